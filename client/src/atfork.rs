@@ -1,19 +1,19 @@
 //! The second-best way to wipe memory in a forked child: a handler that runs in the child.
 //!
 //! The parent's other threads may have stopped anywhere, so the handler takes no lock. It walks a
-//! list whose nodes are reused but never freed.
+//! list whose regions are reused but never freed.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
-struct Node {
-    /// Null while the node is free.
+struct WipedRegion {
+    /// Null while the region is free.
     memory: AtomicPtr<u8>,
     length: AtomicUsize,
-    next: *const Node,
+    next: *const WipedRegion,
 }
 
-static NODES: AtomicPtr<Node> = AtomicPtr::new(ptr::null_mut());
+static REGIONS: AtomicPtr<WipedRegion> = AtomicPtr::new(ptr::null_mut());
 static HANDLER_SET: AtomicBool = AtomicBool::new(false);
 
 /// Zeroes `length` bytes from `memory` on in every future child. Returns `false` if that is
@@ -27,56 +27,57 @@ pub(crate) fn register(memory: NonNull<u8>, length: usize) -> bool {
         }
         HANDLER_SET.store(true, Ordering::Release);
     }
-    for node in nodes() {
-        // Claim the node by its length first: the handler skips a node with a length but no memory.
-        let claim = node.length.compare_exchange(0, length, Ordering::Relaxed, Ordering::Relaxed);
+    for region in regions() {
+        // Claim the region by its length first: the handler skips a region with a length but no memory.
+        let claim = region.length.compare_exchange(0, length, Ordering::Relaxed, Ordering::Relaxed);
         if claim.is_ok() {
-            node.memory.store(memory.as_ptr(), Ordering::Release);
+            region.memory.store(memory.as_ptr(), Ordering::Release);
             return true;
         }
     }
-    let node = Box::into_raw(Box::new(Node {
+    let region = Box::into_raw(Box::new(WipedRegion {
         memory: AtomicPtr::new(memory.as_ptr()),
         length: AtomicUsize::new(length),
-        next: NODES.load(Ordering::Acquire),
+        next: REGIONS.load(Ordering::Acquire),
     }));
     loop {
-        // SAFETY: the node is not in the list yet, so it is this thread's alone.
-        let next = unsafe { (*node).next.cast_mut() };
-        match NODES.compare_exchange(next, node, Ordering::AcqRel, Ordering::Acquire) {
+        // SAFETY: the region is not in the list yet, so it is this thread's alone.
+        let next = unsafe { (*region).next.cast_mut() };
+        match REGIONS.compare_exchange(next, region, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             // SAFETY: as above.
-            Err(head) => unsafe { (*node).next = head },
+            Err(head) => unsafe { (*region).next = head },
         }
     }
 }
 
 /// Removes memory that is about to be unmapped.
 pub(crate) fn unregister(memory: NonNull<u8>) {
-    if let Some(node) = nodes().find(|node| node.memory.load(Ordering::Acquire) == memory.as_ptr())
+    if let Some(region) =
+        regions().find(|region| region.memory.load(Ordering::Acquire) == memory.as_ptr())
     {
-        node.memory.store(ptr::null_mut(), Ordering::Release);
-        node.length.store(0, Ordering::Release);
+        region.memory.store(ptr::null_mut(), Ordering::Release);
+        region.length.store(0, Ordering::Release);
     }
 }
 
-fn nodes() -> impl Iterator<Item = &'static Node> {
-    let mut next = NODES.load(Ordering::Acquire).cast_const();
+fn regions() -> impl Iterator<Item = &'static WipedRegion> {
+    let mut next = REGIONS.load(Ordering::Acquire).cast_const();
     std::iter::from_fn(move || {
-        // SAFETY: nodes are never freed, and only a node outside the list changes its `next`.
-        let node = unsafe { next.as_ref() }?;
-        next = node.next;
-        Some(node)
+        // SAFETY: regions are never freed, and only a region outside the list changes its `next`.
+        let region = unsafe { next.as_ref() }?;
+        next = region.next;
+        Some(region)
     })
 }
 
 extern "C" fn wipe_all() {
-    for node in nodes() {
-        let memory = node.memory.load(Ordering::Acquire);
+    for region in regions() {
+        let memory = region.memory.load(Ordering::Acquire);
         if !memory.is_null() {
             // SAFETY: memory is unregistered before it is unmapped. So at the instant of the fork
             // it was mapped, with this length. The child has no other thread that could use it.
-            unsafe { ptr::write_bytes(memory, 0, node.length.load(Ordering::Relaxed)) };
+            unsafe { ptr::write_bytes(memory, 0, region.length.load(Ordering::Relaxed)) };
         }
     }
 }

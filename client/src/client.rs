@@ -27,6 +27,8 @@ use crate::tag::Tag;
 #[derive(Clone)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
+    /// The limit of each call; `None`: the builder's.
+    limit: Option<Duration>,
 }
 
 /// A snowflake id taken apart.
@@ -93,6 +95,21 @@ impl Client {
         Builder::new()
     }
 
+    /// The same client, whose calls may take at most `limit` each (see [`Builder::deadline`]). They don't
+    /// [wait](Builder::wait) for a missing daemon. So do handles, pipelines and public ids made from it.
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), leafd_client::Error> {
+    /// # let client = leafd_client::Client::builder().build()?;
+    /// let soon = client.within(std::time::Duration::from_millis(50));
+    /// let order_id = soon.next("orders")?;
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn within(&self, limit: Duration) -> Client {
+        Client { core: Arc::clone(&self.core), limit: Some(limit) }
+    }
+
     /// The next id of `tag`: a positive signed 64-bit number, and unique.
     ///
     /// Most calls answer from a run that the process holds, without a system call. Ids of different threads and
@@ -103,16 +120,8 @@ impl Client {
     /// character), or the reason why the daemon did not answer.
     #[inline]
     pub fn next(&self, tag: &str) -> Result<u64> {
-        let node = self.core.node(tag)?;
-        next(&self.core, node, self.core.holds, None)
-    }
-
-    /// As [`Client::next`], within `limit` (see [`Builder::deadline`]).
-    ///
-    /// # Errors
-    /// As [`Client::next`].
-    pub fn next_within(&self, tag: &str, limit: Duration) -> Result<u64> {
-        next(&self.core, self.core.node(tag)?, self.core.holds, Some(limit))
+        let entry = self.core.entry(tag)?;
+        next(&self.core, entry, self.core.holds, self.limit)
     }
 
     /// The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly
@@ -121,15 +130,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`].
     pub fn next_direct(&self, tag: &str) -> Result<u64> {
-        next_slow(&self.core, self.core.node(tag)?, false, None)
-    }
-
-    /// As [`Client::next_direct`], within `limit` (see [`Builder::deadline`]).
-    ///
-    /// # Errors
-    /// As [`Client::next`].
-    pub fn next_direct_within(&self, tag: &str, limit: Duration) -> Result<u64> {
-        next_slow(&self.core, self.core.node(tag)?, false, Some(limit))
+        next_slow(&self.core, self.core.entry(tag)?, false, self.limit)
     }
 
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
@@ -140,15 +141,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        draw_batch(&self.core, tag, count, self.core.deadline(None))
-    }
-
-    /// As [`Client::next_batch`], all of it within `limit` (see [`Builder::deadline`]).
-    ///
-    /// # Errors
-    /// As [`Client::next_batch`].
-    pub fn next_batch_within(&self, tag: &str, count: u64, limit: Duration) -> Result<Ids> {
-        draw_batch(&self.core, tag, count, Deadline::after(limit))
+        draw_batch(&self.core, tag, count, self.limit)
     }
 
     /// A handle of `tag` for drawing many ids. The daemon is not asked whether the tag exists.
@@ -157,19 +150,19 @@ impl Client {
     /// [`Error::InvalidArgument`] for an invalid tag name, or if this client has used [`crate::TAGS_MAX`]
     /// others.
     pub fn tag(&self, tag: &str) -> Result<Tag> {
-        Tag::new(&self.core, tag)
+        Tag::new(&self.core, tag, self.limit)
     }
 
     /// The public ids of a tag's dense ones, and back.
     #[must_use]
-    pub fn public_ids<'a>(&'a self, tag: &'a str) -> PublicIds<'a> {
-        PublicIds::new(&self.core, tag)
+    pub fn public_ids(&self, tag: &str) -> PublicIds {
+        PublicIds::new(&self.core, tag, self.limit)
     }
 
     /// A queue of requests that are sent before their answers are read.
     #[must_use]
-    pub fn pipeline(&self) -> Pipeline<'_> {
-        Pipeline::new(&self.core)
+    pub fn pipeline(&self) -> Pipeline {
+        Pipeline::new(&self.core, self.limit)
     }
 
     /// The daemon's version, limits, readiness and layouts.
@@ -178,22 +171,8 @@ impl Client {
     /// The reason why the daemon did not answer; an [`Error::Service`] of [`leafd_wire::Status::Version`] if
     /// client and daemon have no version in common.
     pub fn info(&self) -> Result<InfoReply> {
-        // The lowest and the highest version that this client speaks.
-        let body = [leafd_wire::VERSION.to_le_bytes(); 2].concat();
-        let reply = self.core.ask(opcode::INFO, 0, &body, true, &mut self.core.deadline(None))?;
-        let info = InfoReply::decode(&reply)
-            .map_err(|error| Error::Protocol { what: error.to_string() })?;
-        if info.version != leafd_wire::VERSION {
-            return Err(Error::Protocol {
-                what: format!(
-                    "leafd {} chose protocol version {}, but this client offered only version {}",
-                    info.release,
-                    info.version,
-                    leafd_wire::VERSION
-                ),
-            });
-        }
-        Ok(info)
+        let mut deadline = self.deadline();
+        info_of(&self.core.ask(opcode::INFO, 0, &info_body(), true, &mut deadline)?)
     }
 
     /// The layout of the snowflake ids that are drawn with the tag name `name`.
@@ -201,15 +180,7 @@ impl Client {
     /// # Errors
     /// [`Error::InvalidArgument`] if the daemon has no layout of this name; otherwise as [`Client::info`].
     pub fn layout(&self, name: &str) -> Result<Layout> {
-        let layouts = self.info()?.layouts;
-        let found = layouts.iter().find(|(of, _)| of == name);
-        found.map(|(_, layout)| *layout).ok_or_else(|| {
-            let names: Vec<&str> = layouts.iter().map(|(of, _)| of.as_str()).collect();
-            Error::invalid(format!(
-                "leafd has no layout {name:?}; its layouts are {}",
-                names.join(", ")
-            ))
-        })
+        layout_of(&self.info()?, name)
     }
 
     /// The daemon's state, as JSON text.
@@ -217,7 +188,7 @@ impl Client {
     /// # Errors
     /// The reason why the daemon did not answer.
     pub fn status_json(&self) -> Result<String> {
-        text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.core.deadline(None))?)
+        text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.deadline())?)
     }
 
     /// The daemon's metrics as text, for administrators.
@@ -226,7 +197,7 @@ impl Client {
     /// [`Error::Service`] if this user is no administrator, or the daemon knows no metrics; see [`Error`].
     pub fn metrics_text(&self, format: MetricsFormat) -> Result<String> {
         let format = [format as u8];
-        text(self.core.ask(opcode::METRICS, 0, &format, true, &mut self.core.deadline(None))?)
+        text(self.core.ask(opcode::METRICS, 0, &format, true, &mut self.deadline())?)
     }
 
     /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never
@@ -236,18 +207,6 @@ impl Client {
     /// [`Error::InvalidArgument`] for a body that is too long for a frame; otherwise the reason why the daemon
     /// did not answer, or refused.
     pub fn admin(&self, opcode: u8, json: &str) -> Result<String> {
-        self.administer(opcode, json, self.core.deadline(None))
-    }
-
-    /// As [`Client::admin`], within `limit` (see [`Builder::deadline`]).
-    ///
-    /// # Errors
-    /// As [`Client::admin`].
-    pub fn admin_within(&self, opcode: u8, json: &str, limit: Duration) -> Result<String> {
-        self.administer(opcode, json, Deadline::after(limit))
-    }
-
-    fn administer(&self, opcode: u8, json: &str, mut deadline: Deadline) -> Result<String> {
         // The header's part of the length field.
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
@@ -256,7 +215,12 @@ impl Client {
                 json.len()
             )));
         }
-        text(self.core.ask(opcode, 0, json.as_bytes(), false, &mut deadline)?)
+        text(self.core.ask(opcode, 0, json.as_bytes(), false, &mut self.deadline())?)
+    }
+
+    /// The deadline of a call that begins now.
+    pub(crate) fn deadline(&self) -> Deadline {
+        self.core.deadline(self.limit)
     }
 
     /// The path of the daemon's socket.
@@ -278,7 +242,7 @@ impl Builder {
         let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
             Error::Resources { what: "can't allocate memory for a client", source }
         })?;
-        Ok(Client { core: Arc::new(core) })
+        Ok(Client { core: Arc::new(core), limit: None })
     }
 }
 
@@ -286,6 +250,39 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("socket", &self.core.path()).finish_non_exhaustive()
     }
+}
+
+/// The body of INFO: the lowest and the highest version that this client speaks.
+pub(crate) fn info_body() -> [u8; 4] {
+    let [low, high] = leafd_wire::VERSION.to_le_bytes();
+    [low, high, low, high]
+}
+
+pub(crate) fn info_of(body: &[u8]) -> Result<InfoReply> {
+    let info =
+        InfoReply::decode(body).map_err(|error| Error::Protocol { what: error.to_string() })?;
+    if info.version != leafd_wire::VERSION {
+        return Err(Error::Protocol {
+            what: format!(
+                "leafd {} chose protocol version {}, but this client offered only version {}",
+                info.release,
+                info.version,
+                leafd_wire::VERSION
+            ),
+        });
+    }
+    Ok(info)
+}
+
+pub(crate) fn layout_of(info: &InfoReply, name: &str) -> Result<Layout> {
+    let found = info.layouts.iter().find(|(of, _)| of == name);
+    found.map(|(_, layout)| *layout).ok_or_else(|| {
+        let names: Vec<&str> = info.layouts.iter().map(|(of, _)| of.as_str()).collect();
+        Error::invalid(format!(
+            "leafd has no layout {name:?}; its layouts are {}",
+            names.join(", ")
+        ))
+    })
 }
 
 fn text(body: Vec<u8>) -> Result<String> {

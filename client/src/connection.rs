@@ -12,7 +12,7 @@ use leafd_wire::{REPLY_LENGTH_MAX, Status, flag};
 use crate::error::Break;
 use crate::interruption::{has_ended, is_ended, is_signalled, noticed};
 use crate::polling::{Before, Polling, SLOW, Tried, WINDOW};
-use crate::replies::{Asked, Outcome};
+use crate::replies::{Asked, RequestOutcome};
 use crate::socket::{Readiness, Socket};
 
 /// Room for received bytes at first. A longer frame gets more.
@@ -140,13 +140,13 @@ impl Connection {
         &mut self,
         number: u32,
         asked: Asked,
-    ) -> Result<Option<Outcome>, Break> {
+    ) -> Result<Option<RequestOutcome>, Break> {
         loop {
             let taken = self.take_frame(|frame| {
                 if frame.header.request_id == number {
-                    Outcome::of(frame, asked).map(Some)
+                    RequestOutcome::of(frame, asked).map(Some)
                 } else if frame.header.request_id == 0 {
-                    Outcome::failed(frame).map(Some)
+                    RequestOutcome::failed(frame).map(Some)
                 } else {
                     Ok(None)
                 }
@@ -288,7 +288,7 @@ impl Connection {
 }
 
 /// Why a connection is gone, by the error of a system call.
-fn broken_by(error: &io::Error) -> Break {
+pub(crate) fn broken_by(error: &io::Error) -> Break {
     match error.raw_os_error() {
         Some(libc::EPIPE) | None => Break::End,
         Some(number) => Break::Os(number),

@@ -13,10 +13,10 @@ use crate::arena::{Arena, Guard};
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::interruption::Outside;
-use crate::names::{Names, Node};
+use crate::names::{Names, TagEntry};
 use crate::polling::has_cores_to_spare;
-use crate::pool::{Pool, Target};
-use crate::replies::{Asked, Drawn, Outcome};
+use crate::pool::{Endpoint, Pool};
+use crate::replies::{Asked, DrawnIds, RequestOutcome};
 
 /// The shared part of a client. Fields drop in this order: names before the arena of their cells.
 pub(crate) struct Core {
@@ -24,7 +24,7 @@ pub(crate) struct Core {
     arena: Arena,
     /// The latest pool, even after the pointer to it was wiped.
     made: AtomicPtr<Pool>,
-    target: Arc<Target>,
+    endpoint: Arc<Endpoint>,
     pub(crate) limits: Limits,
     /// Whether runs may be held.
     pub(crate) holds: bool,
@@ -62,13 +62,18 @@ impl Core {
         let arena = Arena::new()?;
         // If a child can't be kept from using its parent's runs, none are held.
         let holds = holds && arena.guard() != Guard::Nobody;
-        let target = Arc::new(Target::new(path, polling && has_cores_to_spare()));
+        let endpoint = Arc::new(Endpoint::new(path, polling && has_cores_to_spare()));
         let made = AtomicPtr::new(ptr::null_mut());
-        Ok(Core { names: Names::new(), arena, made, target, limits, holds })
+        Ok(Core { names: Names::new(), arena, made, endpoint, limits, holds })
+    }
+
+    #[cfg(feature = "tokio")]
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     pub(crate) fn path(&self) -> &std::path::Path {
-        &self.target.path
+        &self.endpoint.path
     }
 
     /// The deadline of a call that begins now. `limit`: the call's own.
@@ -80,7 +85,7 @@ impl Core {
     }
 
     #[inline]
-    pub(crate) fn node(&self, tag: &str) -> Result<&Node> {
+    pub(crate) fn entry(&self, tag: &str) -> Result<&TagEntry> {
         self.names.get(tag, &self.arena)
     }
 
@@ -106,14 +111,14 @@ impl Core {
     #[cold]
     fn make_pool(&self, found: *mut Pool) -> &Pool {
         // Read before the swap: once the new pool is out, other threads may record their connections.
-        let inherited = self.target.inherited();
-        let new = Box::into_raw(Box::new(Pool::new(Arc::clone(&self.target))));
+        let inherited = self.endpoint.inherited();
+        let new = Box::into_raw(Box::new(Pool::new(Arc::clone(&self.endpoint))));
         let swap =
             self.arena.pool().compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
         match swap {
             Ok(_) => {
                 crate::inherited::keep(self.made.swap(new, Ordering::AcqRel));
-                self.target.close(&inherited);
+                self.endpoint.close(&inherited);
                 // SAFETY: just made, and freed in `drop` only.
                 unsafe { &*new }
             }
@@ -135,7 +140,7 @@ impl Core {
         count: u32,
         hold: bool,
         deadline: &mut Deadline,
-    ) -> Result<(Drawn, u64)> {
+    ) -> Result<(DrawnIds, u64)> {
         let mut sent_ns = 0;
         let asked = Asked::Ids { count, hold };
         let attempts = Some(Attempts::default());
@@ -145,7 +150,7 @@ impl Core {
             IdsRequest { tag: tag.as_bytes(), count, deadline_ms }.put(hold, id, out);
         })?;
         match outcome {
-            Outcome::Ids(drawn) => Ok((drawn, sent_ns)),
+            RequestOutcome::Ids(drawn) => Ok((drawn, sent_ns)),
             _ => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
         }
     }
@@ -165,7 +170,7 @@ impl Core {
             Header::request(opcode, flags, id).put_frame(body, out);
         })?;
         match outcome {
-            Outcome::Body(body) => Ok(body),
+            RequestOutcome::Body(body) => Ok(body),
             _ => Err(Error::Protocol { what: "an answer without a body".to_owned() }),
         }
     }
@@ -176,13 +181,12 @@ impl Core {
         mut attempts: Option<Attempts>,
         deadline: &mut Deadline,
         mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
-    ) -> Result<Outcome> {
+    ) -> Result<RequestOutcome> {
         let _outside = Outside::new();
         loop {
             // A connection that has closed meanwhile would take a request along that is sent only once.
-            let lease = self.pool().lease(attempts.is_none(), deadline)?;
-            let until = deadline.end_of_grace();
-            let outcome = lease.exchange(asked, until, |id, out| put(deadline, id, out));
+            let checked = attempts.is_none();
+            let outcome = self.pool().exchange(checked, asked, deadline, &mut put)?;
             let Some(outcome) = outcome else { return Err(deadline.missed()) };
             if let Some(outcome) = self.settle(outcome, attempts.as_mut(), deadline)? {
                 return Ok(outcome);
@@ -193,33 +197,33 @@ impl Core {
     /// The outcome for the caller; `None`: send the request again.
     pub(crate) fn settle(
         &self,
-        outcome: Outcome,
+        outcome: RequestOutcome,
         attempts: Option<&mut Attempts>,
         deadline: &Deadline,
-    ) -> Result<Option<Outcome>> {
+    ) -> Result<Option<RequestOutcome>> {
         match outcome {
-            Outcome::Failed(error) => {
+            RequestOutcome::Failed(error) => {
                 let stopping = error.status() == Some(Status::ShuttingDown);
                 if stopping && attempts.is_some() && !deadline.is_over() {
                     return Ok(None);
                 }
                 Err(error)
             }
-            Outcome::Broken { why, served } => {
+            RequestOutcome::Broken { why, served } => {
                 if attempts.is_some_and(|attempts| attempts.again(why, served)) {
                     return Ok(None);
                 }
-                Err(why.into_error(&self.target.path))
+                Err(why.into_error(&self.endpoint.path))
             }
-            Outcome::Ids(_) | Outcome::Body(_) => Ok(Some(outcome)),
+            RequestOutcome::Ids(_) | RequestOutcome::Body(_) => Ok(Some(outcome)),
         }
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        for node in self.names.all() {
-            node.drop_supply();
+        for entry in self.names.all() {
+            entry.drop_supply();
         }
         let place = self.arena.pool().swap(ptr::null_mut(), Ordering::AcqRel);
         // SAFETY: as in `pool`.
@@ -229,7 +233,7 @@ impl Drop for Core {
             // A child that never used the client, or one without wiping.
             _ => {
                 crate::inherited::keep(*self.made.get_mut());
-                self.target.close(&self.target.inherited());
+                self.endpoint.close(&self.endpoint.inherited());
             }
         }
     }

@@ -122,6 +122,12 @@ impl Error {
         }
     }
 
+    /// Whether the call took too long: the daemon says so, or it did not answer.
+    #[must_use]
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Error::Timeout { .. } | Error::Service { status: Status::Deadline, .. })
+    }
+
     /// When a retry may succeed, if the daemon said so.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

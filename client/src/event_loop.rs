@@ -7,12 +7,13 @@
 
 use crate::clock::{coarse_ns, exact_ns};
 use crate::error::Result;
+use crate::replies::DrawnIds;
 use crate::slot::Taken;
 use crate::tag::Tag;
 
 /// An id of a held run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct HeldId {
     /// The id.
     pub id: u64,
     /// It is time to ask for the next run. True once per run.
@@ -24,23 +25,26 @@ impl Tag {
     ///
     /// It takes no lock and allocates nothing, so a signal handler may call it. (The handler's thread then
     /// calls [`Tag::next`] for the next run.)
+    #[doc(hidden)]
     #[inline]
     #[must_use]
-    pub fn take_for_loop(&self) -> Option<Held> {
-        self.take_of_run(coarse_ns()).map(Held::from)
+    pub fn take_for_loop(&self) -> Option<HeldId> {
+        self.take_of_run(coarse_ns()).map(HeldId::from)
     }
 
     /// The first id of the next run from [`Tag::hold`], or of the present one if another thread was faster.
     /// `None`: nothing usable is left, and the daemon has to be asked.
+    #[doc(hidden)]
     #[must_use]
     pub fn advance(&self) -> Option<u64> {
-        if self.holds() { self.node().advance() } else { None }
+        if self.holds() { self.entry().advance() } else { None }
     }
 
     /// How many ids to ask for when `waiting` callers have none.
+    #[doc(hidden)]
     #[must_use]
     pub fn wish(&self, waiting: u32) -> u32 {
-        if self.holds() { self.node().wish(waiting) } else { 1 }
+        if self.holds() { self.entry().wish(waiting) } else { 1 }
     }
 
     /// Takes in the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request
@@ -50,18 +54,20 @@ impl Tag {
     ///
     /// # Errors
     /// [`crate::Error::Protocol`] for a body that doesn't answer such a request. Nothing is held then.
+    #[doc(hidden)]
     pub fn hold(&self, body: &[u8], asked: u32, asked_ns: u64) -> Result<Option<u64>> {
         let drawn = crate::replies::decode_held(body, asked)?;
-        if !self.holds() {
-            return Ok(Some(drawn.first.first));
-        }
         // A time in the future would let the run live too long.
-        Ok(self.node().queue(&drawn, asked_ns.min(exact_ns())))
+        Ok(self.hold_drawn(&drawn, asked_ns.min(exact_ns())))
+    }
+
+    pub(crate) fn hold_drawn(&self, drawn: &DrawnIds, asked_ns: u64) -> Option<u64> {
+        if self.holds() { self.entry().queue(drawn, asked_ns) } else { Some(drawn.first.first) }
     }
 }
 
-impl From<Taken> for Held {
-    fn from(Taken { id, refill_due }: Taken) -> Held {
-        Held { id, refill_due }
+impl From<Taken> for HeldId {
+    fn from(Taken { id, refill_due }: Taken) -> HeldId {
+        HeldId { id, refill_due }
     }
 }

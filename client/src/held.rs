@@ -14,44 +14,49 @@ use crate::core::Core;
 use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::interruption::{Outside, SLICE, has_ended, in_handler, is_ended, is_watched};
-use crate::names::Node;
-use crate::replies::{Asked, Drawn, Outcome};
+use crate::names::TagEntry;
+use crate::replies::{Asked, DrawnIds, RequestOutcome};
 use crate::slot::RUN_COUNT_MAX;
-use crate::supply::{Held, Locked, QUEUED_MAX, Refill, Stock, Supply, expiry_ns};
+use crate::supply::{HeldRun, Locked, QUEUED_MAX, Refill, Stock, Supply, expiry_ns};
 
 /// The next id, from the held run if there is one.
 #[inline]
-pub(crate) fn next(core: &Core, node: &Node, holds: bool, limit: Option<Duration>) -> Result<u64> {
+pub(crate) fn next(
+    core: &Core,
+    entry: &TagEntry,
+    holds: bool,
+    limit: Option<Duration>,
+) -> Result<u64> {
     if holds
-        && (node.is_wiped() || node.is_own())
-        && let Some(taken) = node.slot().take(coarse_ns())
+        && (entry.is_wiped() || entry.is_own())
+        && let Some(taken) = entry.slot().take(coarse_ns())
     {
         if taken.refill_due {
-            node.refill(core);
+            entry.refill(core);
         }
         return Ok(taken.id);
     }
-    next_slow(core, node, holds, limit)
+    next_slow(core, entry, holds, limit)
 }
 
 /// The next id when no run is held, or none may be.
 pub(crate) fn next_slow(
     core: &Core,
-    node: &Node,
+    entry: &TagEntry,
     holds: bool,
     limit: Option<Duration>,
 ) -> Result<u64> {
     let mut deadline = core.deadline(limit);
     if holds {
-        return node.next_slow(core, &mut deadline);
+        return entry.next_slow(core, &mut deadline);
     }
-    let (drawn, _) = core.draw(node.name(), 1, false, &mut deadline)?;
+    let (drawn, _) = core.draw(entry.name(), 1, false, &mut deadline)?;
     Ok(drawn.first.first)
 }
 
-// === impl Node ===
+// === impl TagEntry ===
 
-impl Node {
+impl TagEntry {
     /// An id from a held run, or the first one of a new run.
     #[cold]
     pub(crate) fn next_slow(&self, core: &Core, deadline: &mut Deadline) -> Result<u64> {
@@ -137,7 +142,7 @@ impl Node {
     }
 
     /// Queues drawn runs behind the held one. Returns an id if they may not be held, or came too late for it.
-    pub(crate) fn queue(&self, drawn: &Drawn, sent_ns: u64) -> Option<u64> {
+    pub(crate) fn queue(&self, drawn: &DrawnIds, sent_ns: u64) -> Option<u64> {
         let mut stock = self.supply().lock();
         let hold_ms = drawn.hold_ms;
         stock.never_hold = hold_ms == 0;
@@ -147,7 +152,7 @@ impl Node {
         }
         let runs = std::iter::once(&drawn.first).chain(&drawn.rest);
         let room = QUEUED_MAX.saturating_sub(stock.queued.len());
-        stock.queued.extend(runs.map(|&run| Held { run, hold_ms, expires_ns }).take(room));
+        stock.queued.extend(runs.map(|&run| HeldRun { run, hold_ms, expires_ns }).take(room));
         None
     }
 
@@ -191,9 +196,9 @@ impl Node {
 
 /// What a request sent ahead has brought, if that is usable. An old error says little: a new request shows what is wrong
 /// now.
-fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<(Drawn, u64)> {
+fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<(DrawnIds, u64)> {
     match core.pool().collect(refill.ticket, deadline.end_of_grace())? {
-        Outcome::Ids(drawn) if expiry_ns(refill.sent_ns, drawn.hold_ms) > exact_ns() => {
+        RequestOutcome::Ids(drawn) if expiry_ns(refill.sent_ns, drawn.hold_ms) > exact_ns() => {
             Some((drawn, refill.sent_ns))
         }
         _ => None,
@@ -201,15 +206,15 @@ fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<(Drawn, u
 }
 
 /// Sends a request for the next run, if that needs no waiting.
-fn ask_ahead(stock: &mut Stock, node: &Node, core: &Core) {
+fn ask_ahead(stock: &mut Stock, entry: &TagEntry, core: &Core) {
     if stock.refill.is_some() || stock.fetching || !stock.queued.is_empty() || stock.never_hold {
         return;
     }
     let sent_ns = exact_ns();
-    stock.learn(node.slot(), sent_ns);
+    stock.learn(entry.slot(), sent_ns);
     let count = stock.wish();
     let deadline_ms = u32::try_from(core.limits.deadline.as_millis()).unwrap_or(u32::MAX);
-    let request = IdsRequest { tag: node.name().as_bytes(), count, deadline_ms };
+    let request = IdsRequest { tag: entry.name().as_bytes(), count, deadline_ms };
     let asked = Asked::Ids { count, hold: true };
     // If it can't be sent, nothing is lost: the end of the run asks again.
     let ticket = core.pool().send_ahead(asked, |id, out| request.put(true, id, out));

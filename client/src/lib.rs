@@ -10,27 +10,31 @@
 //! # Ok(()) }
 //! ```
 //!
-//! It needs `std` and `libc` only, starts no thread, and is safe to share between threads and to
-//! use on both sides of a fork: a child never sees an id that its parent held, whatever the
-//! parent's other threads were doing. (The limit: a fork from within a signal handler that
-//! interrupted a call of this crate.)
+//! [`Client`] draws ids, one by one or in batches; [`Tag`] is a handle for drawing many; [`Pipeline`] sends many requests
+//! at once; [`PublicIds`] hides how many ids there are. With the feature `tokio`, `AsyncClient` does not block. Code that
+//! takes an [`IdSource`] runs without a daemon in tests, with a [`FakeClient`].
 //!
-//! Calls are not for signal handlers, which would wait for ever for a lock that the thread they interrupted has.
-//! [`Tag::take_for_loop`] alone is. (Handlers that an interpreter runs between its instructions, as Python does, are no
-//! such ones: see [`set_interpreter`].)
-//!
-//! The way of a request, from the caller to the socket:
-//!
-//! - `client`, `tag`, `pipeline`: what can be asked; `event_loop`: what is held for whoever asks by itself;
-//! - `public_ids`: what outsiders are shown instead of ids;
-//! - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
-//! - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
-//! - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
-//! - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
+//! The crate needs `std` and `libc` only and starts no thread. A client is safe to share between threads and to use on
+//! both sides of a fork: a child never sees an id that its parent held, whatever the parent's other threads were doing.
+//! (The exception: a fork from a signal handler that interrupted a call of this crate.) Signal handlers must not call
+//! it, because they could wait for a lock that the interrupted thread has.
+
+// How the crate is built, from the caller to the socket:
+//
+// - `client`, `tag`, `pipeline`, `public_ids`: the public calls; `source`: their trait and its fake; `event_loop`: held
+//   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio;
+// - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
+// - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
+// - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
+// - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
 
 #![warn(missing_docs)]
 
 mod arena;
+#[cfg(feature = "tokio")]
+mod async_client;
+#[cfg(feature = "tokio")]
+mod async_connection;
 mod atfork;
 mod builder;
 mod client;
@@ -54,15 +58,20 @@ mod replies;
 mod sizing;
 mod slot;
 mod socket;
+mod source;
 mod supply;
 mod tag;
 
+#[cfg(feature = "tokio")]
+pub use async_client::AsyncClient;
 pub use builder::{Builder, DEADLINE_DEFAULT};
 pub use client::{Client, Decoded, MetricsFormat, decode};
 pub use deadline::WAIT_MAX;
 pub use error::{Error, Result};
-pub use event_loop::Held;
+#[doc(hidden)]
+pub use event_loop::HeldId;
 pub use ids::Ids;
+#[doc(hidden)]
 pub use interruption::{Interpreter, set_interpreter};
 pub use leafd_wire::reply::InfoReply;
 pub use leafd_wire::{COUNT_MAX, Layout, Parts, Run, Status, opcode};
@@ -70,4 +79,5 @@ pub use names::TAGS_MAX;
 pub use paths::default_socket_path;
 pub use pipeline::{Answer, BATCH_MAX, IN_FLIGHT_MAX, Pipeline};
 pub use public_ids::PublicIds;
+pub use source::{FakeClient, IdSource};
 pub use tag::Tag;

@@ -1,7 +1,7 @@
 //! From a tag's name to its cell, without a lock.
 //!
 //! A fork may stop a thread anywhere in here, and the child continues with the same table. So each
-//! bucket is a list that only grows, at its head, by one compare-and-swap. The nodes hold no ids.
+//! bucket is a list that only grows, at its head, by one compare-and-swap. The entries hold no ids.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -20,12 +20,12 @@ const BUCKETS: usize = 1024;
 
 /// The tags that a client has used.
 pub(crate) struct Names {
-    buckets: Box<[AtomicPtr<Node>]>,
+    buckets: Box<[AtomicPtr<TagEntry>]>,
     count: AtomicUsize,
 }
 
 /// A tag that a client has used. It lives as long as the client.
-pub(crate) struct Node {
+pub(crate) struct TagEntry {
     name: Box<str>,
     hash: u64,
     cell: NonNull<Cell>,
@@ -33,13 +33,13 @@ pub(crate) struct Node {
     guard: Guard,
     /// The latest supply, even after the pointer to it was wiped.
     made: AtomicPtr<Supply>,
-    next: *mut Node,
+    next: *mut TagEntry,
 }
 
-// SAFETY: a visible node does not change, and its cell holds only atomics.
-unsafe impl Send for Node {}
+// SAFETY: a visible entry does not change, and its cell holds only atomics.
+unsafe impl Send for TagEntry {}
 // SAFETY: as above.
-unsafe impl Sync for Node {}
+unsafe impl Sync for TagEntry {}
 
 // === impl Names ===
 
@@ -49,29 +49,30 @@ impl Names {
         Names { buckets, count: AtomicUsize::new(0) }
     }
 
-    /// The node of `name`, made if it is new.
+    /// The entry of `name`, made if it is new.
     #[inline]
-    pub(crate) fn get(&self, name: &str, arena: &Arena) -> Result<&Node> {
+    pub(crate) fn get(&self, name: &str, arena: &Arena) -> Result<&TagEntry> {
         let hash = hash(name.as_bytes());
         match self.find(name, hash) {
-            Some(node) => Ok(node),
+            Some(entry) => Ok(entry),
             None => self.add(name, hash, arena),
         }
     }
 
-    /// Every node.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Node> {
+    /// Every entry.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &TagEntry> {
         self.buckets.iter().flat_map(|bucket| chain(bucket.load(Ordering::Acquire)))
     }
 
     #[inline]
-    fn find(&self, name: &str, hash: u64) -> Option<&Node> {
+    fn find(&self, name: &str, hash: u64) -> Option<&TagEntry> {
         let bucket = &self.buckets[hash as usize % BUCKETS];
-        chain(bucket.load(Ordering::Acquire)).find(|node| node.hash == hash && *node.name == *name)
+        chain(bucket.load(Ordering::Acquire))
+            .find(|entry| entry.hash == hash && *entry.name == *name)
     }
 
     #[cold]
-    fn add(&self, name: &str, hash: u64, arena: &Arena) -> Result<&Node> {
+    fn add(&self, name: &str, hash: u64, arena: &Arena) -> Result<&TagEntry> {
         check_tag(name.as_bytes())
             .map_err(|error| Error::invalid(format!("{name:?} is not a valid tag: {error}")))?;
         if self.count.fetch_add(1, Ordering::Relaxed) >= TAGS_MAX {
@@ -85,7 +86,7 @@ impl Names {
             source,
         })?;
         let bucket = &self.buckets[hash as usize % BUCKETS];
-        let mut node = Box::new(Node {
+        let mut entry = Box::new(TagEntry {
             name: name.into(),
             hash,
             cell,
@@ -97,19 +98,19 @@ impl Names {
             let head = bucket.load(Ordering::Acquire);
             // The search repeats below the very head that the swap expects, so no name is added
             // twice.
-            let same = |node: &&Node| node.hash == hash && *node.name == *name;
+            let same = |entry: &&TagEntry| entry.hash == hash && *entry.name == *name;
             if let Some(theirs) = chain(head).find(same) {
-                // Another thread added it. This node's cell stays unused.
+                // Another thread added it. This entry's cell stays unused.
                 self.count.fetch_sub(1, Ordering::Relaxed);
                 return Ok(theirs);
             }
-            node.next = head;
-            let new = Box::into_raw(node);
+            entry.next = head;
+            let new = Box::into_raw(entry);
             match bucket.compare_exchange(head, new, Ordering::AcqRel, Ordering::Relaxed) {
-                // SAFETY: nodes in the table live as long as it does.
+                // SAFETY: entries in the table live as long as it does.
                 Ok(_) => return Ok(unsafe { &*new }),
                 // SAFETY: it was not added, so it belongs to this thread alone.
-                Err(_) => node = unsafe { Box::from_raw(new) },
+                Err(_) => entry = unsafe { Box::from_raw(new) },
             }
         }
     }
@@ -118,31 +119,31 @@ impl Names {
 impl Drop for Names {
     fn drop(&mut self) {
         for bucket in &mut self.buckets {
-            let mut node = *bucket.get_mut();
-            while !node.is_null() {
+            let mut entry = *bucket.get_mut();
+            while !entry.is_null() {
                 // SAFETY: each was made by `Box::into_raw` and is freed once, by the sole owner.
-                let taken = unsafe { Box::from_raw(node) };
-                node = taken.next;
+                let taken = unsafe { Box::from_raw(entry) };
+                entry = taken.next;
             }
         }
     }
 }
 
-// === impl Node ===
+// === impl TagEntry ===
 
-impl Node {
+impl TagEntry {
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
     #[inline]
     pub(crate) fn cell(&self) -> &Cell {
-        // SAFETY: the cell is the arena's, which the client drops after its nodes; it is zero or
+        // SAFETY: the cell is the arena's, which the client drops after its entries; it is zero or
         // written through atomics only.
         unsafe { self.cell.as_ref() }
     }
 
-    /// The slot. If [`Node::is_wiped`] is false, it may hold a parent's run.
+    /// The slot. If [`TagEntry::is_wiped`] is false, it may hold a parent's run.
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
         &self.cell().slot
@@ -205,14 +206,14 @@ impl Node {
 }
 
 #[inline]
-fn chain<'a>(head: *mut Node) -> impl Iterator<Item = &'a Node> {
+fn chain<'a>(head: *mut TagEntry) -> impl Iterator<Item = &'a TagEntry> {
     let mut next = head.cast_const();
     std::iter::from_fn(move || {
-        // SAFETY: heads and links are null or point to nodes that live as long as their table,
+        // SAFETY: heads and links are null or point to entries that live as long as their table,
         // which callers hold.
-        let node = unsafe { next.as_ref() }?;
-        next = node.next;
-        Some(node)
+        let entry = unsafe { next.as_ref() }?;
+        next = entry.next;
+        Some(entry)
     })
 }
 
@@ -247,9 +248,9 @@ mod tests {
                     scope.spawn(|| {
                         (0..2000)
                             .map(|index| {
-                                let node = names.get(&format!("tag-{index}"), &arena).unwrap();
-                                assert_eq!(node.name(), format!("tag-{index}"));
-                                std::ptr::from_ref(node.cell()).addr()
+                                let entry = names.get(&format!("tag-{index}"), &arena).unwrap();
+                                assert_eq!(entry.name(), format!("tag-{index}"));
+                                std::ptr::from_ref(entry.cell()).addr()
                             })
                             .collect()
                     })

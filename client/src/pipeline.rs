@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::mem;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leafd_wire::frame::Frame;
@@ -13,9 +14,8 @@ use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::ids::Ids;
 use crate::interruption::Outside;
-use crate::names::Node;
-use crate::pool::{Lease, Pool};
-use crate::replies::{Asked, Drawn, Outcome};
+use crate::pool::{Pool, PooledConnection};
+use crate::replies::{Asked, DrawnIds, RequestOutcome};
 
 /// The first requests are sent once they have so many bytes, some thirty requests: the daemon then answers them while
 /// more are queued.
@@ -53,14 +53,14 @@ const BATCH_IN_FLIGHT: usize = 4;
 /// # Ok(()) }
 /// ```
 #[derive(Debug)]
-pub struct Pipeline<'client> {
-    core: &'client Core,
+pub struct Pipeline {
+    core: Arc<Core>,
     /// The limit of each request; `None`: the client's own.
     limit: Option<Duration>,
     /// The connection while requests are in flight.
-    line: Option<Line<'client>>,
+    connection: Option<PipelineConnection>,
     /// Pushed requests without an answer; number `first` is at the front.
-    pushed: VecDeque<Option<Pushed<'client>>>,
+    pushed: VecDeque<Option<Pushed>>,
     first: u64,
     outstanding: usize,
     /// How many queued bytes are sent without waiting for more.
@@ -76,11 +76,13 @@ pub struct Answer {
     pub ids: Result<Ids>,
 }
 
-/// A connection and what came over it. A forked child recognises by the pool that both are its parent's.
-struct Line<'client> {
-    pool: &'client Pool,
+/// A connection and what came over it.
+#[derive(Default)]
+struct PipelineConnection {
+    /// The address of the pool that it was taken from. A forked child has another pool.
+    pool: usize,
     /// `None` after it broke.
-    lease: Option<Lease<'client>>,
+    pooled: Option<PooledConnection>,
     answers: Answers,
 }
 
@@ -89,12 +91,12 @@ struct Answers {
     /// The pipeline's numbers of the requests in flight, by their numbers on the wire.
     in_flight: HashMap<u32, (u64, Asked)>,
     /// Outcomes that were not returned yet.
-    ready: VecDeque<(u64, Outcome)>,
+    ready: VecDeque<(u64, RequestOutcome)>,
 }
 
 #[derive(Debug)]
-struct Pushed<'client> {
-    node: &'client Node,
+struct Pushed {
+    tag: Box<str>,
     count: u32,
     deadline: Deadline,
     attempts: Attempts,
@@ -102,24 +104,17 @@ struct Pushed<'client> {
 
 // === impl Pipeline ===
 
-impl<'client> Pipeline<'client> {
-    pub(crate) fn new(core: &'client Core) -> Pipeline<'client> {
+impl Pipeline {
+    pub(crate) fn new(core: &Arc<Core>, limit: Option<Duration>) -> Pipeline {
         Pipeline {
-            core,
-            limit: None,
-            line: None,
+            core: Arc::clone(core),
+            limit,
+            connection: None,
             pushed: VecDeque::new(),
             first: 0,
             outstanding: 0,
             send_at_bytes: SEND_AT_BYTES_FIRST,
         }
-    }
-
-    /// Sets how long each request may take, counted from its push (see [`crate::Builder::deadline`]).
-    #[must_use]
-    pub fn deadline(mut self, limit: Duration) -> Pipeline<'client> {
-        self.limit = Some(limit);
-        self
     }
 
     /// The number of requests without an answer.
@@ -154,9 +149,9 @@ impl<'client> Pipeline<'client> {
         if !(1..=COUNT_MAX).contains(&count) {
             return Err(Error::invalid(format!("a request takes 1 to {COUNT_MAX} ids")));
         }
-        let node = self.core.node(tag)?;
+        let tag = self.core.entry(tag)?.name().into();
         let number = self.first + self.pushed.len() as u64;
-        let mut pushed = Pushed { node, count, deadline: *deadline, attempts: Attempts::default() };
+        let mut pushed = Pushed { tag, count, deadline: *deadline, attempts: Attempts::default() };
         self.submit(number, &mut pushed, deadline_ms)?;
         *deadline = pushed.deadline;
         self.pushed.push_back(Some(pushed));
@@ -171,14 +166,15 @@ impl<'client> Pipeline<'client> {
     pub fn flush(&mut self) -> Result<()> {
         let _outside = Outside::new();
         let deadline = self.core.deadline(self.limit);
-        let Some(line) = self.own_line() else { return Ok(()) };
-        let sent = line.wait(deadline.end(), |answers, connection| {
+        let core = Arc::clone(&self.core);
+        let Some(own) = self.own_connection() else { return Ok(()) };
+        let sent = own.wait(core.pool(), deadline.end(), |answers, connection| {
             // What came is taken in, or the daemon would stop reading.
             answers.take_in(connection)?;
             Ok((connection.unsent_bytes() == 0).then_some(()))
         });
         // After a break the next call sends the requests again.
-        if sent.is_some() || line.lease.is_none() { Ok(()) } else { Err(deadline.missed()) }
+        if sent.is_some() || own.pooled.is_none() { Ok(()) } else { Err(deadline.missed()) }
     }
 
     /// Waits for the next answer. `None`: nothing is outstanding.
@@ -187,14 +183,15 @@ impl<'client> Pipeline<'client> {
         self.send_at_bytes = SEND_AT_BYTES_FIRST;
         while self.outstanding > 0 {
             let oldest = self.pushed.iter().flatten().next()?.deadline;
-            let Some(line) = self.own_line() else {
-                return self.give_up_oldest(Break::End.into_error(self.core.path()));
+            let core = Arc::clone(&self.core);
+            let Some(own) = self.own_connection() else {
+                return self.give_up_oldest(Break::End.into_error(core.path()));
             };
-            line.wait(oldest.end_of_grace(), |answers, connection| {
+            own.wait(core.pool(), oldest.end_of_grace(), |answers, connection| {
                 answers.take_in(connection)?;
                 Ok((!answers.ready.is_empty()).then_some(()))
             });
-            let Some((number, outcome)) = line.answers.ready.pop_front() else {
+            let Some((number, outcome)) = own.answers.ready.pop_front() else {
                 return self.give_up_oldest(oldest.missed());
             };
             if let Some(answer) = self.settle(number, outcome) {
@@ -206,13 +203,14 @@ impl<'client> Pipeline<'client> {
     }
 
     /// Turns an outcome into an answer, or sends the request again.
-    fn settle(&mut self, number: u64, outcome: Outcome) -> Option<Answer> {
+    fn settle(&mut self, number: u64, outcome: RequestOutcome) -> Option<Answer> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         // A request that was given up is no longer in the queue.
         let mut pushed = self.pushed.get_mut(index)?.take()?;
-        let core = self.core;
-        let ids = match core.settle(outcome, Some(&mut pushed.attempts), &pushed.deadline) {
-            Ok(Some(Outcome::Ids(Drawn { first, rest, .. }))) => Ok(Ids::new(first, rest)),
+        let ids = match self.core.settle(outcome, Some(&mut pushed.attempts), &pushed.deadline) {
+            Ok(Some(RequestOutcome::Ids(DrawnIds { first, rest, .. }))) => {
+                Ok(Ids::new(first, rest))
+            }
             Ok(Some(_)) => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
             Err(error) => Err(error),
             Ok(None) => match self.resubmit(number, &mut pushed) {
@@ -245,89 +243,94 @@ impl<'client> Pipeline<'client> {
         }
     }
 
-    fn resubmit(&mut self, number: u64, pushed: &mut Pushed<'client>) -> Result<()> {
+    fn resubmit(&mut self, number: u64, pushed: &mut Pushed) -> Result<()> {
         let deadline_ms = pushed.deadline.left_ms();
         self.submit(number, pushed, deadline_ms)
     }
 
     /// `deadline_ms`: what the daemon is told. Connecting may use up some of it. The daemon then waits longer than
     /// this client, which does no harm.
-    fn submit(
-        &mut self,
-        number: u64,
-        pushed: &mut Pushed<'client>,
-        deadline_ms: u32,
-    ) -> Result<()> {
+    fn submit(&mut self, number: u64, pushed: &mut Pushed, deadline_ms: u32) -> Result<()> {
         if self.outstanding >= IN_FLIGHT_MAX {
             return Err(Error::invalid(format!(
                 "at most {IN_FLIGHT_MAX} requests may await an answer; read some answers first"
             )));
         }
-        if self.own_line().is_none() {
+        let pool = self.core.pool();
+        let address = std::ptr::from_ref(pool).addr();
+        if self.connection.as_ref().is_none_or(|own| own.pool != address) {
             self.forsake_parents();
-            let (lease, answers) = (None, Answers::default());
-            self.line = Some(Line { pool: self.core.pool(), lease, answers });
+            self.connection = Some(PipelineConnection { pool: address, ..Default::default() });
         }
-        let Some(Line { pool, lease, answers }) = &mut self.line else { return Ok(()) };
-        let lease = match lease {
-            Some(lease) => lease,
-            None => lease.insert(pool.lease(false, &mut pushed.deadline)?),
+        let pool = self.core.pool();
+        let Some(PipelineConnection { pooled, answers, .. }) = &mut self.connection else {
+            return Ok(());
         };
+        let connection = &mut match pooled {
+            Some(pooled) => pooled,
+            None => pooled.insert(pool.take(false, &mut pushed.deadline)?),
+        }
+        .connection;
         let count = pushed.count;
-        let request = IdsRequest { tag: pushed.node.name().as_bytes(), count, deadline_ms };
-        let on_wire = lease.submit(|id, out| request.put(false, id, out));
+        let request = IdsRequest { tag: pushed.tag.as_bytes(), count, deadline_ms };
+        let on_wire = connection.submit(|id, out| request.put(false, id, out));
         answers.in_flight.insert(on_wire, (number, Asked::Ids { count, hold: false }));
-        if lease.unsent_bytes() >= self.send_at_bytes {
-            lease.send();
+        if connection.unsent_bytes() >= self.send_at_bytes {
+            connection.send();
             self.send_at_bytes = SEND_AT_BYTES_MAX.min(self.send_at_bytes * 2);
         }
         Ok(())
     }
 
-    /// The line, if it is this process's.
-    fn own_line(&mut self) -> Option<&mut Line<'client>> {
-        let pool = self.core.pool();
-        self.line.as_mut().filter(|line| std::ptr::eq(line.pool, pool))
+    /// The connection, if it is this process's.
+    fn own_connection(&mut self) -> Option<&mut PipelineConnection> {
+        let pool = std::ptr::from_ref(self.core.pool()).addr();
+        self.connection.as_mut().filter(|own| own.pool == pool)
     }
 
     /// Lets the next call use the connection. Answers that are still to come are skipped.
     fn let_go(&mut self) {
-        if self.own_line().is_none() {
+        if self.own_connection().is_none() {
             return self.forsake_parents();
         }
-        if let Some(Line { lease: Some(mut lease), answers, .. }) = self.line.take() {
-            answers.in_flight.iter().for_each(|_| lease.give_up_one());
-            lease.give_back();
+        let Some(PipelineConnection { pooled, answers, .. }) = self.connection.take() else {
+            return;
+        };
+        if let Some(mut pooled) = pooled {
+            answers.in_flight.iter().for_each(|_| pooled.connection.give_up_one());
+            self.core.pool().give_back(pooled);
         }
     }
 
-    /// Leaves a parent's line alone, whose lock another thread of the parent may have.
+    /// Leaves a parent's connection alone: the parent goes on using it.
     fn forsake_parents(&mut self) {
-        mem::forget(self.line.take());
+        mem::forget(self.connection.take());
     }
 }
 
-impl Line<'_> {
+impl PipelineConnection {
     /// Sends and receives until `ready` returns something. `None`: not by `until`, or the connection broke.
     fn wait<T>(
         &mut self,
+        pool: &Pool,
         until: Instant,
         mut ready: impl FnMut(&mut Answers, &mut Connection) -> std::result::Result<Option<T>, Break>,
     ) -> Option<T> {
-        let lease = self.lease.as_mut()?;
-        lease.send();
+        let connection = &mut self.pooled.as_mut()?.connection;
+        connection.send();
         let answers = &mut self.answers;
-        match lease.wait(true, until, |connection| ready(answers, connection)) {
+        match connection.wait(true, until, |connection| ready(answers, connection)) {
             Ok(found) => found,
             Err(why) => {
-                let Outcome::Broken { why, served } = self.lease.take()?.broken(why) else {
+                let RequestOutcome::Broken { why, served } = pool.broken(self.pooled.take()?, why)
+                else {
                     return None;
                 };
                 let mut lost: Vec<(u64, Asked)> =
                     self.answers.in_flight.drain().map(|(_, request)| request).collect();
                 lost.sort_unstable_by_key(|(number, _)| *number);
                 let lost = lost.into_iter();
-                let lost = lost.map(|(number, _)| (number, Outcome::Broken { why, served }));
+                let lost = lost.map(|(number, _)| (number, RequestOutcome::Broken { why, served }));
                 self.answers.ready.extend(lost);
                 None
             }
@@ -350,27 +353,27 @@ impl Answers {
     fn take(&mut self, frame: &Frame<'_>) -> std::result::Result<bool, Break> {
         if frame.header.request_id == 0 {
             for (_, (number, _)) in self.in_flight.drain() {
-                self.ready.push_back((number, Outcome::failed(frame)?));
+                self.ready.push_back((number, RequestOutcome::failed(frame)?));
             }
             return Ok(true);
         }
         let Some((number, asked)) = self.in_flight.remove(&frame.header.request_id) else {
             return Ok(false);
         };
-        self.ready.push_back((number, Outcome::of(frame, asked)?));
+        self.ready.push_back((number, RequestOutcome::of(frame, asked)?));
         Ok(true)
     }
 }
 
-impl Drop for Pipeline<'_> {
+impl Drop for Pipeline {
     fn drop(&mut self) {
         self.let_go();
     }
 }
 
-impl std::fmt::Debug for Line<'_> {
+impl std::fmt::Debug for PipelineConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Line")
+        f.debug_struct("PipelineConnection")
             .field("in_flight", &self.answers.in_flight.len())
             .finish_non_exhaustive()
     }
@@ -382,37 +385,36 @@ impl std::fmt::Debug for Core {
     }
 }
 
-impl std::fmt::Debug for Node {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Node").field(&self.name()).finish()
-    }
-}
-
 /// A batch of ids, in the order of issue.
 pub(crate) fn draw_batch(
-    core: &Core,
+    core: &Arc<Core>,
     tag: &str,
     count: u64,
-    mut deadline: Deadline,
+    limit: Option<Duration>,
 ) -> Result<Ids> {
-    let node = core.node(tag)?;
+    let entry = core.entry(tag)?;
+    let mut deadline = core.deadline(limit);
     match u32::try_from(count) {
         Ok(0) => Ok(Ids::of(Vec::new())),
         Ok(count) if count <= COUNT_MAX => {
-            let (drawn, _) = core.draw(node.name(), count, false, &mut deadline)?;
+            let (drawn, _) = core.draw(entry.name(), count, false, &mut deadline)?;
             Ok(Ids::new(drawn.first, drawn.rest))
         }
-        _ if count > BATCH_MAX => Err(Error::invalid(format!(
-            "a batch has at most {BATCH_MAX} ids, not {count}; draw several batches"
-        ))),
+        _ if count > BATCH_MAX => Err(batch_too_large(count)),
         _ => draw_many(core, tag, count, deadline),
     }
 }
 
+pub(crate) fn batch_too_large(count: u64) -> Error {
+    Error::invalid(format!(
+        "a batch has at most {BATCH_MAX} ids, not {count}; draw several batches"
+    ))
+}
+
 /// Draws more ids than one request may ask for.
-fn draw_many(core: &Core, tag: &str, count: u64, mut deadline: Deadline) -> Result<Ids> {
+fn draw_many(core: &Arc<Core>, tag: &str, count: u64, mut deadline: Deadline) -> Result<Ids> {
     let _outside = Outside::new();
-    let mut pipeline = Pipeline::new(core);
+    let mut pipeline = Pipeline::new(core, None);
     let mut parts: Vec<Vec<Run>> = Vec::new();
     let mut left = count;
     while left > 0 || pipeline.outstanding() > 0 {

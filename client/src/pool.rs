@@ -4,7 +4,6 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -16,8 +15,8 @@ use crate::connection::Connection;
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::interruption::{SLICE, is_ended, is_watched};
-use crate::replies::{Asked, Outcome};
-use crate::socket::{Inherited, Record};
+use crate::replies::{Asked, RequestOutcome};
+use crate::socket::{Inherited, SocketRecord};
 
 /// The most connections of a client. Further calls wait for one.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
@@ -26,29 +25,29 @@ pub(crate) const CONNECTIONS_MAX: usize = 32;
 const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
 
 /// A connection that was not needed for so long is closed.
-const IDLE_MAX: Duration = Duration::from_secs(60);
+pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// The first pause before another attempt to connect, and the longest.
-const BACK_OFF_MIN: Duration = Duration::from_millis(2);
-const BACK_OFF_MAX: Duration = Duration::from_millis(100);
+pub(crate) const BACK_OFF_MIN: Duration = Duration::from_millis(2);
+pub(crate) const BACK_OFF_MAX: Duration = Duration::from_millis(100);
 
 /// How long a removed socket counts as that of a restarting daemon.
 const JUST_NOW: Duration = Duration::from_secs(10);
 
 /// What a fork does not change: the socket's path, and what is known about it.
-pub(crate) struct Target {
+pub(crate) struct Endpoint {
     pub(crate) path: PathBuf,
     pub(crate) may_poll: bool,
     /// Whether a connection was ever made. If so, a missing daemon is restarting.
     reached: AtomicBool,
-    records: [Record; CONNECTIONS_MAX],
+    records: [SocketRecord; CONNECTIONS_MAX],
 }
 
 /// A process's connections.
 pub(crate) struct Pool {
     /// The process that made it.
     pub(crate) pid: u32,
-    target: Arc<Target>,
+    endpoint: Arc<Endpoint>,
     state: Mutex<State>,
     /// A connection was given back or closed.
     freed: Condvar,
@@ -59,8 +58,8 @@ pub(crate) struct Pool {
 
 struct State {
     /// The one used last at the end, so that those that aren't needed get old.
-    idle: Vec<Placed>,
-    free_places: Vec<usize>,
+    idle: Vec<PooledConnection>,
+    free_indexes: Vec<usize>,
     /// How often connections broke. One that was made before the last time is not used again: it may break too, and a
     /// request is sent again only once.
     breaks: u64,
@@ -69,14 +68,15 @@ struct State {
     back_off: Duration,
     /// Requests that were sent ahead, and the answers that have come.
     ahead: Vec<Ahead>,
-    answered: HashMap<u64, Outcome>,
+    answered: HashMap<u64, RequestOutcome>,
     last_ahead: u64,
 }
 
-/// A connection, with its place among the target's records.
-struct Placed {
-    connection: Box<Connection>,
-    place: usize,
+/// A connection of a pool. Its user returns it by [`Pool::give_back`], or by [`Pool::broken`].
+pub(crate) struct PooledConnection {
+    pub(crate) connection: Box<Connection>,
+    /// Its index among the endpoint's records.
+    index: usize,
     /// [`State::breaks`] when it was made.
     made_after: u64,
 }
@@ -85,26 +85,24 @@ struct Ahead {
     ticket: u64,
     number: u32,
     asked: Asked,
-    placed: Placed,
+    pooled: PooledConnection,
 }
 
-/// A connection for one call. Unless it is given back, it is closed.
-pub(crate) struct Lease<'pool> {
-    pool: &'pool Pool,
-    placed: Option<Placed>,
-}
+// === impl Endpoint ===
 
-// === impl Target ===
+impl Endpoint {
+    pub(crate) fn new(path: PathBuf, may_poll: bool) -> Endpoint {
+        let records = std::array::from_fn(|_| SocketRecord::new());
+        Endpoint { path, may_poll, reached: AtomicBool::new(false), records }
+    }
 
-impl Target {
-    pub(crate) fn new(path: PathBuf, may_poll: bool) -> Target {
-        let records = std::array::from_fn(|_| Record::new());
-        Target { path, may_poll, reached: AtomicBool::new(false), records }
+    pub(crate) fn note_reached(&self) {
+        self.reached.store(true, Ordering::Relaxed);
     }
 
     /// The connections of the process that used it last, as a child has inherited them.
     pub(crate) fn inherited(&self) -> Vec<Inherited> {
-        self.records.iter().filter_map(Record::get).collect()
+        self.records.iter().filter_map(SocketRecord::get).collect()
     }
 
     /// Closes a parent's connections in a child.
@@ -119,10 +117,10 @@ impl Target {
 // === impl Pool ===
 
 impl Pool {
-    pub(crate) fn new(target: Arc<Target>) -> Pool {
+    pub(crate) fn new(endpoint: Arc<Endpoint>) -> Pool {
         let state = State {
             idle: Vec::new(),
-            free_places: (0..CONNECTIONS_MAX).rev().collect(),
+            free_indexes: (0..CONNECTIONS_MAX).rev().collect(),
             breaks: 0,
             waiting: 0,
             next_try: None,
@@ -133,7 +131,7 @@ impl Pool {
         };
         Pool {
             pid: std::process::id(),
-            target,
+            endpoint,
             state: Mutex::new(state),
             freed: Condvar::new(),
             all: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
@@ -143,7 +141,7 @@ impl Pool {
     /// A connection. A lost one is made anew, with growing pauses, up to the deadline, and then tried for a last time.
     /// A daemon that was never there is an error at once, unless the call is to wait for it. `checked`: one that the
     /// daemon has closed meanwhile is not good enough.
-    pub(crate) fn lease(&self, checked: bool, deadline: &mut Deadline) -> Result<Lease<'_>> {
+    pub(crate) fn take(&self, checked: bool, deadline: &mut Deadline) -> Result<PooledConnection> {
         let until = deadline.connect_by();
         let mut waited = false;
         loop {
@@ -151,11 +149,11 @@ impl Pool {
             if checked {
                 self.drop_closed(&mut state);
             }
-            if let Some(placed) = self.take_idle(&mut state) {
-                deadline.connected(placed.connection.made);
-                return Ok(Lease { pool: self, placed: Some(placed) });
+            if let Some(pooled) = self.take_idle(&mut state) {
+                deadline.connected(pooled.connection.made);
+                return Ok(pooled);
             }
-            let Some(place) = state.free_places.last().copied() else {
+            let Some(index) = state.free_indexes.last().copied() else {
                 self.wait_for_one(state, deadline)?;
                 continue;
             };
@@ -163,16 +161,19 @@ impl Pool {
             let is_over = now >= until;
             let mut refused = None;
             if state.may_try(now) || (waited && is_over) {
-                match Connection::new(&self.target.path, self.target.may_poll) {
+                match Connection::new(&self.endpoint.path, self.endpoint.may_poll) {
                     Ok(connection) => {
-                        state.free_places.pop();
-                        self.target.records[place].set(connection.socket());
-                        self.target.reached.store(true, Ordering::Relaxed);
+                        state.free_indexes.pop();
+                        self.endpoint.records[index].set(connection.socket());
+                        self.endpoint.note_reached();
                         deadline.connected(connection.made);
                         let mut connection = Box::new(connection);
-                        self.all[place].store(&raw mut *connection, Ordering::Relaxed);
-                        let placed = Some(Placed { connection, place, made_after: state.breaks });
-                        return Ok(Lease { pool: self, placed });
+                        self.all[index].store(&raw mut *connection, Ordering::Relaxed);
+                        return Ok(PooledConnection {
+                            connection,
+                            index,
+                            made_after: state.breaks,
+                        });
                     }
                     Err(error) => {
                         state.refused(now);
@@ -183,13 +184,13 @@ impl Pool {
             let next_try = state.next_try.unwrap_or(now);
             drop(state);
             if let Some(source) = refused
-                && (is_over || !self.target.may_come_back(&source, deadline))
+                && (is_over || !self.endpoint.may_come_back(&source, deadline))
             {
-                return Err(Error::Connect { path: self.target.path.clone(), source });
+                return Err(Error::Connect { path: self.endpoint.path.clone(), source });
             }
             if is_over {
                 let source = std::io::ErrorKind::TimedOut.into();
-                return Err(Error::Connect { path: self.target.path.clone(), source });
+                return Err(Error::Connect { path: self.endpoint.path.clone(), source });
             }
             std::thread::sleep(next_try.min(until).saturating_duration_since(now));
             waited = true;
@@ -197,6 +198,73 @@ impl Pool {
                 return Err(Error::Interrupted);
             }
         }
+    }
+
+    /// Sends a request and waits for its outcome. `None`: it did not come in time. `checked`: as in [`Pool::take`].
+    pub(crate) fn exchange(
+        &self,
+        checked: bool,
+        asked: Asked,
+        deadline: &mut Deadline,
+        put: impl FnOnce(&Deadline, u32, &mut Vec<u8>),
+    ) -> Result<Option<RequestOutcome>> {
+        let mut pooled = self.take(checked, deadline)?;
+        let number = pooled.connection.submit(|id, out| put(deadline, id, out));
+        pooled.connection.send();
+        Ok(self.answer(pooled, number, asked, false, deadline.end_of_grace()))
+    }
+
+    fn answer(
+        &self,
+        mut pooled: PooledConnection,
+        number: u32,
+        asked: Asked,
+        maybe_there: bool,
+        until: Instant,
+    ) -> Option<RequestOutcome> {
+        let connection = &mut pooled.connection;
+        let waited =
+            connection.wait(maybe_there, until, |connection| connection.answer_to(number, asked));
+        match waited {
+            Ok(outcome) => {
+                if outcome.is_none() {
+                    connection.give_up_one();
+                }
+                self.give_back(pooled);
+                outcome
+            }
+            Err(why) => Some(self.broken(pooled, why)),
+        }
+    }
+
+    /// Lets the next call use a connection.
+    pub(crate) fn give_back(&self, mut pooled: PooledConnection) {
+        let mut state = self.lock();
+        if pooled.connection.served {
+            state.back_off = BACK_OFF_MIN;
+        }
+        if state.may_reuse(&pooled) {
+            let now_ns = coarse_ns();
+            pooled.connection.used_ns = now_ns;
+            state.idle.push(pooled);
+            let oldest_ns = state.idle[0].connection.used_ns;
+            if now_ns.saturating_sub(oldest_ns) > IDLE_MAX.as_nanos() as u64 {
+                let oldest = state.idle.remove(0);
+                self.close(&mut state, oldest);
+            }
+        } else {
+            self.close(&mut state, pooled);
+        }
+        self.wake(state);
+    }
+
+    /// Closes a connection that broke.
+    pub(crate) fn broken(&self, pooled: PooledConnection, why: Break) -> RequestOutcome {
+        let served = pooled.connection.served;
+        let mut state = self.lock();
+        self.close_broken(&mut state, pooled);
+        self.wake(state);
+        RequestOutcome::Broken { why, served }
     }
 
     /// Sends a request whose answer is to be collected later, if an idle connection is at hand. Never waits.
@@ -216,32 +284,32 @@ impl Pool {
         if state.ahead.len() >= AHEAD_MAX {
             return None;
         }
-        let mut placed = self.take_idle(&mut state)?;
-        let number = placed.connection.submit(put);
-        placed.connection.send();
+        let mut pooled = self.take_idle(&mut state)?;
+        let number = pooled.connection.submit(put);
+        pooled.connection.send();
         state.last_ahead += 1;
         let ticket = state.last_ahead;
-        state.ahead.push(Ahead { ticket, number, asked, placed });
+        state.ahead.push(Ahead { ticket, number, asked, pooled });
         Some(ticket)
     }
 
     /// Waits for the answer to a request that was sent ahead. `None`: it did not come by `until`, or is lost.
-    pub(crate) fn collect(&self, ticket: u64, until: Instant) -> Option<Outcome> {
+    pub(crate) fn collect(&self, ticket: u64, until: Instant) -> Option<RequestOutcome> {
         let mut state = self.lock();
         if let Some(outcome) = state.answered.remove(&ticket) {
             return Some(outcome);
         }
         let index = state.ahead.iter().position(|ahead| ahead.ticket == ticket)?;
-        let Ahead { number, asked, placed, .. } = state.ahead.swap_remove(index);
+        let Ahead { number, asked, pooled, .. } = state.ahead.swap_remove(index);
         drop(state);
-        Lease { pool: self, placed: Some(placed) }.answer(number, asked, true, until)
+        self.answer(pooled, number, asked, true, until)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn take_idle(&self, state: &mut State) -> Option<Placed> {
+    fn take_idle(&self, state: &mut State) -> Option<PooledConnection> {
         if state.idle.is_empty() {
             self.settle_ahead(state);
         }
@@ -251,24 +319,24 @@ impl Pool {
     /// Takes in the answers that have come to requests sent ahead. Their connections are then idle.
     fn settle_ahead(&self, state: &mut State) {
         for index in (0..state.ahead.len()).rev() {
-            let Ahead { number, asked, placed, .. } = &mut state.ahead[index];
-            let connection = &mut placed.connection;
+            let Ahead { number, asked, pooled, .. } = &mut state.ahead[index];
+            let connection = &mut pooled.connection;
             let received = connection.receive();
             let outcome = match connection.answer_to(*number, *asked) {
                 Ok(Some(outcome)) => outcome,
                 Ok(None) => match received {
                     Ok(_) => continue,
-                    Err(why) => Outcome::Broken { why, served: connection.served },
+                    Err(why) => RequestOutcome::Broken { why, served: connection.served },
                 },
-                Err(why) => Outcome::Broken { why, served: connection.served },
+                Err(why) => RequestOutcome::Broken { why, served: connection.served },
             };
-            let Ahead { ticket, placed, .. } = state.ahead.swap_remove(index);
-            if matches!(outcome, Outcome::Broken { .. }) {
-                self.close_broken(state, placed);
-            } else if state.may_reuse(&placed) {
-                state.idle.push(placed);
+            let Ahead { ticket, pooled, .. } = state.ahead.swap_remove(index);
+            if matches!(outcome, RequestOutcome::Broken { .. }) {
+                self.close_broken(state, pooled);
+            } else if state.may_reuse(&pooled) {
+                state.idle.push(pooled);
             } else {
-                self.close(state, placed);
+                self.close(state, pooled);
             }
             state.answered.insert(ticket, outcome);
         }
@@ -294,30 +362,30 @@ impl Pool {
 
     /// Closes idle connections that the daemon has closed.
     fn drop_closed(&self, state: &mut State) {
-        for mut placed in std::mem::take(&mut state.idle) {
-            match placed.connection.receive() {
-                Ok(_) => state.idle.push(placed),
-                Err(_) => self.close(state, placed),
+        for mut pooled in std::mem::take(&mut state.idle) {
+            match pooled.connection.receive() {
+                Ok(_) => state.idle.push(pooled),
+                Err(_) => self.close(state, pooled),
             }
         }
     }
 
     /// Closes a connection that broke, and all that are idle and as old: the daemon may have gone.
-    fn close_broken(&self, state: &mut State, placed: Placed) {
-        if placed.made_after == state.breaks {
+    fn close_broken(&self, state: &mut State, pooled: PooledConnection) {
+        if pooled.made_after == state.breaks {
             state.breaks += 1;
             for idle in std::mem::take(&mut state.idle) {
                 self.close(state, idle);
             }
         }
-        self.close(state, placed);
+        self.close(state, pooled);
     }
 
-    fn close(&self, state: &mut State, placed: Placed) {
-        self.target.records[placed.place].clear();
-        self.all[placed.place].store(ptr::null_mut(), Ordering::Relaxed);
-        state.free_places.push(placed.place);
-        if !placed.connection.served {
+    fn close(&self, state: &mut State, pooled: PooledConnection) {
+        self.endpoint.records[pooled.index].clear();
+        self.all[pooled.index].store(ptr::null_mut(), Ordering::Relaxed);
+        state.free_indexes.push(pooled.index);
+        if !pooled.connection.served {
             // A connection that never answered counts as a failed attempt.
             state.refused(Instant::now());
         }
@@ -334,15 +402,15 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.target.records.iter().for_each(Record::clear);
+        self.endpoint.records.iter().for_each(SocketRecord::clear);
     }
 }
 
 // === impl State ===
 
 impl State {
-    fn may_reuse(&self, placed: &Placed) -> bool {
-        placed.connection.is_usable() && placed.made_after == self.breaks
+    fn may_reuse(&self, pooled: &PooledConnection) -> bool {
+        pooled.connection.is_usable() && pooled.made_after == self.breaks
     }
 
     fn may_try(&self, now: Instant) -> bool {
@@ -358,107 +426,11 @@ impl State {
     }
 }
 
-// === impl Lease ===
-
-impl<'pool> Lease<'pool> {
-    /// Sends a request and waits for its outcome. `None`: it did not come by `until`.
-    pub(crate) fn exchange(
-        mut self,
-        asked: Asked,
-        until: Instant,
-        put: impl FnOnce(u32, &mut Vec<u8>),
-    ) -> Option<Outcome> {
-        let number = self.submit(put);
-        self.send();
-        self.answer(number, asked, false, until)
-    }
-
-    fn answer(
-        mut self,
-        number: u32,
-        asked: Asked,
-        maybe_there: bool,
-        until: Instant,
-    ) -> Option<Outcome> {
-        let waited =
-            self.wait(maybe_there, until, |connection| connection.answer_to(number, asked));
-        match waited {
-            Ok(Some(outcome)) => {
-                self.give_back();
-                Some(outcome)
-            }
-            Ok(None) => {
-                self.give_up_one();
-                self.give_back();
-                None
-            }
-            Err(why) => Some(self.broken(why)),
-        }
-    }
-
-    /// Lets the next call use the connection.
-    pub(crate) fn give_back(mut self) {
-        let Some(mut placed) = self.placed.take() else { return };
-        let mut state = self.pool.lock();
-        if placed.connection.served {
-            state.back_off = BACK_OFF_MIN;
-        }
-        if state.may_reuse(&placed) {
-            let now_ns = coarse_ns();
-            placed.connection.used_ns = now_ns;
-            state.idle.push(placed);
-            let oldest_ns = state.idle[0].connection.used_ns;
-            if now_ns.saturating_sub(oldest_ns) > IDLE_MAX.as_nanos() as u64 {
-                let oldest = state.idle.remove(0);
-                self.pool.close(&mut state, oldest);
-            }
-        } else {
-            self.pool.close(&mut state, placed);
-        }
-        self.pool.wake(state);
-    }
-
-    /// Closes the connection, which broke.
-    pub(crate) fn broken(mut self, why: Break) -> Outcome {
-        let Some(placed) = self.placed.take() else {
-            return Outcome::Broken { why, served: false };
-        };
-        let served = placed.connection.served;
-        let mut state = self.pool.lock();
-        self.pool.close_broken(&mut state, placed);
-        self.pool.wake(state);
-        Outcome::Broken { why, served }
-    }
-}
-
-impl Deref for Lease<'_> {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.placed.as_ref().expect("held until given back").connection
-    }
-}
-
-impl DerefMut for Lease<'_> {
-    fn deref_mut(&mut self) -> &mut Connection {
-        &mut self.placed.as_mut().expect("held until given back").connection
-    }
-}
-
-impl Drop for Lease<'_> {
-    fn drop(&mut self) {
-        let Some(placed) = self.placed.take() else { return };
-        let mut state = self.pool.lock();
-        self.pool.close(&mut state, placed);
-        self.pool.wake(state);
-    }
-}
-
 // === connecting ===
 
-impl Target {
+impl Endpoint {
     /// Whether an unreachable daemon may be back soon.
-    fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
+    pub(crate) fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
         match error.raw_os_error() {
             // The backlog is full, so a daemon is there. Or a listening daemon was killed.
             Some(libc::EAGAIN | libc::ECONNREFUSED) => true,

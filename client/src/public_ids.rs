@@ -1,5 +1,6 @@
 //! Public ids: what outsiders see instead of dense ids.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use leafd_wire::mask::{MASKS_MAX, PublicIds as Items};
@@ -22,44 +23,38 @@ use crate::error::{Error, Result};
 /// assert_eq!(orders.unmask_text(&shown)?, [17, 18]);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Copy)]
-pub struct PublicIds<'a> {
-    core: &'a Core,
-    tag: &'a str,
-    prefix: &'a str,
+#[derive(Clone)]
+pub struct PublicIds {
+    core: Arc<Core>,
+    tag: Box<str>,
+    prefix: Box<str>,
     bits: u8,
     key: u8,
     limit: Option<Duration>,
 }
 
-impl<'a> PublicIds<'a> {
-    pub(crate) fn new(core: &'a Core, tag: &'a str) -> Self {
-        PublicIds { core, tag, prefix: "", bits: 63, key: 0, limit: None }
+impl PublicIds {
+    pub(crate) fn new(core: &Arc<Core>, tag: &str, limit: Option<Duration>) -> Self {
+        let (core, tag, prefix) = (Arc::clone(core), tag.into(), "".into());
+        PublicIds { core, tag, prefix, bits: 63, key: 0, limit }
     }
 
     /// The width of dense and public ids in bits. Default: 63. Use 53 for JavaScript's numbers.
     #[must_use]
-    pub fn bits(self, bits: u8) -> Self {
-        PublicIds { bits, ..self }
+    pub fn bits(&self, bits: u8) -> Self {
+        PublicIds { bits, ..self.clone() }
     }
 
     /// The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`. Default: none.
     #[must_use]
-    pub fn prefix(self, prefix: &'a str) -> Self {
-        PublicIds { prefix, ..self }
+    pub fn prefix(&self, prefix: &str) -> Self {
+        PublicIds { prefix: prefix.into(), ..self.clone() }
     }
 
     /// The number of the key. Default: the daemon's current one. Texts contain the number.
     #[must_use]
-    pub fn key(self, key: u8) -> Self {
-        PublicIds { key, ..self }
-    }
-
-    /// How long a call may take, over all its requests. Default: the client's limit (see
-    /// [`Builder::deadline`](crate::Builder::deadline)).
-    #[must_use]
-    pub fn within(self, limit: Duration) -> Self {
-        PublicIds { limit: Some(limit), ..self }
+    pub fn key(&self, key: u8) -> Self {
+        PublicIds { key, ..self.clone() }
     }
 
     /// The public ids of dense ones, as numbers. Numbers don't tell which key made them: once a new key is in use, they
@@ -118,7 +113,7 @@ impl<'a> PublicIds<'a> {
     }
 
     /// The form and the deadline of a call.
-    fn begin(&self, is_text: bool) -> (MaskForm<'a>, Deadline) {
+    fn begin(&self, is_text: bool) -> (MaskForm<'_>, Deadline) {
         let form = MaskForm {
             tag: self.tag.as_bytes(),
             bits: self.bits,
@@ -172,7 +167,7 @@ fn in_batches<T, U>(items: &[T], mut ask: impl FnMut(&[T]) -> Result<Vec<U>>) ->
 /// A text takes up to 256 bytes in a request, so only 240 are sure to fit a frame.
 const BATCH: usize = if MASKS_MAX < 240 { MASKS_MAX } else { 240 };
 
-impl std::fmt::Debug for PublicIds<'_> {
+impl std::fmt::Debug for PublicIds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PublicIds").field("tag", &self.tag).field("bits", &self.bits).finish()
     }

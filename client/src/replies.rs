@@ -16,8 +16,8 @@ pub(crate) enum Asked {
 
 /// The outcome of a request.
 #[derive(Debug)]
-pub(crate) enum Outcome {
-    Ids(Drawn),
+pub(crate) enum RequestOutcome {
+    Ids(DrawnIds),
     Body(Vec<u8>),
     Failed(Error),
     /// The connection broke first. `served`: it had answered something before.
@@ -27,17 +27,17 @@ pub(crate) enum Outcome {
     },
 }
 
-/// Drawn ids. A single run needs no allocation.
+/// DrawnIds ids. A single run needs no allocation.
 #[derive(Debug)]
-pub(crate) struct Drawn {
+pub(crate) struct DrawnIds {
     pub(crate) hold_ms: u32,
     pub(crate) first: Run,
     pub(crate) rest: Vec<Run>,
 }
 
-impl Outcome {
+impl RequestOutcome {
     /// The outcome of a request of this kind, by its reply.
-    pub(crate) fn of(frame: &Frame<'_>, asked: Asked) -> Result<Outcome, Break> {
+    pub(crate) fn of(frame: &Frame<'_>, asked: Asked) -> Result<RequestOutcome, Break> {
         let opcode = match asked {
             Asked::Ids { .. } => opcode::IDS,
             Asked::Body { opcode } => opcode,
@@ -46,24 +46,26 @@ impl Outcome {
             return Err(Break::Protocol("a reply's opcode differs from its request's"));
         }
         if frame.header.status != Status::Ok as u16 {
-            return Outcome::failed(frame);
+            return RequestOutcome::failed(frame);
         }
         match asked {
-            Asked::Ids { count, hold } => Drawn::decode(frame.body, count, hold).map(Outcome::Ids),
-            Asked::Body { .. } => Ok(Outcome::Body(frame.body.to_vec())),
+            Asked::Ids { count, hold } => {
+                DrawnIds::decode(frame.body, count, hold).map(RequestOutcome::Ids)
+            }
+            Asked::Body { .. } => Ok(RequestOutcome::Body(frame.body.to_vec())),
         }
     }
 
     /// The failure in a reply.
-    pub(crate) fn failed(frame: &Frame<'_>) -> Result<Outcome, Break> {
+    pub(crate) fn failed(frame: &Frame<'_>) -> Result<RequestOutcome, Break> {
         let reply = ErrorReply::decode(frame.body).map_err(|error| Break::Protocol(error.what))?;
         let error = Error::service(frame.header.status, reply.retry_after_ms, reply.message);
-        Ok(Outcome::Failed(error))
+        Ok(RequestOutcome::Failed(error))
     }
 }
 
-impl Drawn {
-    fn decode(body: &[u8], count: u32, hold: bool) -> Result<Drawn, Break> {
+impl DrawnIds {
+    fn decode(body: &[u8], count: u32, hold: bool) -> Result<DrawnIds, Break> {
         let reply = IdsReply::decode(body).map_err(|error| Break::Protocol(error.what))?;
         let mut runs = reply.runs();
         let first = runs.next().ok_or(Break::Protocol("a reply carries no ids"))?;
@@ -75,13 +77,13 @@ impl Drawn {
                 "a reply doesn't have the number of ids that was requested",
             ));
         }
-        Ok(Drawn { hold_ms: reply.hold_ms, first, rest })
+        Ok(DrawnIds { hold_ms: reply.hold_ms, first, rest })
     }
 }
 
 /// The content of a reply to a request for `count` ids to be held.
-pub(crate) fn decode_held(body: &[u8], count: u32) -> Result<Drawn, Error> {
-    Drawn::decode(body, count, true).map_err(|why| match why {
+pub(crate) fn decode_held(body: &[u8], count: u32) -> Result<DrawnIds, Error> {
+    DrawnIds::decode(body, count, true).map_err(|why| match why {
         Break::Protocol(what) => Error::Protocol { what: what.to_owned() },
         other => Error::Protocol { what: format!("{other:?}") },
     })

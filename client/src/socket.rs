@@ -27,13 +27,13 @@ pub(crate) struct Readiness {
 ///
 /// Numbers are reused, and the child may have closed and opened any of them. So the child closes the number
 /// only while it still names the same socket.
-pub(crate) struct Record {
+pub(crate) struct SocketRecord {
     descriptor: AtomicI32,
     device: AtomicU64,
     inode: AtomicU64,
 }
 
-/// A [`Record`] as it was at one time.
+/// A [`SocketRecord`] as it was at one time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Inherited {
     descriptor: RawFd,
@@ -149,11 +149,11 @@ impl Socket {
     }
 }
 
-// === impl Record ===
+// === impl SocketRecord ===
 
-impl Record {
-    pub(crate) fn new() -> Record {
-        Record {
+impl SocketRecord {
+    pub(crate) fn new() -> SocketRecord {
+        SocketRecord {
             descriptor: AtomicI32::new(-1),
             device: AtomicU64::new(0),
             inode: AtomicU64::new(0),

@@ -6,7 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use leafd_wire::{COUNT_MAX, Run};
 
 use crate::clock::exact_ns;
-use crate::replies::Drawn;
+use crate::replies::DrawnIds;
 use crate::sizing::Sizing;
 use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
 
@@ -27,7 +27,7 @@ pub(crate) struct Stock {
     /// The generation of the last installed run; each is used once.
     generation: u64,
     /// Runs that came along with an installed one.
-    pub(crate) queued: VecDeque<Held>,
+    pub(crate) queued: VecDeque<HeldRun>,
     /// The request for the next run, if it was sent but not collected.
     pub(crate) refill: Option<Refill>,
     /// A thread is fetching the next run.
@@ -40,7 +40,7 @@ pub(crate) struct Stock {
 }
 
 #[derive(Clone, Copy)]
-pub(crate) struct Held {
+pub(crate) struct HeldRun {
     pub(crate) run: Run,
     pub(crate) hold_ms: u32,
     pub(crate) expires_ns: u64,
@@ -98,7 +98,7 @@ impl Supply {
 
 impl Stock {
     /// Stores drawn ids and takes the first one.
-    pub(crate) fn stow(&mut self, slot: &Slot, drawn: &Drawn, sent_ns: u64) -> u64 {
+    pub(crate) fn stow(&mut self, slot: &Slot, drawn: &DrawnIds, sent_ns: u64) -> u64 {
         let hold_ms = drawn.hold_ms;
         if hold_ms == 0 {
             // Whatever came beyond the one id is skipped.
@@ -107,13 +107,13 @@ impl Stock {
         }
         // Counted from when the request was sent, because the time of issue is not known better.
         let expires_ns = expiry_ns(sent_ns, hold_ms);
-        self.queued.extend(drawn.rest.iter().map(|&run| Held { run, hold_ms, expires_ns }));
-        self.install(slot, Held { run: drawn.first, hold_ms, expires_ns })
+        self.queued.extend(drawn.rest.iter().map(|&run| HeldRun { run, hold_ms, expires_ns }));
+        self.install(slot, HeldRun { run: drawn.first, hold_ms, expires_ns })
     }
 
     /// Installs a run and takes its first id, so that each fetch brings its caller an id.
-    pub(crate) fn install(&mut self, slot: &Slot, held: Held) -> u64 {
-        let Held { mut run, hold_ms, expires_ns } = held;
+    pub(crate) fn install(&mut self, slot: &Slot, held: HeldRun) -> u64 {
+        let HeldRun { mut run, hold_ms, expires_ns } = held;
         let id = run.first;
         run.count = run.count.min(RUN_COUNT_MAX);
         let now_ns = exact_ns();
@@ -125,7 +125,7 @@ impl Stock {
         id
     }
 
-    pub(crate) fn take_queued(&mut self, now_ns: u64) -> Option<Held> {
+    pub(crate) fn take_queued(&mut self, now_ns: u64) -> Option<HeldRun> {
         while let Some(held) = self.queued.pop_front() {
             if held.expires_ns > now_ns {
                 return Some(held);

@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use crate::clock::coarse_ns;
 use crate::core::Core;
-use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::held::next_slow;
 use crate::ids::Ids;
-use crate::names::Node;
+use crate::names::TagEntry;
 use crate::pipeline::draw_batch;
 use crate::slot::{Slot, Taken};
 
@@ -31,10 +30,12 @@ use crate::slot::{Slot, Taken};
 pub struct Tag {
     core: Arc<Core>,
     /// In the core's table, so it lives as long as `core` does.
-    node: NonNull<Node>,
-    /// The node's, looked up beforehand; it lives as long.
+    entry: NonNull<TagEntry>,
+    /// The entry's, looked up beforehand; it lives as long.
     slot: NonNull<Slot>,
     holding: Holding,
+    /// The limit of each call; `None`: the client's own.
+    limit: Option<Duration>,
 }
 
 /// Whether ids may be taken from the held run.
@@ -47,7 +48,7 @@ enum Holding {
     No,
 }
 
-// SAFETY: node and slot are shared by reference only, and may be (they are `Sync`).
+// SAFETY: entry and slot are shared by reference only, and may be (they are `Sync`).
 unsafe impl Send for Tag {}
 // SAFETY: as above.
 unsafe impl Sync for Tag {}
@@ -55,15 +56,15 @@ unsafe impl Sync for Tag {}
 // === impl Tag ===
 
 impl Tag {
-    pub(crate) fn new(core: &Arc<Core>, name: &str) -> Result<Tag> {
-        let node = core.node(name)?;
-        let slot = NonNull::from(node.slot());
-        let holding = match (core.holds, node.is_wiped()) {
+    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: Option<Duration>) -> Result<Tag> {
+        let entry = core.entry(name)?;
+        let slot = NonNull::from(entry.slot());
+        let holding = match (core.holds, entry.is_wiped()) {
             (false, _) => Holding::No,
             (true, true) => Holding::Wiped,
             (true, false) => Holding::OwnOnly,
         };
-        Ok(Tag { node: NonNull::from(node), slot, core: Arc::clone(core), holding })
+        Ok(Tag { entry: NonNull::from(entry), slot, core: Arc::clone(core), holding, limit })
     }
 
     /// The same tag, with every id drawn directly, by a request of its own.
@@ -73,10 +74,17 @@ impl Tag {
         self
     }
 
+    /// The same tag, whose calls may take at most `limit` each (see [`crate::Client::within`]).
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Tag {
+        self.limit = Some(limit);
+        self
+    }
+
     /// The tag's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.node().name()
+        self.entry().name()
     }
 
     /// The next id; see [`crate::Client::next`]. From a held run this takes nanoseconds.
@@ -85,23 +93,9 @@ impl Tag {
     /// The reason why the daemon did not answer.
     #[inline]
     pub fn next(&self) -> Result<u64> {
-        self.next_or(None)
-    }
-
-    /// As [`Tag::next`], within `limit` (see [`crate::Builder::deadline`]).
-    ///
-    /// # Errors
-    /// As [`Tag::next`].
-    #[inline]
-    pub fn next_within(&self, limit: Duration) -> Result<u64> {
-        self.next_or(Some(limit))
-    }
-
-    #[inline]
-    fn next_or(&self, limit: Option<Duration>) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => self.next_slow(limit),
+            None => next_slow(&self.core, self.entry(), self.holds(), self.limit),
         }
     }
 
@@ -110,15 +104,7 @@ impl Tag {
     /// # Errors
     /// As [`crate::Client::next_batch`].
     pub fn next_batch(&self, count: u64) -> Result<Ids> {
-        draw_batch(&self.core, self.name(), count, self.core.deadline(None))
-    }
-
-    /// As [`Tag::next_batch`], all of it within `limit` (see [`crate::Builder::deadline`]).
-    ///
-    /// # Errors
-    /// As [`crate::Client::next_batch`].
-    pub fn next_batch_within(&self, count: u64, limit: Duration) -> Result<Ids> {
-        draw_batch(&self.core, self.name(), count, Deadline::after(limit))
+        draw_batch(&self.core, self.name(), count, self.limit)
     }
 
     /// An id of the held run, if there is one. It never waits.
@@ -129,7 +115,7 @@ impl Tag {
     pub fn take(&self) -> Option<u64> {
         let taken = self.take_of_run(coarse_ns())?;
         if taken.refill_due {
-            self.node().refill(&self.core);
+            self.entry().refill(&self.core);
         }
         Some(taken.id)
     }
@@ -139,7 +125,7 @@ impl Tag {
         if self.holding != Holding::Wiped && !self.may_take() {
             return None;
         }
-        // SAFETY: the slot is the node's, which lives as long as the core that `self` holds.
+        // SAFETY: the slot is the entry's, which lives as long as the core that `self` holds.
         unsafe { self.slot.as_ref() }.take(now_ns)
     }
 
@@ -150,17 +136,13 @@ impl Tag {
 
     #[cold]
     fn may_take(&self) -> bool {
-        self.holding == Holding::OwnOnly && self.node().is_own()
-    }
-
-    fn next_slow(&self, limit: Option<Duration>) -> Result<u64> {
-        next_slow(&self.core, self.node(), self.holds(), limit)
+        self.holding == Holding::OwnOnly && self.entry().is_own()
     }
 
     #[inline]
-    pub(crate) fn node(&self) -> &Node {
-        // SAFETY: the core's table keeps its nodes until the core goes, and `self` holds the core.
-        unsafe { self.node.as_ref() }
+    pub(crate) fn entry(&self) -> &TagEntry {
+        // SAFETY: the core's table keeps its entries until the core goes, and `self` holds the core.
+        unsafe { self.entry.as_ref() }
     }
 }
 

@@ -64,7 +64,7 @@ pub fn unmask(socket: &Path, args: &MaskArgs) -> Result<(), Failure> {
 }
 
 impl MaskArgs {
-    fn public<'a>(&'a self, client: &'a Client) -> PublicIds<'a> {
+    fn public(&self, client: &Client) -> PublicIds {
         let public = client.public_ids(&self.tag).prefix(&self.prefix).bits(self.bits);
         public.key(self.key.unwrap_or(0))
     }

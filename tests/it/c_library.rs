@@ -181,6 +181,7 @@ fn make_install_honours_prefix_and_destdir() {
     assert_eq!(fs::read_link(lib.join("libleafd.so")).unwrap(), Path::new("libleafd.so.1"));
     let header = fs::read_to_string(capi().join("include/leafd.h")).unwrap();
     assert_eq!(fs::read_to_string(installed().join("include/leafd.h")).unwrap(), header);
+    assert!(installed().join("include/leafd.hpp").exists());
     let description = fs::read_to_string(lib.join("pkgconfig/leafd.pc")).unwrap();
     assert!(
         description.contains(&format!("prefix={PREFIX}\nlibdir={PREFIX}/lib\n")),
@@ -270,11 +271,8 @@ fn the_header_stands_alone_in_each_language() {
         [(["gcc", "clang"], "c", ["c99", "c11"]), (["g++", "clang++"], "cpp", ["c++11", "c++17"])]
     {
         let source = alone.with_extension(extension);
-        fs::write(
-            &source,
-            "#include <leafd.h>\nint main(void) { return leafd_abi_version() != 1; }\n",
-        )
-        .unwrap();
+        let program = "#include <leafd.h>\nint main(void) { return leafd_abi_version() != 1; }\n";
+        fs::write(&source, program).unwrap();
         for compiler in compilers {
             for standard in standards {
                 let program =

@@ -103,7 +103,7 @@ fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
     let text = raw.refused(&ids_request("snowflake", 1, 1, 1_000), Status::ClockBehind);
     assert!(text.contains("max_drift"), "{text}");
     // The client tells how long: an hour less the drift that is allowed.
-    let error = faked.host.client().next_within("snowflake", Duration::from_secs(1)).unwrap_err();
+    let error = faked.host.client().within(Duration::from_secs(1)).next("snowflake").unwrap_err();
     assert_eq!(error.status(), Some(Status::ClockBehind), "{error}");
     let after = error.retry_after().expect("it says when").as_secs();
     assert!((3_580..=3_600).contains(&after), "{after} s");

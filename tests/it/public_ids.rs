@@ -288,7 +288,8 @@ fn c_programs_mask_and_unmask() {
     let shown = shown.split_once("```").unwrap().0;
     let source = folder().join("guide.c");
     let before = "#include <stdio.h>\n#include <leafd.h>\nint main(int argc, char **argv) { (void)argc;\n\
-        leafd_client *client = NULL;\nif (leafd_new(argv[1], 5000, 0, &client)) { return 1; }\n";
+        leafd_client *client = NULL;\nconst leafd_settings settings = {argv[1], 5000, 0, 0};\n\
+        if (leafd_new(&settings, &client, NULL)) { return 1; }\n";
     let after = "printf(\"%s %d %d\", shown[0], (int)read[0], (int)read[1]);\nleafd_free(client);\nreturn 0;\n}\n";
     fs::write(&source, format!("{before}{shown}{after}")).unwrap();
     let guide = program(Way::Gcc, source.to_str().unwrap()).arg(host.socket()).output().unwrap();

@@ -11,6 +11,7 @@ use crate::host::{Host, die_with_parent};
 
 const README: &str = include_str!("../../README.md");
 const GUIDE: &str = include_str!("../../docs/guide/clients.md");
+const RUST: &str = include_str!("../../docs/guide/rust.md");
 
 /// The first block of a language after these words.
 fn block<'a>(page: &'a str, after: &str, language: &str) -> &'a str {
@@ -42,38 +43,52 @@ fn the_readme_s_shell_commands_draw_ids() {
     assert_eq!(ids.lines().rev().take(3).collect::<Vec<_>>(), ["3", "2", "1"], "{ids}");
 }
 
-#[test]
-fn the_guide_s_rust_program_builds_by_its_own_manifest_and_draws_ids() {
+/// Builds a program by the dependencies that a page shows, and returns the ids that it prints.
+fn ids_of(name: &str, dependencies: &str, main: &str) -> Vec<u64> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
-    let place = target().join("guide");
+    let place = target().join("guide").join(name);
     fs::create_dir_all(place.join("src")).expect("a folder");
     let named = format!("path = \"{}\"", root.join("client").display());
-    let dependencies = block(GUIDE, "## Rust", "toml").replacen("path = \"client\"", &named, 1);
+    let dependencies = dependencies.replacen("path = \"client\"", &named, 1);
     assert!(dependencies.contains(&named), "{dependencies}");
-    let package = "[package]\nname = \"guide\"\nedition = \"2024\"\n\n[workspace]\n\n";
+    let package = format!("[package]\nname = \"{name}\"\nedition = \"2024\"\n\n[workspace]\n\n");
     fs::write(place.join("Cargo.toml"), format!("{package}{dependencies}")).expect("a file");
     fs::copy(root.join("Cargo.lock"), place.join("Cargo.lock")).expect("a file");
-    let program = block(GUIDE, "## Rust", "rust");
-    let (uses, calls) = program.split_once("\n\n").expect("an empty line after what it uses");
-    let main = format!(
-        "{uses}\nfn main() -> Result<(), Box<dyn std::error::Error>> {{\n{calls}\nassert_eq!(hundred.len(), 100);\n\
-         println!(\"{{order_id}} {{message_id}} {{in_order}}\");\nOk(())\n}}\n"
-    );
     fs::write(place.join("src/main.rs"), main).expect("a file");
 
     let host = host();
     host.create("orders");
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let ids = printed(
+    let printed = printed(
         without_cargo_s_variables(&mut Command::new(cargo))
             .args(["run", "--quiet", "--offline", "--target-dir"])
             .arg(place.join("target"))
             .current_dir(&place),
         &host,
     );
-    let ids: Vec<u64> = ids.split_whitespace().map(|id| id.parse().expect("an id")).collect();
+    let numbers = printed.split(|character: char| !character.is_ascii_digit());
+    numbers.filter(|part| !part.is_empty()).map(|id| id.parse().expect("an id")).collect()
+}
+
+#[test]
+fn the_guide_s_rust_program_builds_by_its_own_manifest_and_draws_ids() {
+    let program = block(GUIDE, "## Rust", "rust");
+    let (uses, calls) = program.split_once("\n\n").expect("an empty line after what it uses");
+    let main = format!(
+        "{uses}\nfn main() -> Result<(), Box<dyn std::error::Error>> {{\n{calls}\nassert_eq!(hundred.len(), 100);\n\
+         println!(\"{{order_id}} {{message_id}} {{in_order}} {{soon}}\");\nOk(())\n}}\n"
+    );
+    let ids = ids_of("guide", block(GUIDE, "## Rust", "toml"), &main);
     assert!(
-        matches!(ids[..], [order, message, later] if order < later && message > later),
+        matches!(ids[..], [order, message, later, _] if order < later && message > later),
         "{ids:?}"
     );
+}
+
+#[test]
+fn the_program_for_tokio_builds_by_its_own_manifest_and_draws_ids() {
+    let (manifest, main) = (block(RUST, "## tokio", "toml"), block(RUST, "## tokio", "rust"));
+    let ids = ids_of("guide-tokio", manifest, main);
+    assert_eq!(ids.len(), 102);
+    assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 102);
 }

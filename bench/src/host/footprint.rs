@@ -226,7 +226,7 @@ pub(crate) fn draw_of_tags(socket: &Path, indexes: impl Iterator<Item = usize>) 
         stop::check()?;
         // One client has no room for the names of a hundred thousand.
         let client = Client::connect(socket)?;
-        let mut pipeline = client.pipeline().deadline(Duration::from_secs(30));
+        let mut pipeline = client.within(Duration::from_secs(30)).pipeline();
         for index in indexes.by_ref().take(TAGS_AT_ONCE) {
             pipeline.push(&tag_name(index), 1)?;
         }

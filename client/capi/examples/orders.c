@@ -9,13 +9,11 @@
 
 #include <leafd.h>
 
-static int complain(const char *what, leafd_status status)
+static int fail(const char *what, const leafd_error *error)
 {
-    char why[512];
-    leafd_error_message(why, sizeof why);
-    fprintf(stderr, "%s: %s: %s\n", what, leafd_status_name(status), why);
-    if (leafd_error_is_retryable()) {
-        fprintf(stderr, "a retry may help, after %" PRIu32 " ms\n", leafd_error_retry_after_ms());
+    fprintf(stderr, "%s: %s: %s\n", what, leafd_status_name(error->status), error->message);
+    if (error->retryable) {
+        fprintf(stderr, "a retry may help, after %" PRIu32 " ms\n", error->retry_after_ms);
     }
     return EXIT_FAILURE;
 }
@@ -26,26 +24,24 @@ int main(int argc, char **argv)
     unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 3;
 
     leafd_client *client = NULL;
-    leafd_status status = leafd_new(NULL, LEAFD_TIMEOUT_DEFAULT, 0, &client);
-    if (status != LEAFD_STATUS_OK) {
-        return complain("no client", status);
+    leafd_error error;
+    if (leafd_new(NULL, &client, &error) != LEAFD_STATUS_OK) {
+        return fail("no client", &error);
     }
-    /* Out of a run of ids that the process holds: nanoseconds each. */
+    /* From a run of ids that the process holds: nanoseconds each. */
     for (unsigned long number = 0; number < count; number++) {
         uint64_t id = 0;
-        status = leafd_next(client, tag, &id);
-        if (status != LEAFD_STATUS_OK) {
+        if (leafd_next(client, tag, LEAFD_TIMEOUT_DEFAULT, &id, &error) != LEAFD_STATUS_OK) {
             leafd_free(client);
-            return complain(tag, status);
+            return fail(tag, &error);
         }
         printf("%" PRIu64 "\n", id);
     }
-    /* Many at once, in the order in which they were issued. */
+    /* Many at once, in the order of issue, within half a second. */
     uint64_t batch[10];
-    status = leafd_next_many(client, tag, 500, batch, sizeof batch / sizeof batch[0]);
-    if (status != LEAFD_STATUS_OK) {
+    if (leafd_next_many(client, tag, 500, batch, sizeof batch / sizeof batch[0], &error) != LEAFD_STATUS_OK) {
         leafd_free(client);
-        return complain(tag, status);
+        return fail(tag, &error);
     }
     for (size_t number = 0; number < sizeof batch / sizeof batch[0]; number++) {
         printf("%" PRIu64 "\n", batch[number]);

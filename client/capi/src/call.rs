@@ -1,67 +1,50 @@
-//! What every call shares: checked pointers, remembered failures, and no panic into C.
+//! What every call shares: checked pointers, failures written to the caller, and no panic into C.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
-use leafd_client::{BATCH_MAX, Tag};
-
 use crate::LEAFD_TIMEOUT_DEFAULT;
-use crate::error::LeafdError;
-use crate::last::remember;
-use crate::status::{Failure, LeafdStatus};
+use crate::error::{CallError, LeafdError, LeafdStatus};
 
-/// Runs a call's body and turns its outcome into a status.
-#[inline]
-pub(crate) fn call(body: impl FnOnce() -> Result<(), Failure>) -> LeafdStatus {
-    // A body writes its outputs last, so a panic leaves nothing half done.
-    match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(Ok(())) => LeafdStatus::Ok,
-        Ok(Err(failure)) => failed(failure),
-        Err(panic) => failed(panicked(panic.as_ref())),
-    }
-}
-
-/// As [`call`], and also writes the outcome into the caller's structure.
+/// Runs a call's body, and returns and writes its outcome.
 ///
 /// # Safety
 /// `error` is null or valid for a write.
-pub(crate) unsafe fn call_told(
+#[inline]
+pub(crate) unsafe fn call(
     error: *mut LeafdError,
-    body: impl FnOnce() -> Result<(), Failure>,
+    body: impl FnOnce() -> Result<(), CallError>,
 ) -> LeafdStatus {
-    let outcome = match catch_unwind(AssertUnwindSafe(body)) {
-        Ok(outcome) => outcome,
-        Err(panic) => Err(panicked(panic.as_ref())),
+    // A body writes its outputs last, so a panic leaves nothing half done.
+    let failed = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => None,
+        Ok(Err(failed)) => Some(failed),
+        Err(panic) => Some(panicked(panic.as_ref())),
     };
     // SAFETY: as the caller says.
     if let Some(error) = unsafe { error.as_mut() } {
-        error.tell(outcome.as_ref().err());
+        error.set(failed.as_ref());
     }
-    match outcome {
-        Ok(()) => LeafdStatus::Ok,
-        Err(failure) => failed(failure),
+    failed.map_or(LeafdStatus::Ok, |failed| failed.status)
+}
+
+/// The number that a call's body returns; `none` if it fails.
+pub(crate) fn number_or<T>(none: T, body: impl FnOnce() -> Result<T, CallError>) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(number)) => number,
+        _ => none,
     }
 }
 
 #[cold]
-fn failed(failure: Failure) -> LeafdStatus {
-    let status = failure.status;
-    remember(failure);
-    status
-}
-
-fn panicked(panic: &(dyn Any + Send)) -> Failure {
+fn panicked(panic: &(dyn Any + Send)) -> CallError {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    Failure::new(
-        LeafdStatus::Panic,
-        format!(
-            "a defect in libleafd: {}; please report it",
-            said.unwrap_or("a panic without a message")
-        ),
-    )
+    let said = said.unwrap_or("a panic without a message");
+    let message = format!("a defect in libleafd: {said}; please report it");
+    CallError::new(LeafdStatus::Panic, message)
 }
 
 /// The place of an output.
@@ -69,35 +52,9 @@ fn panicked(panic: &(dyn Any + Send)) -> Failure {
 /// # Safety
 /// `output` is null or valid for writes.
 #[inline]
-pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, Failure> {
+pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, CallError> {
     // SAFETY: as the caller says.
-    unsafe { output.as_mut() }.ok_or_else(|| Failure::null(name))
-}
-
-/// A structure from C.
-///
-/// # Safety
-/// `input` is null or valid for reads.
-pub(crate) unsafe fn input<T: Copy>(input: *const T, name: &str) -> Result<T, Failure> {
-    // SAFETY: as the caller says.
-    unsafe { input.as_ref() }.copied().ok_or_else(|| Failure::null(name))
-}
-
-/// Places for `count` outputs.
-///
-/// # Safety
-/// `ids` is null, or valid for writes of `count` numbers.
-pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut [u64], Failure> {
-    if ids.is_null() {
-        return if count == 0 { Ok(&mut []) } else { Err(Failure::null("ids")) };
-    }
-    if count as u64 > BATCH_MAX {
-        return Err(Failure::invalid(format!(
-            "one call draws at most {BATCH_MAX} ids, not {count}"
-        )));
-    }
-    // SAFETY: as the caller says.
-    Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })
+    unsafe { output.as_mut() }.ok_or_else(|| CallError::null(name))
 }
 
 /// A text from C.
@@ -105,13 +62,13 @@ pub(crate) unsafe fn outputs<'a>(ids: *mut u64, count: usize) -> Result<&'a mut 
 /// # Safety
 /// `text` is null or points to bytes that end with a zero.
 #[inline]
-pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, Failure> {
+pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, CallError> {
     if text.is_null() {
-        return Err(Failure::null(name));
+        return Err(CallError::null(name));
     }
     // SAFETY: as the caller says.
     let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map_err(|_| Failure::invalid(format!("the {name} {bytes:?} is not UTF-8")))
+    bytes.to_str().map_err(|_| CallError::invalid(format!("the {name} {bytes:?} is not UTF-8")))
 }
 
 /// A time limit; `None`: the client's own.
@@ -119,39 +76,31 @@ pub(crate) fn limit(timeout_ms: u32) -> Option<Duration> {
     (timeout_ms != LEAFD_TIMEOUT_DEFAULT).then(|| Duration::from_millis(u64::from(timeout_ms)))
 }
 
-/// Draws as many ids as there are places, and writes them once all are drawn.
-pub(crate) fn fill(tag: &Tag, timeout_ms: u32, places: &mut [u64]) -> Result<(), Failure> {
-    let count = places.len() as u64;
-    let ids = match limit(timeout_ms) {
-        Some(limit) => tag.next_batch_within(count, limit)?,
-        None => tag.next_batch(count)?,
-    };
-    for (place, id) in places.iter_mut().zip(ids) {
-        *place = id;
+/// Writes as much of a text as fits into `places`, in whole characters, and a zero after it.
+pub(crate) fn write_text(text: &str, places: &mut [c_char]) {
+    let Some(longest) = places.len().checked_sub(1) else { return };
+    // 0 is always the start of a character.
+    let fits = |end: &usize| text.is_char_boundary(*end);
+    let end = (0..=longest.min(text.len())).rev().find(fits).unwrap_or(0);
+    for (place, byte) in places.iter_mut().zip(text[..end].bytes().chain([0])) {
+        *place = byte as c_char;
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::last::leafd_error_message;
 
     #[test]
     fn a_panic_becomes_a_status_with_its_words() {
-        let told = |status: LeafdStatus| {
-            let mut why = [0_u8; 512];
-            // SAFETY: the buffer has the given length.
-            unsafe { leafd_error_message(why.as_mut_ptr().cast(), why.len()) };
-            let why = CStr::from_bytes_until_nul(&why).unwrap().to_str().unwrap().to_owned();
-            (status, why)
-        };
-        let (status, why) = told(call(|| panic!("a slot went {}", "missing")));
+        let mut error = LeafdError::EMPTY;
+        // SAFETY: the structure is valid for a write.
+        let status = unsafe { call(&raw mut error, || panic!("a slot went {}", "missing")) };
         assert_eq!(status, LeafdStatus::Panic);
+        // SAFETY: a message ends with a zero.
+        let why = unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_str().unwrap();
         assert!(why.contains("a defect in libleafd: a slot went missing"), "{why}");
-        // SAFETY: null is allowed.
-        let (status, why) = told(unsafe { call_told(std::ptr::null_mut(), || panic!("again")) });
-        assert_eq!(status, LeafdStatus::Panic);
-        assert!(why.contains("again"), "{why}");
+        assert_eq!(number_or(7, || panic!("again")), 7);
+        assert_eq!(number_or(7, || Ok(8)), 8);
     }
 }

@@ -1,11 +1,89 @@
-//! The calls that report errors to the caller instead of the thread, for runtimes whose calls move between threads.
+//! The numbers that calls return, and the structure that describes a failure.
 
-use std::ffi::c_char;
+use std::ffi::{CStr, c_char};
+use std::io;
 
-use crate::call::{call_told, fill, limit, output, outputs, text};
-use crate::client::{LeafdClient, get};
-use crate::status::{Failure, LeafdStatus};
-use crate::{LEAFD_DIRECT, LEAFD_ERROR_MESSAGE_BYTES};
+use leafd_client::Error;
+
+use crate::call::write_text;
+
+/// The outcome of a call. A number is assigned once and never reused.
+///
+/// Up to 999: the daemon's answer, with the numbers of leafd's protocol. From 1000 on: what the library found.
+/// Later releases may add numbers: treat an unknown one like `LEAFD_STATUS_INTERNAL`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeafdStatus {
+    /// Done; the outputs are written.
+    Ok = 0,
+    /// The body doesn't fit the opcode.
+    Malformed = 1,
+    /// The daemon doesn't know the request: it is older than the library.
+    UnknownOpcode = 2,
+    /// The library and the daemon have no protocol version in common.
+    Version = 3,
+    /// A length field is out of range.
+    FrameLength = 4,
+    /// The tag's name is invalid.
+    TagInvalid = 5,
+    /// The store has no such tag.
+    TagUnknown = 6,
+    /// The count is zero or above the limit.
+    CountInvalid = 7,
+    /// This user may not do this.
+    Denied = 8,
+    /// One of the daemon's queues is full. A retry may help.
+    Overloaded = 9,
+    /// The deadline passed in the daemon; the message says what the request waited for. A retry may help.
+    Deadline = 10,
+    /// The central store can't be reached. A retry may help.
+    StoreUnavailable = 11,
+    /// The clock is further behind the last id than the daemon allows. A retry may help.
+    ClockBehind = 12,
+    /// The daemon holds no snowflake worker id; the message says why. A retry may help.
+    NoWorker = 13,
+    /// The tag's numbers are used up.
+    TagExhausted = 14,
+    /// The layout's time bits are used up, or the clock is before its epoch.
+    TimeExhausted = 15,
+    /// The daemon's state directory can't be written. A retry may help.
+    Journal = 16,
+    /// The daemon is stopping, and no other one started in time. A retry may help.
+    ShuttingDown = 17,
+    /// A tag of this name exists already.
+    TagExists = 18,
+    /// A value in an administrative request is not allowed.
+    ValueRefused = 19,
+    /// A defect in the daemon; also a status that this library doesn't know.
+    Internal = 20,
+    /// The daemon has reached its connection limit. A retry may help.
+    ConnectionLimit = 21,
+    /// The store answered with something that can't be used safely.
+    StoreRefused = 22,
+    /// The daemon lacks the key for masking, or its key is not the one that the store records.
+    MaskKey = 23,
+
+    /// No connection could be made: no daemon listens, or this user may not open the socket.
+    Connect = 1000,
+    /// The connection broke while the call waited, and again after a retry. A retry may help.
+    Disconnected = 1001,
+    /// No answer came within the timeout. A retry may help.
+    Timeout = 1002,
+    /// The peer sent something that is not leafd's protocol.
+    Protocol = 1003,
+    /// An argument is invalid.
+    InvalidArgument = 1004,
+    /// A limit of the library or the system was reached.
+    Resources = 1005,
+    /// A required pointer is NULL.
+    NullPointer = 1006,
+    /// A pointer is no handle of its kind: it has been freed, or never was one. Found as far as memory can tell.
+    Handle = 1007,
+    /// A defect in the library.
+    Panic = 1008,
+    /// The interpreter ended the call after a signal; see `leafd_set_interpreter()`.
+    Interrupted = 1009,
+}
 
 /// A call's error. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
 #[repr(C)]
@@ -18,104 +96,149 @@ pub struct LeafdError {
     pub os_error: i32,
     /// Whether the same call may succeed later without any repair.
     pub retryable: bool,
-    /// What was tried, what happened, what to do: UTF-8 that ends with a zero, cut between characters if need be.
+    /// What failed, why, and what to do: UTF-8 that ends with a zero, cut between characters if need be.
     pub message: [c_char; LEAFD_ERROR_MESSAGE_BYTES],
 }
 
-/// As much of a text as fits into `bytes_max`, in whole characters.
-pub(crate) fn whole_characters(text: &str, bytes_max: usize) -> &str {
-    let longest = text.len().min(bytes_max);
-    // 0 is always the start of a character.
-    let end = (0..=longest).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or(0)]
+/// Room for the message in a `leafd_error`, including its zero.
+pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
+
+/// A failed call, with all that is known about it.
+#[derive(Debug)]
+pub(crate) struct CallError {
+    pub(crate) status: LeafdStatus,
+    message: String,
+    retry_after_ms: u32,
+    retryable: bool,
+    os_error: i32,
 }
+
+/// Every status with its name.
+const STATUSES: [(LeafdStatus, &CStr); 34] = {
+    use LeafdStatus as S;
+    [
+        (S::Ok, c"OK"),
+        (S::Malformed, c"MALFORMED"),
+        (S::UnknownOpcode, c"UNKNOWN_OPCODE"),
+        (S::Version, c"VERSION"),
+        (S::FrameLength, c"FRAME_LENGTH"),
+        (S::TagInvalid, c"TAG_INVALID"),
+        (S::TagUnknown, c"TAG_UNKNOWN"),
+        (S::CountInvalid, c"COUNT_INVALID"),
+        (S::Denied, c"DENIED"),
+        (S::Overloaded, c"OVERLOADED"),
+        (S::Deadline, c"DEADLINE"),
+        (S::StoreUnavailable, c"STORE_UNAVAILABLE"),
+        (S::ClockBehind, c"CLOCK_BEHIND"),
+        (S::NoWorker, c"NO_WORKER"),
+        (S::TagExhausted, c"TAG_EXHAUSTED"),
+        (S::TimeExhausted, c"TIME_EXHAUSTED"),
+        (S::Journal, c"JOURNAL"),
+        (S::ShuttingDown, c"SHUTTING_DOWN"),
+        (S::TagExists, c"TAG_EXISTS"),
+        (S::ValueRefused, c"VALUE_REFUSED"),
+        (S::Internal, c"INTERNAL"),
+        (S::ConnectionLimit, c"CONNECTION_LIMIT"),
+        (S::StoreRefused, c"STORE_REFUSED"),
+        (S::MaskKey, c"MASK_KEY"),
+        (S::Connect, c"CONNECT"),
+        (S::Disconnected, c"DISCONNECTED"),
+        (S::Timeout, c"TIMEOUT"),
+        (S::Protocol, c"PROTOCOL"),
+        (S::InvalidArgument, c"INVALID_ARGUMENT"),
+        (S::Resources, c"RESOURCES"),
+        (S::NullPointer, c"NULL_POINTER"),
+        (S::Handle, c"HANDLE"),
+        (S::Panic, c"PANIC"),
+        (S::Interrupted, c"INTERRUPTED"),
+    ]
+};
+
+fn known(status: u32) -> Option<(LeafdStatus, &'static CStr)> {
+    STATUSES.iter().find(|(known, _)| *known as u32 == status).copied()
+}
+
+/// The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid for ever.
+/// Safe at any time, also in signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_status_name(status: u32) -> *const c_char {
+    known(status).map_or(c"UNKNOWN", |(_, name)| name).as_ptr()
+}
+
+/// Whether a status means that a call took too long: `DEADLINE` if the daemon says so, `TIMEOUT` if it did not answer.
+/// Safe at any time, also in signal handlers.
+#[unsafe(no_mangle)]
+pub extern "C" fn leafd_status_is_timeout(status: u32) -> bool {
+    status == LeafdStatus::Deadline as u32 || status == LeafdStatus::Timeout as u32
+}
+
+// === impl LeafdError ===
 
 impl LeafdError {
+    /// The error of a call that succeeded.
+    pub(crate) const EMPTY: LeafdError = LeafdError {
+        status: LeafdStatus::Ok as u32,
+        retry_after_ms: 0,
+        os_error: 0,
+        retryable: false,
+        message: [0; LEAFD_ERROR_MESSAGE_BYTES],
+    };
+
     /// Records a call's outcome.
-    pub(crate) fn tell(&mut self, failure: Option<&Failure>) {
-        self.status = failure.map_or(LeafdStatus::Ok, |failure| failure.status) as u32;
-        self.retry_after_ms = failure.map_or(0, |failure| failure.retry_after_ms);
-        self.os_error = failure.map_or(0, |failure| failure.os_error);
-        self.retryable = failure.is_some_and(|failure| failure.retryable);
-        let message = failure.map_or("", |failure| &failure.message);
-        let message = whole_characters(message, self.message.len() - 1);
-        for (place, byte) in self.message.iter_mut().zip(message.bytes().chain([0])) {
-            *place = byte as c_char;
-        }
+    pub(crate) fn set(&mut self, failed: Option<&CallError>) {
+        let Some(failed) = failed else {
+            *self = LeafdError { message: self.message, ..LeafdError::EMPTY };
+            return self.message[0] = 0;
+        };
+        self.status = failed.status as u32;
+        self.retry_after_ms = failed.retry_after_ms;
+        self.os_error = failed.os_error;
+        self.retryable = failed.retryable;
+        write_text(&failed.message, &mut self.message);
     }
 }
 
-/// As `leafd_connect()`, with the error in `error`, which may be NULL.
-///
-/// # Safety
-/// `client` is a live client, `error` is NULL or valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_connect_e(
-    client: *const LeafdClient,
-    error: *mut LeafdError,
-) -> LeafdStatus {
-    // SAFETY: as the caller says.
-    unsafe {
-        call_told(error, || {
-            get(client)?.info()?;
-            Ok(())
-        })
+// === impl CallError ===
+
+impl CallError {
+    /// A failure that a retry doesn't help.
+    pub(crate) fn new(status: LeafdStatus, message: String) -> CallError {
+        CallError { status, message, retry_after_ms: 0, retryable: false, os_error: 0 }
+    }
+
+    #[cold]
+    pub(crate) fn null(name: &str) -> CallError {
+        CallError::new(LeafdStatus::NullPointer, format!("the pointer `{name}` is NULL"))
+    }
+
+    pub(crate) fn invalid(message: String) -> CallError {
+        CallError::new(LeafdStatus::InvalidArgument, message)
     }
 }
 
-/// The next id of `tag`, as `leafd_next_within()`, with the error in `error`, which may be NULL. `flags`: 0, or
-/// `LEAFD_DIRECT` to draw as `leafd_next_direct()`. For runtimes whose calls move between threads, so that the thread's
-/// last failure may be another call's.
-///
-/// # Safety
-/// As for `leafd_next()`; `error` is NULL or valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_next_e(
-    client: *const LeafdClient,
-    tag: *const c_char,
-    flags: u32,
-    timeout_ms: u32,
-    id: *mut u64,
-    error: *mut LeafdError,
-) -> LeafdStatus {
-    // SAFETY: as the caller says.
-    unsafe {
-        call_told(error, || {
-            let (client, tag, id) = (get(client)?, text(tag, "tag")?, output(id, "id")?);
-            if flags & !LEAFD_DIRECT != 0 {
-                return Err(Failure::invalid(format!(
-                    "flags are {flags:#x}; this call supports 1"
-                )));
+impl From<Error> for CallError {
+    fn from(error: Error) -> CallError {
+        let os = |source: &io::Error| source.raw_os_error().unwrap_or(0);
+        let (status, os_error) = match &error {
+            Error::Service { status, .. } => {
+                (known(*status as u32).map_or(LeafdStatus::Internal, |(known, _)| known), 0)
             }
-            *id = match (flags & LEAFD_DIRECT != 0, limit(timeout_ms)) {
-                (false, None) => client.next(tag)?,
-                (false, Some(limit)) => client.next_within(tag, limit)?,
-                (true, None) => client.next_direct(tag)?,
-                (true, Some(limit)) => client.next_direct_within(tag, limit)?,
-            };
-            Ok(())
-        })
-    }
-}
-
-/// As `leafd_next_many()`, with the error in `error`, which may be NULL.
-///
-/// # Safety
-/// As for `leafd_next_many()`; `error` is NULL or valid for a write.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn leafd_next_many_e(
-    client: *const LeafdClient,
-    tag: *const c_char,
-    timeout_ms: u32,
-    ids: *mut u64,
-    count: usize,
-    error: *mut LeafdError,
-) -> LeafdStatus {
-    // SAFETY: as the caller says.
-    unsafe {
-        call_told(error, || {
-            let (client, tag) = (get(client)?, text(tag, "tag")?);
-            fill(&client.tag(tag)?, timeout_ms, outputs(ids, count)?)
-        })
+            Error::Connect { source, .. } => (LeafdStatus::Connect, os(source)),
+            Error::Disconnected { source, .. } => (LeafdStatus::Disconnected, os(source)),
+            Error::Timeout { .. } => (LeafdStatus::Timeout, 0),
+            Error::Interrupted => (LeafdStatus::Interrupted, libc::EINTR),
+            Error::Protocol { .. } => (LeafdStatus::Protocol, 0),
+            Error::InvalidArgument { .. } => (LeafdStatus::InvalidArgument, 0),
+            Error::Resources { source, .. } => (LeafdStatus::Resources, os(source)),
+            _ => (LeafdStatus::Internal, 0),
+        };
+        let retry_after = error.retry_after().map_or(0, |after| after.as_millis());
+        CallError {
+            status,
+            message: error.to_string(),
+            retry_after_ms: u32::try_from(retry_after).unwrap_or(u32::MAX),
+            retryable: error.is_retryable(),
+            os_error,
+        }
     }
 }

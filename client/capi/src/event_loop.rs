@@ -1,10 +1,12 @@
-//! The calls for event loops that talk to the daemon themselves. The library holds the runs that they fetch.
+//! The calls for event loops that talk to the daemon themselves, and for interpreters whose signals end a call.
 
-use leafd_client::Tag;
+use std::ffi::{c_int, c_void};
 
-use crate::call::{call, output};
-use crate::status::{Failure, LeafdStatus};
-use crate::tag::{LeafdTag, get};
+use leafd_client::{Interpreter, set_interpreter};
+
+use crate::call::{call, number_or, output};
+use crate::draw::{LeafdTag, get};
+use crate::error::{CallError, LeafdError, LeafdStatus};
 
 /// This bit in the result of `leafd_loop_take()`, beside the id, means: ask for the next run now.
 pub const LEAFD_LOOP_REFILL: u64 = 0x8000_0000_0000_0000;
@@ -14,40 +16,30 @@ pub const LEAFD_LOOP_REFILL: u64 = 0x8000_0000_0000_0000;
 ///
 /// If `LEAFD_LOOP_REFILL` is set in the result, half of the run is used, and the loop should ask for the next one now:
 /// it sends a request for `leafd_loop_wish()` ids with the flag HOLD, and passes the reply to `leafd_loop_hold()`.
-/// After 0, try `leafd_loop_advance()`, and ask if that has none either. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag.
+/// After 0, try `leafd_loop_advance()`, and ask if that has none either. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_loop_take(tag: *const LeafdTag) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe {
-        number_of(tag, 0, |tag| {
-            tag.take_for_loop().map_or(0, |held| held.id | refill(held.refill_due))
-        })
-    }
+    number_or(0, || {
+        // SAFETY: as the header says.
+        let held = unsafe { get(tag) }?.take_for_loop();
+        Ok(held.map_or(0, |held| held.id | refill(held.refill_due)))
+    })
 }
 
 /// The first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is no live handle.
-/// Never waits for the daemon. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag.
+/// Never waits for the daemon. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_loop_advance(tag: *const LeafdTag) -> u64 {
-    // SAFETY: as the caller says.
-    unsafe { number_of(tag, 0, |tag| tag.advance().unwrap_or(0)) }
+    // SAFETY: as the header says.
+    number_or(0, || Ok(unsafe { get(tag) }?.advance().unwrap_or(0)))
 }
 
 /// How many ids a loop should ask for when `waiting` of its callers have none, by the rate of use so far. At least 1.
-/// Any thread; not for signal handlers.
-///
-/// # Safety
-/// `tag` is a live tag.
+/// Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_loop_wish(tag: *const LeafdTag, waiting: u32) -> u32 {
-    // SAFETY: as the caller says.
-    unsafe { number_of(tag, 1, |tag| tag.wish(waiting)) }
+    // SAFETY: as the header says.
+    number_or(1, || Ok(unsafe { get(tag) }?.wish(waiting)))
 }
 
 /// Takes in the reply, with status OK, to a request for `asked` ids with the flag HOLD.
@@ -59,11 +51,8 @@ pub unsafe extern "C" fn leafd_loop_wish(tag: *const LeafdTag, waiting: u32) -> 
 /// the rest. The id is for a call that began before the request was sent. If there is none, skip the id. So that no call
 /// waits in vain where replies are late, serve such a call at once, by this id or by `leafd_loop_advance()`.
 ///
-/// Errors: `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that doesn't answer such a request. Any thread; not for signal
-/// handlers.
-///
-/// # Safety
-/// `tag` is a live tag, `reply` is valid for reads of `length` bytes, `id` is valid for a write.
+/// Errors: `NULL_POINTER`, `HANDLE`, `PROTOCOL` for a body that doesn't answer such a request. Any thread.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_loop_hold(
     tag: *const LeafdTag,
@@ -72,34 +61,65 @@ pub unsafe extern "C" fn leafd_loop_hold(
     asked: u32,
     asked_ns: u64,
     id: *mut u64,
+    error: *mut LeafdError,
 ) -> LeafdStatus {
-    call(|| {
-        // SAFETY: as the caller says.
-        let (tag, id) = unsafe { (get(tag)?, output(id, "id")?) };
-        if reply.is_null() {
-            return Err(Failure::null("reply"));
-        }
-        // SAFETY: as the caller says.
-        let body = unsafe { std::slice::from_raw_parts(reply, length) };
-        *id = tag.hold(body, asked, asked_ns)?.unwrap_or(0);
-        Ok(())
-    })
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (tag, id) = (get(tag)?, output(id, "id")?);
+            if reply.is_null() {
+                return Err(CallError::null("reply"));
+            }
+            let body = std::slice::from_raw_parts(reply, length);
+            *id = tag.hold(body, asked, asked_ns)?.unwrap_or(0);
+            Ok(())
+        })
+    }
 }
 
 fn refill(due: bool) -> u64 {
     if due { LEAFD_LOOP_REFILL } else { 0 }
 }
 
-/// The result of `body` for a tag; `none` if there is no tag.
+/// How to release and take an interpreter's lock, and how to run its signal handlers. None may be NULL.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LeafdInterpreter {
+    /// Releases the lock. Returns the argument for `enter`.
+    pub leave: Option<extern "C" fn() -> *mut c_void>,
+    /// Takes the lock again.
+    pub enter: Option<extern "C" fn(*mut c_void)>,
+    /// Called with the lock after a signal: runs the handlers. Not 0: the call ends, with `INTERRUPTED`.
+    pub check: Option<extern "C" fn() -> c_int>,
+}
+
+/// Makes the calling thread release an interpreter's lock while it waits, and ask the interpreter after a signal
+/// whether to continue. Otherwise a handler, which runs in the interpreter, must wait until the call ends. From now on
+/// the thread must have the lock when it makes a call that may wait. For Python's main thread, the functions are
+/// `PyEval_SaveThread`, `PyEval_RestoreThread` and `PyErr_CheckSignals`.
 ///
-/// # Safety
-/// As for [`get`].
-unsafe fn number_of<T>(tag: *const LeafdTag, none: T, body: impl FnOnce(&Tag) -> T) -> T {
-    let mut number = none;
-    call(|| {
-        // SAFETY: as the caller says.
-        number = body(unsafe { get(tag) }?);
-        Ok(())
-    });
-    number
+/// `interpreter`: NULL for none, the initial state. Errors: `NULL_POINTER`. Applies to this thread only, and to the
+/// thread in a child that it forks.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_set_interpreter(
+    interpreter: *const LeafdInterpreter,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let given = interpreter.as_ref();
+            let interpreter = match given {
+                None => None,
+                Some(LeafdInterpreter { leave, enter, check }) => Some(Interpreter {
+                    leave: leave.ok_or_else(|| CallError::null("leave"))?,
+                    enter: enter.ok_or_else(|| CallError::null("enter"))?,
+                    check: check.ok_or_else(|| CallError::null("check"))?,
+                }),
+            };
+            set_interpreter(interpreter);
+            Ok(())
+        })
+    }
 }

@@ -1,4 +1,4 @@
-//! Handles that C holds. Freed and foreign pointers are recognised as far as memory can tell.
+//! Handles that C holds. FreedHandles and foreign pointers are recognised as far as memory can tell.
 //!
 //! A handle's memory begins with a mark of its kind, and is never given back to the system. So the mark of a
 //! freed handle can still be read. The memory is reused for another handle of the same kind only after
@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::status::{Failure, LeafdStatus};
+use crate::error::{CallError, LeafdStatus};
 
 /// How many handles must be freed after one before its memory is used again.
 const QUARANTINE: usize = 1024;
@@ -19,35 +19,35 @@ const QUARANTINE: usize = 1024;
 const FREED: u64 = 0x6465_6572_6664_6561;
 
 /// The kind of a handle.
-pub(crate) trait Kind: Sized + 'static {
+pub(crate) trait HandleKind: Sized + 'static {
     /// Marks handles of this kind. Other memory begins with it only by chance.
     const MARK: u64;
     /// Its name in messages.
     const NAME: &'static str;
     /// The freed handles of this kind.
-    fn freed() -> &'static Freed<Self>;
+    fn freed() -> &'static FreedHandles<Self>;
 }
 
 /// The memory of a handle.
 #[repr(C)]
-pub(crate) struct Cell<T> {
+pub(crate) struct Handle<T> {
     mark: AtomicU64,
     value: ManuallyDrop<T>,
 }
 
-/// Freed handles, the oldest first.
-pub(crate) struct Freed<T>(Mutex<VecDeque<Place<T>>>);
+/// FreedHandles handles, the oldest first.
+pub(crate) struct FreedHandles<T>(Mutex<VecDeque<FreedHandle<T>>>);
 
-struct Place<T>(NonNull<Cell<T>>);
+struct FreedHandle<T>(NonNull<Handle<T>>);
 
 // SAFETY: a place in the queue has no value in it, and belongs to the thread that takes it out.
-unsafe impl<T> Send for Place<T> {}
+unsafe impl<T> Send for FreedHandle<T> {}
 
 /// A new handle.
-pub(crate) fn make<T: Kind>(value: T) -> *mut Cell<T> {
-    let cell = Cell { mark: AtomicU64::new(T::MARK), value: ManuallyDrop::new(value) };
+pub(crate) fn make<T: HandleKind>(value: T) -> *mut Handle<T> {
+    let cell = Handle { mark: AtomicU64::new(T::MARK), value: ManuallyDrop::new(value) };
     match T::freed().take() {
-        Some(Place(place)) => {
+        Some(FreedHandle(place)) => {
             // SAFETY: the place was made by `Box::into_raw`, and its value is gone.
             unsafe { place.write(cell) };
             place.as_ptr()
@@ -61,7 +61,7 @@ pub(crate) fn make<T: Kind>(value: T) -> *mut Cell<T> {
 /// # Safety
 /// `handle` is null, or points to memory that can be read; a handle must not be freed meanwhile.
 #[inline]
-pub(crate) unsafe fn get<'a, T: Kind>(handle: *const Cell<T>) -> Result<&'a T, Failure> {
+pub(crate) unsafe fn get<'a, T: HandleKind>(handle: *const Handle<T>) -> Result<&'a T, CallError> {
     // SAFETY: as the caller says; a mark of this kind is at the head of a live cell.
     unsafe {
         if !handle.is_null()
@@ -78,7 +78,7 @@ pub(crate) unsafe fn get<'a, T: Kind>(handle: *const Cell<T>) -> Result<&'a T, F
 ///
 /// # Safety
 /// As for [`get`]; no other thread uses the handle.
-pub(crate) unsafe fn free<T: Kind>(handle: *mut Cell<T>) -> Result<(), Failure> {
+pub(crate) unsafe fn free<T: HandleKind>(handle: *mut Handle<T>) -> Result<(), CallError> {
     let Some(place) = NonNull::new(handle) else { return Ok(()) };
     // SAFETY: as in `get`. Only one thread changes the mark, and so only one drops the value.
     unsafe {
@@ -89,16 +89,16 @@ pub(crate) unsafe fn free<T: Kind>(handle: *mut Cell<T>) -> Result<(), Failure> 
         }
         ManuallyDrop::drop(&mut (*handle).value);
     }
-    T::freed().put(Place(place));
+    T::freed().put(FreedHandle(place));
     Ok(())
 }
 
 /// The error for a pointer that is no handle.
 #[cold]
-unsafe fn refused<T: Kind>(handle: *const Cell<T>) -> Failure {
+unsafe fn refused<T: HandleKind>(handle: *const Handle<T>) -> CallError {
     let name = T::NAME;
     if handle.is_null() {
-        return Failure::new(
+        return CallError::new(
             LeafdStatus::NullPointer,
             format!("the {name} is NULL; make one first"),
         );
@@ -110,24 +110,24 @@ unsafe fn refused<T: Kind>(handle: *const Cell<T>) -> Failure {
     } else {
         "is not one that this library created"
     };
-    Failure::new(LeafdStatus::Handle, format!("the pointer given as {name} {what}"))
+    CallError::new(LeafdStatus::Handle, format!("the pointer given as {name} {what}"))
 }
 
-// === impl Freed ===
+// === impl FreedHandles ===
 
-impl<T> Freed<T> {
-    pub(crate) const fn new() -> Freed<T> {
-        Freed(Mutex::new(VecDeque::new()))
+impl<T> FreedHandles<T> {
+    pub(crate) const fn new() -> FreedHandles<T> {
+        FreedHandles(Mutex::new(VecDeque::new()))
     }
 
     /// Never waits: in a forked child the lock may be held for ever. If it is, the place is lost.
-    fn put(&self, place: Place<T>) {
+    fn put(&self, place: FreedHandle<T>) {
         if let Ok(mut places) = self.0.try_lock() {
             places.push_back(place);
         }
     }
 
-    fn take(&self) -> Option<Place<T>> {
+    fn take(&self) -> Option<FreedHandle<T>> {
         let mut places = self.0.try_lock().ok()?;
         if places.len() > QUARANTINE { places.pop_front() } else { None }
     }

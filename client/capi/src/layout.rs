@@ -4,9 +4,9 @@ use std::ffi::c_char;
 
 use leafd_client::{Layout, decode};
 
-use crate::call::{call, input, output, text};
-use crate::client::{LeafdClient, get};
-use crate::status::{Failure, LeafdStatus};
+use crate::call::{call, output, text};
+use crate::connect::{LeafdClient, with};
+use crate::error::{CallError, LeafdError, LeafdStatus};
 
 /// How snowflake ids are composed: a sign bit of 0, then time, worker and sequence. Time counts ticks.
 #[repr(C)]
@@ -47,55 +47,86 @@ pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
 
 /// Asks the daemon for the layout of the snowflake ids that are drawn with the tag name `name` ("snowflake").
 ///
-/// Writes it to `layout`. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this
-/// name, or the reason why the daemon did not answer. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `client` is a live client, `name` ends with a zero, `layout` is valid for a write.
+/// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this name, or the reason why the
+/// daemon did not answer. Any thread.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_layout_of(
     client: *const LeafdClient,
     name: *const c_char,
+    timeout_ms: u32,
     layout: *mut LeafdLayout,
+    error: *mut LeafdError,
 ) -> LeafdStatus {
-    call(|| {
-        // SAFETY: as the caller says.
-        let (client, name, layout) =
-            unsafe { (get(client)?, text(name, "name")?, output(layout, "layout")?) };
-        *layout = client.layout(name)?.into();
-        Ok(())
-    })
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (name, layout) = (text(name, "name")?, output(layout, "layout")?);
+            *layout = with(client, timeout_ms, |client| client.layout(name))?.into();
+            Ok(())
+        })
+    }
 }
 
 /// Takes a snowflake id apart by its layout.
 ///
-/// Writes the parts to `parts`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits
-/// that the layout doesn't have. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `layout` is valid for a read, `parts` for a write.
+/// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits that the layout doesn't have. Any
+/// thread.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_decode(
     id: u64,
     layout: *const LeafdLayout,
     parts: *mut LeafdParts,
+    error: *mut LeafdError,
 ) -> LeafdStatus {
-    call(|| {
-        // SAFETY: as the caller says.
-        let (layout, parts) = unsafe { (input(layout, "layout")?, output(parts, "parts")?) };
-        let layout = Layout::from(layout);
-        layout
-            .check()
-            .map_err(|error| Failure::invalid(format!("the layout is not valid: {error}")))?;
-        let decoded = decode(id, &layout)?;
-        *parts = LeafdParts {
-            tick: decoded.parts.tick,
-            worker: decoded.parts.worker,
-            sequence: decoded.parts.sequence,
-            unix_ms: decoded.unix_ms,
-        };
-        Ok(())
-    })
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (layout, parts) = (valid(layout)?, output(parts, "parts")?);
+            let decoded = decode(id, &layout)?;
+            *parts = LeafdParts {
+                tick: decoded.parts.tick,
+                worker: decoded.parts.worker,
+                sequence: decoded.parts.sequence,
+                unix_ms: decoded.unix_ms,
+            };
+            Ok(())
+        })
+    }
+}
+
+/// The smallest id that a layout can have at a time, in milliseconds of Unix time: a bound for queries by time.
+///
+/// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or a time for which it has no ids. Any thread.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_first_id_at(
+    unix_ms: u64,
+    layout: *const LeafdLayout,
+    id: *mut u64,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (layout, id) = (valid(layout)?, output(id, "id")?);
+            *id = layout.first_id_at(unix_ms).ok_or_else(|| {
+                CallError::invalid(format!("the layout has no ids at {unix_ms} ms of Unix time"))
+            })?;
+            Ok(())
+        })
+    }
+}
+
+/// The layout that the caller passed.
+unsafe fn valid(layout: *const LeafdLayout) -> Result<Layout, CallError> {
+    // SAFETY: as the caller's caller says.
+    let layout = unsafe { layout.as_ref() }.ok_or_else(|| CallError::null("layout"))?;
+    let layout = Layout::from(*layout);
+    let invalid = |error| CallError::invalid(format!("the layout is not valid: {error}"));
+    layout.check().map_err(invalid)?;
+    Ok(layout)
 }
 
 // === impl LeafdLayout ===

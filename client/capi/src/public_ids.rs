@@ -4,10 +4,9 @@ use std::ffi::{CStr, c_char};
 
 use leafd_client::PublicIds;
 
-use crate::call::{call_told, limit, text};
-use crate::client::{LeafdClient, get};
-use crate::error::LeafdError;
-use crate::status::{Failure, LeafdStatus};
+use crate::call::{call, text};
+use crate::connect::{LeafdClient, with};
+use crate::error::{CallError, LeafdError, LeafdStatus};
 
 /// Room for a public id as text, including its zero: more than the longest one needs.
 pub const LEAFD_PUBLIC_ID_BYTES: usize = 64;
@@ -29,50 +28,49 @@ pub struct LeafdPublicForm {
 ///
 /// # Safety
 /// As for [`leafd_mask`], for as long as the result is used.
-unsafe fn public_ids<'a>(
+unsafe fn public_ids(
     client: *const LeafdClient,
     tag: *const c_char,
     form: *const LeafdPublicForm,
     timeout_ms: u32,
-) -> Result<PublicIds<'a>, Failure> {
-    // SAFETY: as the caller says.
-    let (client, tag, form) = unsafe { (get(client)?, text(tag, "tag")?, form.as_ref()) };
-    let mut ids = client.public_ids(tag);
+) -> Result<PublicIds, CallError> {
+    // SAFETY: as the header says.
+    let (tag, form) = unsafe { (text(tag, "tag")?, form.as_ref()) };
+    // SAFETY: as the header says.
+    let mut ids = unsafe { with(client, timeout_ms, |client| Ok(client.public_ids(tag))) }?;
     if let Some(form) = form {
         let small = |what: &str, number: u32| {
-            u8::try_from(number).map_err(|_| Failure::invalid(format!("{what} can't be {number}")))
+            u8::try_from(number)
+                .map_err(|_| CallError::invalid(format!("{what} can't be {number}")))
         };
         if form.bits != 0 {
             ids = ids.bits(small("bits", form.bits)?);
         }
         ids = ids.key(small("key", form.key)?);
         if !form.prefix.is_null() {
-            // SAFETY: as the caller says.
+            // SAFETY: as the header says.
             ids = ids.prefix(unsafe { text(form.prefix, "prefix") }?);
         }
     }
-    Ok(match limit(timeout_ms) {
-        Some(limit) => ids.within(limit),
-        None => ids,
-    })
+    Ok(ids)
 }
 
 /// An array from the caller.
 ///
 /// # Safety
 /// `items` is null, or valid for reads of `count` of them for as long as the slice is used.
-unsafe fn given<'a, T>(items: *const T, name: &str, count: usize) -> Result<&'a [T], Failure> {
+unsafe fn given<'a, T>(items: *const T, name: &str, count: usize) -> Result<&'a [T], CallError> {
     check_room(items, name, count)?;
     // SAFETY: as the caller says; a slice of nothing may be anywhere but at null.
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(items, count) } })
 }
 
-fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), Failure> {
+fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), CallError> {
     if count > isize::MAX as usize / size_of::<T>() {
-        return Err(Failure::invalid(format!("{count} ids don't fit in memory")));
+        return Err(CallError::invalid(format!("{count} ids don't fit in memory")));
     }
     if items.is_null() && count > 0 {
-        return Err(Failure::null(name));
+        return Err(CallError::null(name));
     }
     Ok(())
 }
@@ -87,11 +85,8 @@ fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), Failur
 /// Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`, which
 /// may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for an invalid form; `DENIED` if this
 /// user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one; `NULL_POINTER`, `HANDLE`,
-/// `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread; not for signal handlers.
-///
-/// # Safety
-/// `client` is a live client, `tag` and the form's prefix end with a zero, `ids` is valid for reads and `public_ids` for
-/// writes of `count` numbers, `form` and `error` are NULL or valid.
+/// `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_mask(
     client: *const LeafdClient,
@@ -103,9 +98,9 @@ pub unsafe extern "C" fn leafd_mask(
     count: usize,
     error: *mut LeafdError,
 ) -> LeafdStatus {
-    // SAFETY: as the caller says.
+    // SAFETY: as the header says.
     unsafe {
-        call_told(error, || {
+        call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
             check_room(public_ids, "public_ids", count)?;
             let masked = asked.mask(given(ids, "ids", count)?)?;
@@ -117,9 +112,7 @@ pub unsafe extern "C" fn leafd_mask(
 
 /// The dense ids of public ones that `leafd_mask()` made with the same `form`. `ids` may be the same array as
 /// `public_ids`.
-///
-/// # Safety
-/// As for `leafd_mask()`, with `ids` for `public_ids`.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_unmask(
     client: *const LeafdClient,
@@ -131,9 +124,9 @@ pub unsafe extern "C" fn leafd_unmask(
     count: usize,
     error: *mut LeafdError,
 ) -> LeafdStatus {
-    // SAFETY: as the caller says.
+    // SAFETY: as the header says.
     unsafe {
-        call_told(error, || {
+        call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
             check_room(ids, "ids", count)?;
             let unmasked = asked.unmask(given(public_ids, "public_ids", count)?)?;
@@ -144,9 +137,7 @@ pub unsafe extern "C" fn leafd_unmask(
 }
 
 /// As `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
-///
-/// # Safety
-/// As for `leafd_mask()`; `texts` is valid for writes of `count` arrays.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_mask_text(
     client: *const LeafdClient,
@@ -158,15 +149,15 @@ pub unsafe extern "C" fn leafd_mask_text(
     count: usize,
     error: *mut LeafdError,
 ) -> LeafdStatus {
-    // SAFETY: as the caller says.
+    // SAFETY: as the header says.
     unsafe {
-        call_told(error, || {
+        call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
             check_room(texts, "texts", count)?;
             let masked = asked.mask_text(given(ids, "ids", count)?)?;
             if let Some(text) = masked.iter().find(|text| text.len() >= LEAFD_PUBLIC_ID_BYTES) {
                 let what = format!("the peer sent a public id of {} characters", text.len());
-                return Err(Failure::new(LeafdStatus::Protocol, what));
+                return Err(CallError::new(LeafdStatus::Protocol, what));
             }
             for (index, text) in masked.iter().enumerate() {
                 let place = texts.add(index).cast::<u8>();
@@ -182,9 +173,7 @@ pub unsafe extern "C" fn leafd_mask_text(
 ///
 /// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is no public id of
 /// this form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
-///
-/// # Safety
-/// As for `leafd_mask()`; each of `texts` ends with a zero, `ids` is valid for writes of `count` numbers.
+#[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_unmask_text(
     client: *const LeafdClient,
@@ -196,14 +185,14 @@ pub unsafe extern "C" fn leafd_unmask_text(
     count: usize,
     error: *mut LeafdError,
 ) -> LeafdStatus {
-    // SAFETY: as the caller says.
+    // SAFETY: as the header says.
     unsafe {
-        call_told(error, || {
+        call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
             check_room(ids, "ids", count)?;
             let given = given(texts, "texts", count)?;
             if given.iter().any(|text| text.is_null()) {
-                return Err(Failure::null("texts[i]"));
+                return Err(CallError::null("texts[i]"));
             }
             // The daemon refuses any text that a stranger typed.
             let shown: Vec<_> =

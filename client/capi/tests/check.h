@@ -24,15 +24,29 @@ static inline void check(int holds, const char *what, const char *file, int line
     }
 }
 
+/* The last failed call of this thread. */
+static _Thread_local leafd_error why;
+
 static inline void check_status(leafd_status got, leafd_status wanted, const char *call, const char *file, int line)
 {
     if (got != wanted) {
-        char why[1024] = "";
-        leafd_error_message(why, sizeof why);
         fprintf(stderr, "%s:%d: %s: %s, not %s: %s\n", file, line, call, leafd_status_name(got),
-                leafd_status_name(wanted), got == LEAFD_STATUS_OK ? "" : why);
+                leafd_status_name(wanted), got == LEAFD_STATUS_OK ? "" : why.message);
         _exit(1);
     }
+}
+
+static inline leafd_status make_client(const char *path, uint32_t timeout_ms, uint32_t wait_ms, uint32_t flags,
+                                       leafd_client **client)
+{
+    const leafd_settings settings = {path, timeout_ms, wait_ms, flags};
+    return leafd_new(&settings, client, &why);
+}
+
+static inline leafd_status connect_now(const leafd_client *client)
+{
+    leafd_daemon_info info;
+    return leafd_info(client, LEAFD_TIMEOUT_DEFAULT, &info, &why);
 }
 
 /* Appends ids to a file that many processes append to: each write is whole. */

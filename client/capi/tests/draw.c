@@ -44,14 +44,14 @@ static void draw(void)
 {
     uint64_t ids[CHUNK];
     for (size_t number = 0; number < CHUNK - 60; number += 2) {
-        OK(leafd_next(client, "orders", &ids[number]));
-        OK(leafd_tag_next(tag, &ids[number + 1]));
+        OK(leafd_next(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[number], &why));
+        OK(leafd_tag_next(tag, LEAFD_TIMEOUT_DEFAULT, &ids[number + 1], &why));
     }
     for (size_t number = CHUNK - 60; number < CHUNK - 50; number++) {
-        OK(leafd_next_direct(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[number]));
+        OK(leafd_next_direct(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[number], &why));
     }
-    OK(leafd_next_many(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[CHUNK - 50], 25));
-    OK(leafd_tag_next_many(tag, LEAFD_TIMEOUT_DEFAULT, &ids[CHUNK - 25], 25));
+    OK(leafd_next_many(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[CHUNK - 50], 25, &why));
+    OK(leafd_tag_next_many(tag, LEAFD_TIMEOUT_DEFAULT, &ids[CHUNK - 25], 25, &why));
     record(file, ids, CHUNK);
 }
 
@@ -246,13 +246,13 @@ static void draw_signals(void)
         leafd_client *other = NULL;
         leafd_layout layout;
         uint64_t ids[2];
-        OK(leafd_new(path, 10000, 0, &other));
+        OK(make_client(path, 10000, 0, 0, &other));
         if (number % 2 == 0) {
-            OK(leafd_connect(other));
+            OK(connect_now(other));
         }
-        OK(leafd_next(other, "orders", &ids[0]));
-        OK(leafd_layout_of(other, "snowflake", &layout));
-        OK(leafd_next_within(other, "orders", 10000, &ids[1]));
+        OK(leafd_next(other, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[0], &why));
+        OK(leafd_layout_of(other, "snowflake", LEAFD_TIMEOUT_DEFAULT, &layout, &why));
+        OK(leafd_next(other, "orders", 10000, &ids[1], &why));
         OK(leafd_free(other));
         record(file, ids, 2);
     }
@@ -281,15 +281,15 @@ static void draw_until_end(void)
     while (poll(&input, 1, 1) == 0) {
         uint64_t ids[6];
         size_t drawn = 0;
-        leafd_status status = leafd_next(client, "orders", &ids[0]);
+        leafd_status status = leafd_next(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[0], &why);
         if (status == LEAFD_STATUS_OK) {
             drawn = 1;
-            status = leafd_next_many(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[1], 5);
+            status = leafd_next_many(client, "orders", LEAFD_TIMEOUT_DEFAULT, &ids[1], 5, &why);
             drawn = status == LEAFD_STATUS_OK ? 6 : 1;
         }
         record(file, ids, drawn);
         if (status != LEAFD_STATUS_OK) {
-            CHECK(leafd_error_is_retryable());
+            CHECK(why.retryable);
         }
     }
 }
@@ -325,8 +325,8 @@ int main(int argc, char **argv)
     file = open(argv[3], O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
     CHECK(file >= 0);
     count = strtoul(argv[4], NULL, 10);
-    OK(leafd_new(path, 10000, 0, &client));
-    OK(leafd_tag_new(client, "orders", 0, &tag));
+    OK(make_client(path, 10000, 0, 0, &client));
+    OK(leafd_tag_new(client, "orders", 0, &tag, &why));
     if (strcmp(mode, "threads") == 0) {
         draw_threads();
     } else if (strcmp(mode, "forks") == 0) {

@@ -3,6 +3,39 @@
 
 use std::path::Path;
 
+/// The first call of each part of the header, and the part's heading.
+const PARTS: [(&str, &str); 9] = [
+    ("leafd_abi_version", "VERSIONS"),
+    ("leafd_new", "CONNECT"),
+    ("leafd_next", "DRAW IDS"),
+    ("leafd_next_many", "DRAW BATCHES"),
+    ("leafd_mask", "PUBLIC IDS"),
+    ("leafd_layout_leaf", "SNOWFLAKE IDS"),
+    ("leafd_status_name", "ERRORS"),
+    ("leafd_loop_take", "EVENT LOOPS"),
+    ("leafd_set_interpreter", "INTERPRETERS"),
+];
+
+/// Writes each part's heading above the comment of its first call. The parts come in the order of the list.
+fn with_headings(header: &str) -> String {
+    let mut headed = header.to_owned();
+    let mut before = 0;
+    for (call, heading) in PARTS {
+        let starts = headed.match_indices('\n').map(|(end, _)| end + 1);
+        let declares =
+            |line: &str| !line.starts_with([' ', '/']) && line.contains(&format!("{call}("));
+        let declared = starts.skip_while(|start| *start < before);
+        let declared = declared
+            .into_iter()
+            .find(|start| headed[*start..].lines().next().is_some_and(declares));
+        let declared = declared.unwrap_or_else(|| panic!("{call} is not where {heading} begins"));
+        let comment = headed[..declared].rfind("/**").expect("a call has a comment");
+        headed.insert_str(comment, &format!("/* ===== {heading} ===== */\n\n"));
+        before = comment;
+    }
+    headed
+}
+
 #[test]
 fn the_committed_header_is_fresh() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -14,7 +47,7 @@ fn the_committed_header_is_fresh() {
         .expect("src/ can be read");
     let mut made = Vec::new();
     bindings.write(&mut made);
-    let made = String::from_utf8(made).expect("a header of UTF-8");
+    let made = with_headings(&String::from_utf8(made).expect("a header of UTF-8"));
     let header = folder.join("include/leafd.h");
     if std::env::var_os("LEAFD_WRITE_HEADER").is_some() {
         std::fs::write(&header, &made).expect("the header can be written");

@@ -119,7 +119,7 @@ static void check_refused(const leafd_client *client)
     FAILS(leafd_mask(client, "orders", NULL, 5000, ids, shown, SIZE_MAX, NULL), INVALID_ARGUMENT);
     CHECK(shown[0] == UNTOUCHED && shown[1] == UNTOUCHED && strcmp(texts[0], "untouched") == 0);
     leafd_client *away = NULL;
-    OK(leafd_new("/nowhere/at/all", 1000, 0, &away));
+    OK(make_client("/nowhere/at/all", 1000, 0, 0, &away));
     FAILS(leafd_mask(away, "orders", NULL, 100, ids, shown, 1, &error), CONNECT);
     CHECK(error.os_error == ENOENT);
     OK(leafd_free(away));
@@ -142,7 +142,7 @@ int main(int argc, char **argv)
     CHECK(argc >= 2 && argc <= 4);
     CHECK(argc < 4 || setuid((uid_t)atoi(argv[3])) == 0);
     leafd_client *client = NULL;
-    OK(leafd_new(argv[1], 20000, 0, &client));
+    OK(make_client(argv[1], 20000, 0, 0, &client));
     if (argc >= 3) {
         ask(client, argv[2]);
     } else {

@@ -1,5 +1,6 @@
 """A real daemon for each test, in a folder of its own; it never outlives the test."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from typing import Dict, Iterable, Iterator, List, Optional
 
 import leafd
 import pytest
+import uvloop
 
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "client" / "python"
@@ -112,6 +114,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("ids checked")
     for test, ids in CHECKED.items():
         terminalreporter.write_line(f"{ids:>10,}  {test}")
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def every_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs a test twice: with asyncio's event loop, and with uvloop's."""
+    before = asyncio.get_event_loop_policy()
+    if request.param == "uvloop":
+        asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
+    yield
+    asyncio.set_event_loop_policy(before)
 
 
 @pytest.fixture

@@ -50,11 +50,11 @@ def test_direct_ids_ascend(host: Host) -> None:
 def test_buffers_that_hold_no_ids_are_refused(host: Host) -> None:
     client = host.client()
     for buffer in (bytes(16), bytearray(16), array("d", [0, 0]), array("I", [0]), memoryview(array("Q", [0] * 9))[::2]):
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             client.next_ids_into("orders", buffer)
     with pytest.raises(TypeError):
         client.next_ids_into("orders", 5)
-    with pytest.raises(leafd.InvalidArgument):
+    with pytest.raises(leafd.InvalidArgumentError):
         client.next_ids("orders", -1)
 
 
@@ -75,7 +75,7 @@ def test_other_threads_run_while_one_waits(host: Host) -> None:
     done = threading.Event()
 
     def wait() -> None:
-        with pytest.raises(leafd.TimedOut):
+        with pytest.raises(leafd.TimeoutError):
             client.next_id("orders", timeout=0.5)
         done.set()
 
@@ -150,37 +150,37 @@ def test_snowflake_ids_are_taken_apart(host: Host) -> None:
     assert before < decoded.time.timestamp() < before + 120
     assert leafd.decode((1000 << 22) | (17 << 12) | 5) == (1000, 17, 5, 1_288_834_975_657)
     for id in (0, -1, 1 << 63):
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             leafd.decode(id)
     for layout in (leafd.Layout(0, 1, 1, 1, 0), leafd.Layout(300, 1, 1, 1, 0), leafd.Layout(60, 3, 3, 1, 0)):
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             leafd.decode(1, layout)
-    with pytest.raises(leafd.InvalidArgument, match="snowflake"):
+    with pytest.raises(leafd.InvalidArgumentError, match="snowflake"):
         client.layout("other")
 
 
 def test_failures_are_typed(host: Host) -> None:
     client = host.client()
-    with pytest.raises(leafd.TagUnknown, match="leafctl tag create") as caught:
+    with pytest.raises(leafd.UnknownTagError, match="leafctl tag create") as caught:
         client.next_id("nosuch")
     assert isinstance(caught.value, LookupError)
     assert caught.value.status is leafd.Status.TAG_UNKNOWN
     assert (caught.value.retryable, caught.value.retry_after) == (False, None)
     copy = pickle.loads(pickle.dumps(caught.value))
-    assert (type(copy), str(copy)) == (leafd.TagUnknown, str(caught.value))
+    assert (type(copy), str(copy)) == (leafd.UnknownTagError, str(caught.value))
     for tag in ("", "a\nb", "x" * 129, "a\0b", "\ud800"):
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             client.next_id(tag)
         with pytest.raises(ValueError):
             client.next_id_direct(tag)
     with pytest.raises(TypeError):
         client.next_id(5)  # type: ignore[arg-type]
     for timeout in (-1, float("nan")):
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             client.next_id_direct("orders", timeout=timeout)
-    with pytest.raises(leafd.InvalidArgument):
+    with pytest.raises(leafd.InvalidArgumentError):
         leafd.Client("a\0b")
-    with pytest.raises(leafd.InvalidArgument):
+    with pytest.raises(leafd.InvalidArgumentError):
         leafd.Client("")
     assert client.next_id_direct("orders", timeout=float("inf")) > 0
 
@@ -188,32 +188,32 @@ def test_failures_are_typed(host: Host) -> None:
 def test_arguments_that_can_not_be_are_told_in_words(host: Host) -> None:
     client = host.client()
     for count in (-1, 2**70, 1.5, "5"):
-        with pytest.raises(leafd.InvalidArgument, match="a count of ids"):
+        with pytest.raises(leafd.InvalidArgumentError, match="a count of ids"):
             client.next_ids("orders", count)  # type: ignore[arg-type]
     for timeout in (-1, "1", float("nan")):
-        with pytest.raises(leafd.InvalidArgument, match="a timeout is a number of seconds"):
+        with pytest.raises(leafd.InvalidArgumentError, match="a timeout is a number of seconds"):
             client.next_id_direct("orders", timeout=timeout)  # type: ignore[arg-type]
-        with pytest.raises(leafd.InvalidArgument, match="a wait is a number of seconds"):
+        with pytest.raises(leafd.InvalidArgumentError, match="a wait is a number of seconds"):
             leafd.Client(wait=timeout)  # type: ignore[arg-type]
     for settings in ({"timeout": None}, {"timeout": "1"}):
-        with pytest.raises(leafd.InvalidArgument, match="a timeout is a number of seconds"):
+        with pytest.raises(leafd.InvalidArgumentError, match="a timeout is a number of seconds"):
             leafd.Client(**settings)
-    with pytest.raises(leafd.InvalidArgument, match="a moment is a datetime"):
+    with pytest.raises(leafd.InvalidArgumentError, match="a moment is a datetime"):
         leafd.snowflake_at("2026-01-01")  # type: ignore[arg-type]
-    with pytest.raises(leafd.InvalidArgument, match="is not an id"):
+    with pytest.raises(leafd.InvalidArgumentError, match="is not an id"):
         leafd.decode("5")  # type: ignore[arg-type]
 
 
 def test_builtin_exceptions_and_error_numbers_fit() -> None:
     for kind, builtin, number in (
-        (leafd.Denied, PermissionError, errno.EACCES),
-        (leafd.ConnectDenied, PermissionError, None),
-        (leafd.ConnectDenied, ConnectionError, None),
-        (leafd.ConnectDenied, leafd.ConnectFailed, None),
-        (leafd.ConnectFailed, ConnectionError, None),
-        (leafd.TimedOut, TimeoutError, errno.ETIMEDOUT),
-        (leafd.DeadlinePassed, TimeoutError, errno.ETIMEDOUT),
-        (leafd.TagUnknown, LookupError, None),
+        (leafd.DeniedError, PermissionError, errno.EACCES),
+        (leafd.ConnectDeniedError, PermissionError, None),
+        (leafd.ConnectDeniedError, ConnectionError, None),
+        (leafd.ConnectDeniedError, leafd.ConnectError, None),
+        (leafd.ConnectError, ConnectionError, None),
+        (leafd.TimeoutError, TimeoutError, errno.ETIMEDOUT),
+        (leafd.TimeoutError, TimeoutError, errno.ETIMEDOUT),
+        (leafd.UnknownTagError, LookupError, None),
     ):
         error = kind("why")
         assert isinstance(error, builtin) and error.errno == number
@@ -227,9 +227,9 @@ def test_names_are_shown_as_they_are_imported(host: Host) -> None:
         public = getattr(leafd, name)
         if isinstance(public, type):
             assert f"{public.__module__}.{public.__qualname__}" == f"leafd.{name}"
-    with pytest.raises(leafd.TagUnknown) as caught:
+    with pytest.raises(leafd.UnknownTagError) as caught:
         host.client().next_id("nosuch")
-    assert traceback.format_exception_only(caught.type, caught.value)[0].startswith("leafd.TagUnknown: leafd answered")
+    assert traceback.format_exception_only(caught.type, caught.value)[0].startswith("leafd.UnknownTagError: leafd answered")
     assert repr(host.client()) == f"<leafd.Client socket={host.socket!r}>"
     assert repr(leafd.AsyncClient(host.socket)) == f"<leafd.AsyncClient socket={host.socket!r}>"
 
@@ -264,7 +264,7 @@ def test_moments_are_bounds_of_ids(host: Host) -> None:
     first = datetime.datetime(2010, 11, 4, 1, 42, 54, 657_000, utc)
     assert leafd.snowflake_at(first) == 0
     for none in (first - datetime.timedelta(microseconds=1), datetime.datetime(2200, 1, 1, tzinfo=utc)):
-        with pytest.raises(leafd.InvalidArgument, match="there are no ids of .* begin at 2010-.* and end before 2080-"):
+        with pytest.raises(leafd.InvalidArgumentError, match="there are no ids of .* begin at 2010-.* and end before 2080-"):
             leafd.snowflake_at(none)
 
 
@@ -308,10 +308,25 @@ def test_the_program_ends_without_a_word_by_ctrl_c_or_when_nobody_reads_on(host:
 def test_every_status_has_an_exception() -> None:
     assert set(_errors.BY_STATUS) == set(leafd.Status) - {leafd.Status.OK}
     for status, kind in _errors.BY_STATUS.items():
-        assert kind.status == status
         assert kind.__doc__
         assert getattr(leafd, kind.__name__) is kind
+        assert kind.__name__.endswith("Error")
         assert str(kind("why")) == "why"
+        made = _errors.error_of(status, "why", retryable=False)
+        assert type(made) is kind and made.status is status
+        assert made.is_timeout is isinstance(made, TimeoutError)
+    # An exception that a program creates itself has a status of its class.
+    for kind in set(_errors.BY_STATUS.values()):
+        assert _errors.BY_STATUS[kind("why").status] is kind
+    assert _errors.error_of(999, "why", retryable=False).status is leafd.Status.INTERNAL
+
+
+def test_info_tells_whether_the_daemon_is_ready(host: Host) -> None:
+    info = host.client().info()
+    assert info.segments_ready and info.snowflake_ready and info.release.count(".") == 2
+    assert host.daemon is not None and info.pid == host.daemon.pid
+    with pytest.raises(leafd.ConnectError):
+        leafd.Client("/nowhere/at/all").info(timeout=0.1)
 
 
 def test_signals_break_no_call(host: Host) -> None:
@@ -324,7 +339,7 @@ def test_signals_break_no_call(host: Host) -> None:
         ids += client.next_ids("orders", 100_000)
         ids += [host.client().next_id("orders") for _ in range(50)]
         host.pause()
-        with pytest.raises(leafd.TimedOut):
+        with pytest.raises(leafd.TimeoutError):
             client.next_id_direct("orders", timeout=0.2)
         host.resume()
         os.kill(os.getpid(), signal.SIGALRM)

@@ -148,13 +148,13 @@ def test_gunicorn(shown: Any) -> None:
 def test_retries(shown: Any) -> None:
     module = shown("docs/retries.md")
     fake = FakeClient()
-    fake.fail(leafd.StoreUnavailable("away", retryable=True), times=2)
+    fake.fail(leafd.UnavailableError("away", retryable=True), times=2)
     assert module.next_id_patiently(fake, "orders") == 1
-    fake.fail(leafd.TagUnknown("none"))
-    with pytest.raises(leafd.TagUnknown):
+    fake.fail(leafd.UnknownTagError("none"))
+    with pytest.raises(leafd.UnknownTagError):
         module.next_id_patiently(fake, "orders")
-    fake.fail(leafd.StoreUnavailable("away", retryable=True, retry_after=60.0))
-    with pytest.raises(leafd.StoreUnavailable):
+    fake.fail(leafd.UnavailableError("away", retryable=True, retry_after=60.0))
+    with pytest.raises(leafd.UnavailableError):
         module.next_id_patiently(fake, "orders")
 
 

@@ -47,7 +47,7 @@ with leafd.Client() as client:
     leafd.decode(client.next_id("snowflake"), client.layout())
     try:
         client.next_id("nosuch")
-    except leafd.TagUnknown:
+    except leafd.UnknownTagError:
         print(*ids, sep="\\n")
 """
 

@@ -133,7 +133,7 @@ def check_reply(name: str, said: Any, asked: Any, frame: bytes) -> None:
         assert refused.retry_after == (said.get("retry_after_ms", 0) / 1000 or refused.retry_after), name
         return
     if said["kind"] == "broken" and not asked["hold"]:
-        with pytest.raises(leafd.ProtocolBroken):
+        with pytest.raises(leafd.ProtocolError):
             protocol.ids_of(body, asked["count"])
         return
     assert said["kind"] == "broken" or status == 0, name

@@ -115,17 +115,17 @@ def test_what_is_no_public_id_is_refused_in_words(made: Made) -> None:
         ("cus" + good[3:], "prefix"),
         ("", "prefix"),
     ):
-        with pytest.raises(leafd.ValueRefused, match=part) as caught:
+        with pytest.raises(leafd.InvalidArgumentError, match=part) as caught:
             orders.unmask_text([good, text])
         assert isinstance(caught.value, ValueError) and not caught.value.retryable
     for method, ids in (("mask", [1, 2**53]), ("mask", [0]), ("unmask", [0]), ("unmask", [2**53]), ("mask_text", [0])):
-        with pytest.raises(leafd.ValueRefused):
+        with pytest.raises(leafd.InvalidArgumentError):
             getattr(orders, method)(ids)
     refused: List[Dict[str, Any]] = [
         {"bits": 19}, {"bits": 64}, {"prefix": "9th"}, {"prefix": "Ord"}, {"prefix": "a" * 33}, {"prefix": "ord_"}
     ]
     for form in refused:
-        with pytest.raises(leafd.ValueRefused):
+        with pytest.raises(leafd.InvalidArgumentError):
             public_ids(client, **form).mask_text([17])
     with pytest.raises(leafd.MaskKeyError, match="mask key 2"):
         public_ids(client, key=2).mask([17])
@@ -134,18 +134,18 @@ def test_what_is_no_public_id_is_refused_in_words(made: Made) -> None:
         ("unmask_text", good), ("unmask_text", [17]), ("unmask_text", 17),
     ]
     for method, argument in invalid:
-        with pytest.raises(leafd.InvalidArgument, match="list"):
+        with pytest.raises(leafd.InvalidArgumentError, match="list"):
             getattr(orders, method)(argument)
-    with pytest.raises(leafd.InvalidArgument, match="timeout"):
+    with pytest.raises(leafd.InvalidArgumentError, match="timeout"):
         orders.mask([17], timeout=-1)
     impossible: List[Dict[str, Any]] = [
         {"bits": 0}, {"bits": "53"}, {"bits": 300}, {"key": -1}, {"prefix": "é"}, {"prefix": None}, {"prefix": "a\0b"}
     ]
     for form in impossible:
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             public_ids(client, **form).mask([17])
     client.close()
-    with pytest.raises(leafd.InvalidArgument, match="closed"):
+    with pytest.raises(leafd.InvalidArgumentError, match="closed"):
         orders.mask([17])
 
 
@@ -156,8 +156,8 @@ def test_the_fakes_ids_are_foretold_and_their_text_is_the_real_ones_form() -> No
     assert orders.unmask_text(orders.mask_text([17])) == [17]
     assert [(call.method, call.tag, call.count) for call in fake.calls] == [
         ("mask", "orders", 2), ("mask_text", "orders", 1), ("unmask_text", "orders", 1)]
-    fake.fail(leafd.Denied("not you"))
-    with pytest.raises(leafd.Denied):
+    fake.fail(leafd.DeniedError("not you"))
+    with pytest.raises(leafd.DeniedError):
         orders.mask([17])
     # The text of the protocol's vector, without its check character.
     digits = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -205,7 +205,7 @@ def test_to_mask_is_a_right_of_its_own(masking: Host) -> None:
         told = 0
         for public_ids in (blocking_of(masking.client()), Awaited(leafd.AsyncClient(masking.socket, timeout=30))):
             for method, items in (("mask", [17]), ("unmask_text", ["1"])):
-                with pytest.raises(leafd.Denied, match="unmask_uids") as caught:
+                with pytest.raises(leafd.DeniedError, match="unmask_uids") as caught:
                     getattr(public_ids, method)(items)
                 told += isinstance(caught.value, PermissionError)
         return [told]
@@ -233,7 +233,7 @@ def test_a_retired_key_is_told(masking: Host) -> None:
     while True:
         try:
             orders.unmask_text([text])
-        except leafd.ValueRefused as error:
+        except leafd.InvalidArgumentError as error:
             assert "mask key 1" in str(error)
             break
         assert time.monotonic() < end
@@ -264,7 +264,7 @@ def test_a_late_answer_ends_by_the_timeout(masking: Host) -> None:
         orders = public_ids(client)
         orders.mask([17])
         masking.pause()
-        with pytest.raises((leafd.TimedOut, leafd.ConnectFailed)):
+        with pytest.raises((leafd.TimeoutError, leafd.ConnectError)):
             orders.mask([17], timeout=0.05)
         masking.resume()
 
@@ -273,7 +273,7 @@ def test_a_late_answer_ends_by_the_timeout(masking: Host) -> None:
     "body", [b"", b"\1\0\7\0" + bytes(7), b"\2\0\10\0" + bytes(16), b"\1\0\0\0", b"\1\0\10\0" + bytes(9), b"\1\0\10\0" + bytes(7)])
 def test_answers_that_are_none_are_told(idle_host: Host, body: bytes) -> None:
     _, client = played(idle_host.socket, lambda opcode, request, _: reply(opcode, 0, request, body))
-    with client, pytest.raises(leafd.ProtocolBroken):
+    with client, pytest.raises(leafd.ProtocolError):
         client.public_ids("orders").mask([17])
-    with pytest.raises(leafd.ProtocolBroken):
+    with pytest.raises(leafd.ProtocolError):
         Awaited(leafd.AsyncClient(idle_host.socket)).mask([17])

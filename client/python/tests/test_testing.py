@@ -12,7 +12,7 @@ from pathlib import Path
 
 import leafd
 import pytest
-from conftest import BINARIES, check_unique
+from conftest import BINARIES, Host, check_unique
 from leafd.testing import Call, FakeAsyncClient, FakeClient, daemon
 
 
@@ -39,22 +39,41 @@ def test_a_fake_gives_known_ids_and_records_calls() -> None:
 
 def test_a_fake_fails_as_told_and_as_the_client_does() -> None:
     fake = FakeClient(tags=["orders"])
-    fake.fail(leafd.StoreUnavailable("away", retryable=True), times=2)
+    fake.fail(leafd.UnavailableError("away", retryable=True), times=2)
     for _ in range(2):
-        with pytest.raises(leafd.StoreUnavailable):
+        with pytest.raises(leafd.UnavailableError):
             fake.next_id("orders")
     assert fake.next_id("orders") == 1
-    with pytest.raises(leafd.TagUnknown):
+    with pytest.raises(leafd.UnknownTagError):
         fake.next_id("nosuch")
     for tag in ("", "a\0b", "\ud800"):
-        with pytest.raises(leafd.InvalidArgument):
+        with pytest.raises(leafd.InvalidArgumentError):
             fake.next_id(tag)
-    with pytest.raises(leafd.InvalidArgument):
+    with pytest.raises(leafd.InvalidArgumentError):
         fake.next_ids("orders", -1)
-    with pytest.raises(leafd.InvalidArgument):
+    with pytest.raises(leafd.InvalidArgumentError):
         fake.next_ids_into("orders", bytes(16))
-    with pytest.raises(leafd.InvalidArgument):
+    with pytest.raises(leafd.InvalidArgumentError):
         fake.layout("other")
+
+
+def first_of(source: leafd.IdSource) -> int:
+    assert source.info().segments_ready
+    return source.next_ids("orders", 2)[0]
+
+
+async def first_awaited(source: leafd.AsyncIdSource) -> int:
+    assert (await source.info()).segments_ready
+    return (await source.next_ids("orders", 2))[0]
+
+
+def test_code_that_names_a_source_takes_clients_and_fakes(host: Host) -> None:
+    async def main() -> int:
+        async with leafd.AsyncClient(host.socket) as client:
+            return await first_awaited(client)
+
+    assert first_of(FakeClient()) == 1 and first_of(host.client()) > 0
+    assert asyncio.run(first_awaited(FakeAsyncClient())) == 1 and asyncio.run(main()) > 0
 
 
 def test_a_fake_is_awaited() -> None:
@@ -86,7 +105,7 @@ def test_a_daemon_for_a_test() -> None:
             ids = client.next_ids("orders", 5)
             here.create("items", start=1000, description="of a test")
             assert client.next_id("items") == 1000
-            with pytest.raises(leafd.TagExists):
+            with pytest.raises(leafd.InvalidArgumentError):
                 here.create("orders")
             here.stop()
             here.start()

@@ -190,7 +190,7 @@ begun = turns
 def time_out():
     try:
         client.next_ids("orders", 5, 0.5)
-    except leafd.TimedOut as error:
+    except leafd.TimeoutError as error:
         return error
 
 waiting = [gevent.spawn(time_out) for _ in range(3)]
@@ -202,7 +202,7 @@ input()
 ids += client.next_ids("orders", 5)
 try:
     client.next_id("nosuch")
-except leafd.TagUnknown:
+except leafd.UnknownTagError:
     done = True
 ticker.join()
 print(*ids)
@@ -241,7 +241,7 @@ def test_the_interpreters_lock_is_let_go_of_in_the_main_thread(host: Host) -> No
     worker.start()
     before = turns
     for call in (client.next_id, client.next_id_direct):
-        with pytest.raises(leafd.TimedOut):
+        with pytest.raises(leafd.TimeoutError):
             call("orders", timeout=0.3)
     during = turns - before
     stop.set()

@@ -72,7 +72,7 @@ fn a_call_with_a_deadline_of_its_own_waits_no_longer() {
     server.stop();
     let client = waiting(&server);
     let begun = Instant::now();
-    let error = client.next_within("orders", AWAY).unwrap_err();
+    let error = client.within(AWAY).next("orders").unwrap_err();
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
     check_within(begun.elapsed(), 0, 5_000);
 }

@@ -120,7 +120,7 @@ fn a_pipeline_gives_answers_as_they_come() {
 fn more_than_the_socket_takes_can_be_pipelined() {
     let server = Server::start();
     let client = client(&server);
-    let mut pipeline = client.pipeline().deadline(Duration::from_secs(20));
+    let mut pipeline = client.within(Duration::from_secs(20)).pipeline();
     let other = client.clone();
     let stop = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {

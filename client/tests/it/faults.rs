@@ -42,12 +42,12 @@ fn a_silent_daemon_is_a_timeout() {
     let server = Server::start();
     for client in [client(&server), direct(&server)] {
         let start = Instant::now();
-        let error = client.next_within("silent", Duration::from_millis(200)).unwrap_err();
+        let error = client.within(Duration::from_millis(200)).next("silent").unwrap_err();
         check_within(start.elapsed(), 200, 900);
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
         // The connection is as good as before.
         check_unique((0..100).map(|_| client.next("orders").unwrap()));
-        let mut pipeline = client.pipeline().deadline(Duration::from_millis(100));
+        let mut pipeline = client.within(Duration::from_millis(100)).pipeline();
         pipeline.push("silent", 1).unwrap();
         pipeline.push("orders", 1).unwrap();
         let answers: Vec<_> = std::iter::from_fn(|| pipeline.answer()).collect();
@@ -66,7 +66,7 @@ fn late_answers_meet_no_other_request() {
     let mut late = 0;
     while late < 20 {
         // On a busy machine the answer may be there before anybody looks at the clock.
-        match client.next_within("slow", Duration::ZERO) {
+        match client.within(Duration::ZERO).next("slow") {
             Err(error) => {
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
                 late += 1;
@@ -198,7 +198,7 @@ fn signals_interrupt_no_call() {
         ids.push(client.next("slow").unwrap());
         check_unique(ids);
         let start = Instant::now();
-        assert!(client.next_within("silent", Duration::from_millis(100)).is_err());
+        assert!(client.within(Duration::from_millis(100)).next("silent").is_err());
         check_within(start.elapsed(), 100, 800);
     });
 }

@@ -100,10 +100,10 @@ fn a_handler_may_end_every_wait() {
     for form in 0..4 {
         let begun = Instant::now();
         let outcome = interrupted(3, || match form {
-            0 => client.next_within("silent", long),
-            1 => client.next_direct_within("silent", long),
-            2 => client.next_batch_within("silent", 10, long).map(|ids| ids.remaining()),
-            _ => client.next_batch_within("silent", 2_500_000, long).map(|ids| ids.remaining()),
+            0 => client.within(long).next("silent"),
+            1 => client.within(long).next_direct("silent"),
+            2 => client.within(long).next_batch("silent", 10).map(|ids| ids.remaining()),
+            _ => client.within(long).next_batch("silent", 2_500_000).map(|ids| ids.remaining()),
         });
         assert!(matches!(outcome, Err(Error::Interrupted)), "{form}: {outcome:?}");
         check_within(begun.elapsed(), 0, 10_000);
@@ -119,13 +119,13 @@ fn a_handler_may_end_the_wait_for_another_thread() {
     let long = Duration::from_secs(3);
     thread::scope(|scope| {
         // One reads and fetches; the watched one waits for it.
-        let other = scope.spawn(|| client.next_within("silent", long).unwrap_err());
+        let other = scope.spawn(|| client.within(long).next("silent").unwrap_err());
         thread::sleep(Duration::from_millis(100));
         for direct in [false, true] {
             let begun = Instant::now();
             let outcome = interrupted(3, || match direct {
-                false => client.next_within("silent", long),
-                true => client.next_direct_within("silent", long),
+                false => client.within(long).next("silent"),
+                true => client.within(long).next_direct("silent"),
             });
             assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
             check_within(begun.elapsed(), 0, 2_500);

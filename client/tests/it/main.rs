@@ -4,6 +4,8 @@
 
 mod absent;
 mod answers;
+#[cfg(feature = "tokio")]
+mod asynchronous;
 mod checks;
 mod descriptors;
 mod event_loop;

@@ -73,8 +73,8 @@ fn each_of_many_waiting_threads_hears_that_the_connection_broke() {
             .map(|_| {
                 scope.spawn(|| {
                     let long = Duration::from_secs(20);
-                    let mut ids = vec![client.next_within("deaf", long).unwrap()];
-                    ids.extend((0..50).map(|_| client.next_within("orders", long).unwrap()));
+                    let mut ids = vec![client.within(long).next("deaf").unwrap()];
+                    ids.extend((0..50).map(|_| client.within(long).next("orders").unwrap()));
                     ids
                 })
             })
@@ -99,7 +99,7 @@ fn a_daemon_that_stays_away_is_an_error_by_the_deadline() {
     server.stop();
     let start = std::time::Instant::now();
     let limit = Duration::from_millis(300);
-    let error = client.next_direct_within("orders", limit).unwrap_err();
+    let error = client.within(limit).next_direct("orders").unwrap_err();
     crate::checks::check_within(start.elapsed(), 150, 900);
     assert!(matches!(error, Error::Connect { .. }), "{error:?}");
     server.restart();

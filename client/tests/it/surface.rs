@@ -44,9 +44,9 @@ fn handles_and_names_share_a_run() {
     assert_eq!(ids[0] + 1, ids[1]);
     ids.push(tag.clone().direct().next().unwrap());
     ids.extend(tag.next_batch(10).unwrap());
-    ids.extend(tag.next_batch_within(10, Duration::from_secs(1)).unwrap());
-    ids.push(tag.next_within(Duration::from_secs(1)).unwrap());
-    ids.push(client.next_within("orders", Duration::from_secs(1)).unwrap());
+    ids.extend(tag.clone().within(Duration::from_secs(1)).next_batch(10).unwrap());
+    ids.push(tag.clone().within(Duration::from_secs(1)).next().unwrap());
+    ids.push(client.within(Duration::from_secs(1)).next("orders").unwrap());
     drop(client);
     ids.push(tag.next().unwrap());
     assert_eq!(check_unique(ids), 26);

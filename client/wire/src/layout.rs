@@ -118,6 +118,13 @@ impl Layout {
         Some(unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms))
     }
 
+    /// The smallest id that this layout can have at an instant: a bound for queries by time. `None`: it has no ids then.
+    #[must_use]
+    pub fn first_id_at(&self, unix_ms: u64) -> Option<u64> {
+        let tick = self.tick_at(unix_ms).filter(|tick| *tick <= self.tick_max())?;
+        Some(self.compose(Parts { tick, worker: 0, sequence: 0 }))
+    }
+
     /// When a tick starts, in milliseconds of Unix time. It ends where the next one starts.
     #[must_use]
     pub fn tick_start_ms(&self, tick: u64) -> u64 {

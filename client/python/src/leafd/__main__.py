@@ -50,7 +50,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 print(f"worker    {parts.worker}\nsequence  {parts.sequence}\ntick      {parts.tick}")
     except leafd.Error as error:
         print(f"leafd: {error}", file=sys.stderr)
-        return 2 if isinstance(error, leafd.InvalidArgument) else 1
+        return 2 if isinstance(error, leafd.InvalidArgumentError) else 1
     return 0
 
 

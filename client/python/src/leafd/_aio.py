@@ -10,8 +10,8 @@ from typing import Any, AsyncIterator, Dict, List, Optional, Type, Union
 from . import _library as library
 from . import _protocol as protocol
 from ._client import Client, Closed
-from ._errors import InvalidArgument
-from ._layout import Layout
+from ._errors import InvalidArgumentError
+from ._layout import Info, Layout
 from ._loop import Deadline, Link
 from ._public_ids import AsyncPublicIds, Form
 
@@ -53,10 +53,10 @@ class AsyncClient:
         self._owned = not isinstance(client, Client)
         if isinstance(client, Client):
             if settings:
-                raise InvalidArgument(f"the client is made already: {', '.join(settings)} can't be set any more")
+                raise InvalidArgumentError(f"the client is made already: {', '.join(settings)} can't be set any more")
             self._client = client
         elif client is not None and socket is not None:
-            raise InvalidArgument("the socket's path is given twice: by `client` and by `socket`")
+            raise InvalidArgumentError("the socket's path is given twice: by `client` and by `socket`")
         else:
             self._client = Client(settings.pop("socket", client), **settings)
         self._closed = False
@@ -103,14 +103,18 @@ class AsyncClient:
 
     async def connect(self) -> "AsyncClient":
         """Connects now; see :meth:`leafd.Client.connect`."""
-        await self._info()
+        await self._ask_info(None)
         return self
+
+    async def info(self, timeout: Optional[float] = None) -> Info:
+        """What the daemon reports about itself; see :meth:`leafd.Client.info`."""
+        return (await self._ask_info(timeout)).info
 
     async def layout(self, name: str = "snowflake") -> Layout:
         """A layout as the daemon has it; see :meth:`leafd.Client.layout`."""
-        layouts = (await self._info()).layouts
+        layouts = (await self._ask_info(None)).layouts
         if name not in layouts:
-            raise InvalidArgument(f"leafd has no layout {name!r}; its layouts are {', '.join(layouts)}")
+            raise InvalidArgumentError(f"leafd has no layout {name!r}; its layouts are {', '.join(layouts)}")
         return layouts[name]
 
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> AsyncPublicIds:
@@ -147,8 +151,8 @@ class AsyncClient:
         """As :meth:`close`, for `contextlib.aclosing` and code that awaits it."""
         self.close()
 
-    async def _info(self) -> protocol.Info:
-        body = await self._link().ask(self._deadline(None), None, 0)
+    async def _ask_info(self, timeout: Optional[float]) -> protocol.InfoReply:
+        body = await self._link().ask(self._deadline(timeout), None, 0)
         assert isinstance(body, bytes)
         return protocol.info_of(body)
 

@@ -10,8 +10,8 @@ from types import TracebackType
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Type, Union
 
 from . import _library as library
-from ._errors import InvalidArgument
-from ._layout import Layout, layout_of
+from ._errors import InvalidArgumentError
+from ._layout import Info, Layout, layout_of
 from ._public_ids import Form, PublicIds
 
 _take: Callable[[library.TagHandle], int] = library.take
@@ -52,11 +52,12 @@ class Client:
         self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling)
         path = None if socket is None else os.fsencode(socket)
         if path is not None and b"\0" in path:
-            raise InvalidArgument("the path of a socket has no zero in it")
+            raise InvalidArgumentError("the path of a socket has no zero in it")
         flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
-        limits = library.limit_milliseconds(timeout), library.wait_milliseconds(wait)
+        # 0 would be the library's default.
+        limits = max(1, library.limit_milliseconds(timeout)), library.wait_milliseconds(wait)
         handle = library.ClientHandle()
-        library.check(library.client_new(path, *limits, flags, ctypes.byref(handle)))
+        library.call(library.client_new, library.Settings(path, *limits, flags), ctypes.byref(handle))
         self._handle: Optional[library.ClientHandle] = handle
         self._socket = library.socket_path(handle)
         self._tags: Dict[str, library.TagHandle] = _Tags(handle)
@@ -138,8 +139,14 @@ class Client:
 
     def connect(self) -> "Client":
         """Connects now, and agrees with the daemon on the protocol's version. Returns the client."""
-        library.connect(self._open())
+        self.info()
         return self
+
+    def info(self, timeout: Optional[float] = None) -> Info:
+        """What the daemon reports about itself, such as whether it is ready."""
+        told = library.DaemonInfo()
+        library.info(self._open(), library.milliseconds(timeout), ctypes.byref(told))
+        return Info(told.release.decode(), told.segments_ready, told.snowflake_ready, told.pid)
 
     def layout(self, name: str = "snowflake") -> Layout:
         """The layout of the snowflake ids that are drawn under the tag name `name`, as the daemon has it."""
@@ -189,9 +196,9 @@ def _places(buffer: Any) -> Iterator[memoryview]:
     """The bytes of a buffer that ids can be written to."""
     with memoryview(buffer) as view:
         if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
-            raise InvalidArgument(f"ids need items of 64-bit integers, not {view.format!r}")
+            raise InvalidArgumentError(f"ids need items of 64-bit integers, not {view.format!r}")
         if view.readonly or not view.c_contiguous:
-            raise InvalidArgument("ids need a buffer that is writable and contiguous")
+            raise InvalidArgumentError("ids need a buffer that is writable and contiguous")
         with view.cast("B") as places:
             yield places
 
@@ -217,7 +224,7 @@ class _Tags(Dict[str, library.TagHandle]):
 
     def __missing__(self, tag: str) -> library.TagHandle:
         handle = library.TagHandle()
-        library.check(library.tag_new(self._client, library.name_bytes(tag), 0, ctypes.byref(handle)))
+        library.call(library.tag_new, self._client, library.name_bytes(tag), 0, ctypes.byref(handle))
         self[tag] = handle
         return handle
 

@@ -12,7 +12,7 @@ from typing import Any, Dict, Optional, Union, cast
 
 from . import _library as library
 from . import _protocol as protocol
-from ._errors import Error, InvalidArgument
+from ._errors import Error, InvalidArgumentError
 
 IN_FLIGHT_MAX = 65_536
 """Most requests of a connection that may await an answer."""
@@ -95,7 +95,7 @@ class Connection(asyncio.Protocol):
     def number(self) -> int:
         """A number for the next request."""
         if len(self.requests) >= IN_FLIGHT_MAX:
-            raise InvalidArgument(f"at most {IN_FLIGHT_MAX} requests may await an answer; await some first")
+            raise InvalidArgumentError(f"at most {IN_FLIGHT_MAX} requests may await an answer; await some first")
         # Never 0, by which the daemon speaks to nobody, nor that of a request whose answer is overdue.
         while True:
             self._last = self._last % 0xFFFF_FFFF + 1

@@ -1,14 +1,33 @@
-"""What can go wrong: one exception for each status of the library, all of them :class:`Error`."""
+"""What can go wrong: a small tree of exceptions. The status of each says more.
+
+    Error
+    ├── UnavailableError        no ids right now; retry
+    ├── TimeoutError            too slow; retry (also the builtin TimeoutError)
+    ├── ConnectError            no connection (also ConnectionError)
+    │   └── ConnectDeniedError  this user may not open the socket (also PermissionError)
+    ├── DisconnectedError       the connection broke (also ConnectionError)
+    ├── InterruptedError        a signal ended the call (also the builtin InterruptedError)
+    ├── InvalidArgumentError    an argument or a value is not allowed (also ValueError)
+    ├── UnknownTagError         there is no such tag (also LookupError)
+    ├── DeniedError             this user may not do this (also PermissionError)
+    ├── ExhaustedError          the numbers of a tag or layout are exhausted
+    ├── MaskKeyError            the daemon lacks the mask key, or has a wrong one
+    ├── StoreError              the store holds something that can't be used safely
+    ├── ResourceError           a limit of the library or the system was reached
+    ├── ProtocolError           the peer is not leafd, or of another version
+    └── InternalError           a defect in leafd
+"""
 
 from __future__ import annotations
 
+import builtins
 import enum
 import errno as numbers
 from typing import Any, ClassVar, Dict, Optional, Tuple, Type
 
 
 class Status(enum.IntEnum):
-    """The library's statuses, by number: up to 999 the daemon's word, from 1000 on what the library found."""
+    """The library's statuses, by number: up to 999 the daemon's answer, from 1000 on what the library found."""
 
     OK = 0
     MALFORMED = 1
@@ -49,264 +68,200 @@ class Status(enum.IntEnum):
 class Error(Exception):
     """A call that failed. It used up no id that another call could return."""
 
-    status: ClassVar[Status] = Status.INTERNAL
-    """Which status; each has an exception of its own."""
+    status: Status
+    """What went wrong, more precisely than by the exception's class."""
 
     message: str
-    """What was tried, what happened, what to do."""
+    """What failed, why, and what to do."""
 
     retryable: bool
-    """Whether the same call may succeed later without anyone changing anything."""
+    """Whether the same call may succeed later without any repair."""
 
     retry_after: Optional[float]
-    """After how many seconds a retry may succeed, when the daemon said so."""
+    """After how many seconds a retry may succeed, if the daemon said so."""
 
     errno: Optional[int]
-    """The system's error number (see :mod:`errno`) behind it, if there is one."""
+    """The system's error number (see :mod:`errno`) that caused it, if there is one."""
+
+    # The status of an exception that a program creates itself, and the number that a builtin base needs.
+    _status: ClassVar[Status] = Status.INTERNAL
+    _errno: ClassVar[Optional[int]] = None
 
     def __init__(
         self,
         message: str,
         *,
+        status: Optional[Status] = None,
         retryable: bool = False,
         retry_after: Optional[float] = None,
         errno: Optional[int] = None,
     ) -> None:
         super().__init__(message)
+        self.status = self._status if status is None else status
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
-        self.errno = self._errno_default if errno is None else errno
+        self.errno = self._errno if errno is None else errno
         if isinstance(self, OSError):
-            # What OSError's own way of saying it would show.
+            # OSError's own text would show it.
             setattr(self, "strerror", message)
 
-    # What a builtin base would have said, where the system said nothing.
-    _errno_default: ClassVar[Optional[int]] = None
+    @property
+    def is_timeout(self) -> bool:
+        """Whether the call took too long. Then it is a builtin :class:`TimeoutError` as well."""
+        return isinstance(self, TimeoutError)
 
     def __str__(self) -> str:
         return self.message
 
     def __reduce__(self) -> Tuple[Any, ...]:
-        return _rebuild, (type(self), self.message, self.retryable, self.retry_after, self.errno)
+        return _rebuild, (type(self), self.message, self.status, self.retryable, self.retry_after, self.errno)
 
 
 def _rebuild(
-    kind: Type[Error], message: str, retryable: bool, retry_after: Optional[float], errno: Optional[int]
+    kind: Type[Error],
+    message: str,
+    status: Status,
+    retryable: bool,
+    retry_after: Optional[float],
+    errno: Optional[int],
 ) -> Error:
-    return kind(message, retryable=retryable, retry_after=retry_after, errno=errno)
+    return kind(message, status=status, retryable=retryable, retry_after=retry_after, errno=errno)
 
 
-class Malformed(Error):
-    """The daemon could not read a request."""
+class UnavailableError(Error):
+    """The daemon can't issue ids right now: its store, clock, worker or journal is not ready, or it is overloaded or
+    stopping. A retry may help."""
 
-    status = Status.MALFORMED
+    _status = Status.STORE_UNAVAILABLE
 
 
-class UnknownOpcode(Error):
-    """The daemon doesn't know the request: it is older than the library."""
+class TimeoutError(Error, builtins.TimeoutError):
+    """The timeout passed, in the daemon (`DEADLINE`: the message says what the call waited for) or without any answer
+    (`TIMEOUT`)."""
 
-    status = Status.UNKNOWN_OPCODE
+    _status = Status.TIMEOUT
+    _errno = numbers.ETIMEDOUT
 
 
-class VersionRefused(Error):
-    """The library and the daemon have no protocol version in common."""
+class ConnectError(Error, ConnectionError):
+    """No connection could be made: no daemon listens, or this user may not open the socket."""
 
-    status = Status.VERSION
+    _status = Status.CONNECT
 
 
-class FrameLengthRefused(Error):
-    """A length field that no frame may have."""
-
-    status = Status.FRAME_LENGTH
-
-
-class TagInvalid(Error, ValueError):
-    """The daemon takes no tag of this name."""
-
-    status = Status.TAG_INVALID
-
-
-class TagUnknown(Error, LookupError):
-    """The store has no such tag."""
-
-    status = Status.TAG_UNKNOWN
-
-
-class CountInvalid(Error, ValueError):
-    """The count is zero or above the limit."""
-
-    status = Status.COUNT_INVALID
-
-
-class Denied(Error, PermissionError):
-    """This user may not do this."""
-
-    status = Status.DENIED
-    _errno_default = numbers.EACCES
-
-
-class Overloaded(Error):
-    """A queue of the daemon's is full."""
-
-    status = Status.OVERLOADED
-
-
-class DeadlinePassed(Error, TimeoutError):
-    """The timeout passed in the daemon; the message says what was waited for."""
-
-    status = Status.DEADLINE
-    _errno_default = numbers.ETIMEDOUT
-
-
-class StoreUnavailable(Error):
-    """The central store can't be reached."""
-
-    status = Status.STORE_UNAVAILABLE
-
-
-class ClockBehind(Error):
-    """The clock is further behind the last id than the daemon allows."""
-
-    status = Status.CLOCK_BEHIND
-
-
-class NoWorker(Error):
-    """The daemon holds no snowflake worker id."""
-
-    status = Status.NO_WORKER
-
-
-class TagExhausted(Error):
-    """The tag's numbers are used up."""
-
-    status = Status.TAG_EXHAUSTED
-
-
-class TimeExhausted(Error):
-    """The layout's time bits are used up, or the clock is before its epoch."""
-
-    status = Status.TIME_EXHAUSTED
-
-
-class JournalUnavailable(Error):
-    """The daemon's state directory can't be written; it issues nothing until it can."""
-
-    status = Status.JOURNAL
-
-
-class ShuttingDown(Error):
-    """The daemon is stopping, and no other came in time."""
-
-    status = Status.SHUTTING_DOWN
-
-
-class TagExists(Error):
-    """A tag of this name is there already."""
-
-    status = Status.TAG_EXISTS
-
-
-class ValueRefused(Error, ValueError):
-    """An administrative request asks for a value that is not allowed."""
-
-    status = Status.VALUE_REFUSED
-
-
-class InternalError(Error):
-    """A defect in the daemon; also a status that this library doesn't know."""
-
-    status = Status.INTERNAL
-
-
-class ConnectionLimit(Error):
-    """The daemon has as many connections as it may have."""
-
-    status = Status.CONNECTION_LIMIT
-
-
-class StoreRefused(Error):
-    """The store answered with something that can't be used safely."""
-
-    status = Status.STORE_REFUSED
-
-
-class MaskKeyError(Error):
-    """The daemon lacks the key for masking, or has another one than the store knows."""
-
-    status = Status.MASK_KEY
-
-
-class ConnectFailed(Error, ConnectionError):
-    """No connection could be made: nobody listens, or this user may not open the socket."""
-
-    status = Status.CONNECT
-
-
-class ConnectDenied(ConnectFailed, PermissionError):
+class ConnectDeniedError(ConnectError, PermissionError):
     """This user may not open the socket."""
 
 
-class Disconnected(Error, ConnectionError):
-    """The connection broke while the call waited, and again when it was repeated."""
+class DisconnectedError(Error, ConnectionError):
+    """The connection broke while the call waited, and again after a retry."""
 
-    status = Status.DISCONNECTED
-
-
-class TimedOut(Error, TimeoutError):
-    """No answer came within the timeout."""
-
-    status = Status.TIMEOUT
-    _errno_default = numbers.ETIMEDOUT
+    _status = Status.DISCONNECTED
 
 
-class ProtocolBroken(Error):
-    """The peer sent something that is not leafd's protocol."""
+class InterruptedError(Error, builtins.InterruptedError):
+    """A signal ended the call. Python's own exceptions, such as KeyboardInterrupt, take its place."""
 
-    status = Status.PROTOCOL
-
-
-class InvalidArgument(Error, ValueError):
-    """An argument can't be."""
-
-    status = Status.INVALID_ARGUMENT
+    _status = Status.INTERRUPTED
 
 
-class ResourcesExhausted(Error):
+class InvalidArgumentError(Error, ValueError):
+    """An argument is invalid: a tag's name, a count, a timeout, a public id."""
+
+    _status = Status.INVALID_ARGUMENT
+
+
+class UnknownTagError(Error, LookupError):
+    """The store has no such tag."""
+
+    _status = Status.TAG_UNKNOWN
+
+
+class DeniedError(Error, PermissionError):
+    """This user may not do this."""
+
+    _status = Status.DENIED
+    _errno = numbers.EACCES
+
+
+class ExhaustedError(Error):
+    """The numbers of a tag, or the time bits of a layout, are exhausted."""
+
+    _status = Status.TAG_EXHAUSTED
+
+
+class MaskKeyError(Error):
+    """The daemon lacks the key for masking, or its key is not the one that the store records."""
+
+    _status = Status.MASK_KEY
+
+
+class StoreError(Error):
+    """The store answered with something that can't be used safely."""
+
+    _status = Status.STORE_REFUSED
+
+
+class ResourceError(Error):
     """A limit of the library or the system was reached."""
 
-    status = Status.RESOURCES
+    _status = Status.RESOURCES
 
 
-class NullPointer(Error):
-    """A pointer was NULL: a defect in this package."""
+class ProtocolError(Error):
+    """The peer is not leafd, or speaks another version of the protocol."""
 
-    status = Status.NULL_POINTER
-
-
-class HandleRefused(Error):
-    """A handle was none: a defect in this package."""
-
-    status = Status.HANDLE
+    _status = Status.PROTOCOL
 
 
-class LibraryPanic(Error):
-    """A defect in the library."""
-
-    status = Status.PANIC
+class InternalError(Error):
+    """A defect in the daemon, the library or this package; also a status that this package doesn't know."""
 
 
-class Interrupted(Error, InterruptedError):
-    """A signal ended the call. Python's own exceptions, such as KeyboardInterrupt, come in its place."""
+BY_STATUS: Dict[int, Type[Error]] = {
+    Status.MALFORMED: InternalError,
+    Status.UNKNOWN_OPCODE: ProtocolError,
+    Status.VERSION: ProtocolError,
+    Status.FRAME_LENGTH: InternalError,
+    Status.TAG_INVALID: InvalidArgumentError,
+    Status.TAG_UNKNOWN: UnknownTagError,
+    Status.COUNT_INVALID: InvalidArgumentError,
+    Status.DENIED: DeniedError,
+    Status.OVERLOADED: UnavailableError,
+    Status.DEADLINE: TimeoutError,
+    Status.STORE_UNAVAILABLE: UnavailableError,
+    Status.CLOCK_BEHIND: UnavailableError,
+    Status.NO_WORKER: UnavailableError,
+    Status.TAG_EXHAUSTED: ExhaustedError,
+    Status.TIME_EXHAUSTED: ExhaustedError,
+    Status.JOURNAL: UnavailableError,
+    Status.SHUTTING_DOWN: UnavailableError,
+    Status.TAG_EXISTS: InvalidArgumentError,
+    Status.VALUE_REFUSED: InvalidArgumentError,
+    Status.INTERNAL: InternalError,
+    Status.CONNECTION_LIMIT: UnavailableError,
+    Status.STORE_REFUSED: StoreError,
+    Status.MASK_KEY: MaskKeyError,
+    Status.CONNECT: ConnectError,
+    Status.DISCONNECTED: DisconnectedError,
+    Status.TIMEOUT: TimeoutError,
+    Status.PROTOCOL: ProtocolError,
+    Status.INVALID_ARGUMENT: InvalidArgumentError,
+    Status.RESOURCES: ResourceError,
+    Status.NULL_POINTER: InternalError,
+    Status.HANDLE: InternalError,
+    Status.PANIC: InternalError,
+    Status.INTERRUPTED: InterruptedError,
+}
 
-    status = Status.INTERRUPTED
 
-
-BY_STATUS: Dict[int, Type[Error]] = {kind.status: kind for kind in Error.__subclasses__()}
-
-
-def kind_of(status: int, errno: Optional[int]) -> Type[Error]:
-    """The exception for a status, and the system's error number behind it."""
-    if status == Status.CONNECT and errno in (numbers.EACCES, numbers.EPERM):
-        return ConnectDenied
-    return BY_STATUS.get(status, InternalError)
+def error_of(
+    status: int, message: str, *, retryable: bool, retry_after: Optional[float] = None, errno: Optional[int] = None
+) -> Error:
+    """The exception for a status, and the system's error number that caused it."""
+    kind = BY_STATUS.get(status, InternalError)
+    if kind is ConnectError and errno in (numbers.EACCES, numbers.EPERM):
+        kind = ConnectDeniedError
+    known = Status(status) if status in BY_STATUS else Status.INTERNAL
+    return kind(message, status=known, retryable=retryable, retry_after=retry_after, errno=errno)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Callable, Iterable, List, Optional
 
-from ._errors import MaskKeyError, ValueRefused
+from ._errors import InvalidArgumentError, MaskKeyError, Status
 from ._public_ids import Form, bytes_of, numbers_of
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -111,8 +111,8 @@ class FakeAsyncPublicIds:
         return self._fake.unmask_text(texts, timeout)
 
 
-def _refused(why: str) -> ValueRefused:
-    return ValueRefused(f"leafd answered VALUE_REFUSED: {why}")
+def _refused(why: str) -> InvalidArgumentError:
+    return InvalidArgumentError(f"leafd answered VALUE_REFUSED: {why}", status=Status.VALUE_REFUSED)
 
 
 def _with_check(value: int, digits: int) -> str:

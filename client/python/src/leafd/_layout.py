@@ -7,7 +7,7 @@ import datetime
 from typing import NamedTuple
 
 from . import _library as library
-from ._errors import InvalidArgument
+from ._errors import InvalidArgumentError
 
 
 class _Layout(ctypes.Structure):
@@ -33,11 +33,26 @@ _leaf = library.quick.leafd_layout_leaf
 _leaf.argtypes = []
 _leaf.restype = _Layout
 _decode = library.quick.leafd_decode
-_decode.argtypes = [ctypes.c_uint64, ctypes.POINTER(_Layout), ctypes.POINTER(_Parts)]
-_layout_of = library.Waiting("leafd_layout_of", ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Layout))
+_decode.argtypes = [ctypes.c_uint64, ctypes.POINTER(_Layout), ctypes.POINTER(_Parts), ctypes.c_void_p]
+_layout_of = library.Waiting(
+    "leafd_layout_of", ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint32, ctypes.POINTER(_Layout)
+)
 
 
 _UNIX_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+
+
+class Info(NamedTuple):
+    """What the daemon reports about itself."""
+
+    release: str
+    """The daemon's release, such as `0.1.0`."""
+    segments_ready: bool
+    """Whether ids of segment tags are available now."""
+    snowflake_ready: bool
+    """Whether snowflake ids are available now."""
+    pid: int
+    """The daemon's process id, in its own process namespace."""
 
 
 class Layout(NamedTuple):
@@ -84,15 +99,15 @@ LEAF = _from_c(_leaf())
 def decode(id: int, layout: Layout = LEAF) -> Decoded:
     """Takes a snowflake id apart by its layout (see :meth:`leafd.Client.layout`).
 
-    Raises :class:`leafd.InvalidArgument` for an id or a layout that can't be.
+    Raises :class:`leafd.InvalidArgumentError` for an id or a layout that can't be.
     """
     if not isinstance(id, int) or not 0 < id < 1 << 63:
-        raise InvalidArgument(f"{id!r} is not an id: ids are from 1 to 2^63-1")
+        raise InvalidArgumentError(f"{id!r} is not an id: ids are from 1 to 2^63-1")
     limits = (255, 255, 255, 0xFFFF_FFFF, 0xFFFF_FFFF_FFFF_FFFF)
     if not all(0 <= value <= limit for value, limit in zip(layout, limits)):
-        raise InvalidArgument(f"the layout is not valid: {layout}")
+        raise InvalidArgumentError(f"the layout is not valid: {layout}")
     parts = _Parts()
-    library.check(_decode(id, ctypes.byref(_Layout(*layout)), ctypes.byref(parts)))
+    library.call(_decode, id, ctypes.byref(_Layout(*layout)), ctypes.byref(parts))
     return Decoded(parts.tick, parts.worker, parts.sequence, parts.unix_ms)
 
 
@@ -102,17 +117,17 @@ def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
     ``WHERE id >= snowflake_at(begin) AND id < snowflake_at(end)`` finds the rows whose ids were drawn from `begin` on
     and before `end`, to the tick. `when`: a datetime that knows its zone; one that doesn't is taken as local time.
 
-    Raises :class:`leafd.InvalidArgument` for a moment that the layout has no ids for.
+    Raises :class:`leafd.InvalidArgumentError` for a moment that the layout has no ids for.
     """
     if not isinstance(when, datetime.datetime):
-        raise InvalidArgument(f"a moment is a datetime, not {when!r}")
+        raise InvalidArgumentError(f"a moment is a datetime, not {when!r}")
     # Only here is a datetime without a zone taken as local: to subtract it would fail.
     since = (when if when.utcoffset() is not None else when.astimezone()) - _UNIX_EPOCH
     # Whole microseconds: a float would be off by some.
     unix_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     tick = (unix_us - layout.epoch_ms * 1000) // (layout.tick_ms * 1000)
     if not 0 <= tick < 1 << layout.time_bits:
-        raise InvalidArgument(f"there are no ids of {when.isoformat()}: the layout's {_range(layout)}")
+        raise InvalidArgumentError(f"there are no ids of {when.isoformat()}: the layout's {_range(layout)}")
     return tick << (layout.worker_bits + layout.sequence_bits)
 
 
@@ -133,5 +148,5 @@ def _moment(unix_ms: int) -> str:
 def layout_of(client: library.ClientHandle, name: str) -> Layout:
     """Asks the daemon for a layout."""
     layout = _Layout()
-    _layout_of(client, library.name_bytes(name), ctypes.byref(layout))
+    _layout_of(client, library.name_bytes(name), library.TIMEOUT_DEFAULT, ctypes.byref(layout))
     return _from_c(layout)

@@ -12,11 +12,11 @@ import ctypes
 import os
 import sys
 import threading
-from ctypes import POINTER, c_bool, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_bool, c_char, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
 from typing import Any, Callable, Optional
 
-from ._errors import Error, InvalidArgument, kind_of
+from ._errors import Error, InvalidArgumentError, error_of
 
 ABI_VERSION = 1
 
@@ -68,8 +68,46 @@ class TagHandle(c_void_p):
 
 
 version = _declare(quick.leafd_version, result=c_char_p)
-client_new = _declare(quick.leafd_new_waiting, c_char_p, c_uint32, c_uint32, c_uint32, POINTER(c_void_p))
-tag_new = _declare(quick.leafd_tag_new, c_void_p, c_char_p, c_uint32, POINTER(c_void_p))
+
+class Settings(ctypes.Structure):
+    """How a client behaves."""
+
+    _fields_ = [("socket_path", c_char_p), ("timeout_ms", c_uint32), ("wait_ms", c_uint32), ("flags", c_uint32)]
+
+
+class _CallError(ctypes.Structure):
+    """What the library writes about a call that failed."""
+
+    _fields_ = [
+        ("status", c_uint32),
+        ("retry_after_ms", c_uint32),
+        ("os_error", c_int32),
+        ("retryable", c_bool),
+        ("message", c_char * 1024),
+    ]
+
+    def exception(self) -> Error:
+        return error_of(
+            self.status,
+            self.message.decode("utf-8", "replace"),
+            retryable=self.retryable,
+            retry_after=self.retry_after_ms / 1000 if self.retry_after_ms else None,
+            errno=self.os_error or None,
+        )
+
+
+_ERROR = POINTER(_CallError)
+
+
+def call(function: Any, *arguments: Any) -> None:
+    """Makes a call that doesn't wait, and raises its error."""
+    error = _CallError()
+    if function(*arguments, ctypes.byref(error)):
+        raise error.exception()
+
+
+client_new = _declare(quick.leafd_new, POINTER(Settings), POINTER(c_void_p), _ERROR)
+tag_new = _declare(quick.leafd_tag_new, c_void_p, c_char_p, c_uint32, POINTER(c_void_p), _ERROR)
 
 
 class Waiting:
@@ -78,27 +116,24 @@ class Waiting:
     __slots__ = ("_elsewhere", "_in_main")
 
     def __init__(self, name: str, *arguments: Any) -> None:
-        self._elsewhere = _declare(getattr(waiting, name), *arguments)
-        # It keeps the lock, which the library lets go of while it waits, and takes for handlers of signals.
-        self._in_main = _declare(getattr(watched, name), *arguments)
+        self._elsewhere = _declare(getattr(waiting, name), *arguments, _ERROR)
+        # It keeps the lock, which the library releases while it waits, and takes for handlers of signals.
+        self._in_main = _declare(getattr(watched, name), *arguments, _ERROR)
 
     def __call__(self, *arguments: Any) -> None:
-        """Makes the call and raises what it comes to, unless that is success."""
+        """Makes the call and raises its error."""
+        error = _CallError()
+        arguments = (*arguments, ctypes.byref(error))
         patched = sys.modules.get("gevent.monkey")
         if patched is not None and patched.is_module_patched("socket"):
             # Greenlets share a thread: another one waits for them.
-            error = sys.modules["gevent"].get_hub().threadpool.apply(self._outcome_in_thread, arguments)
-            if error is not None:
-                raise error
+            status = sys.modules["gevent"].get_hub().threadpool.apply(self._elsewhere, arguments)
         elif _thread.get_ident() == _main.ident and _main.is_watched():
-            check(self._in_main(*arguments))
+            status = self._in_main(*arguments)
         else:
-            check(self._elsewhere(*arguments))
-
-    def _outcome_in_thread(self, *arguments: Any) -> Optional[Error]:
-        # Returned, because gevent prints a traceback of whatever a thread of its pool raises.
-        status = self._elsewhere(*arguments)
-        return failure(status) if status else None
+            status = self._elsewhere(*arguments)
+        if status:
+            raise error.exception()
 
 
 class _Interpreter(ctypes.Structure):
@@ -130,25 +165,31 @@ class _Main:
             return False
         names = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals")
         functions = [ctypes.cast(getattr(python, name), c_void_p) for name in names]
-        status: int = _set_interpreter(ctypes.byref(_Interpreter(*functions)))
+        status: int = _set_interpreter(ctypes.byref(_Interpreter(*functions)), None)
         return status == 0
 
 
-connect = Waiting("leafd_connect", c_void_p)
-tag_next = Waiting("leafd_tag_next_within", c_void_p, c_uint32, POINTER(c_uint64))
+class DaemonInfo(ctypes.Structure):
+    """What the daemon reports about itself."""
+
+    _fields_ = [
+        ("segments_ready", c_bool),
+        ("snowflake_ready", c_bool),
+        ("pid", c_uint32),
+        ("release", c_char * 32),
+    ]
+
+
+info = Waiting("leafd_info", c_void_p, c_uint32, POINTER(DaemonInfo))
+tag_next = Waiting("leafd_tag_next", c_void_p, c_uint32, POINTER(c_uint64))
 tag_next_many = Waiting("leafd_tag_next_many", c_void_p, c_uint32, POINTER(c_uint64), c_size_t)
 next_direct = Waiting("leafd_next_direct", c_void_p, c_char_p, c_uint32, POINTER(c_uint64))
-_set_interpreter = _declare(quick.leafd_set_interpreter, POINTER(_Interpreter))
+_set_interpreter = _declare(quick.leafd_set_interpreter, POINTER(_Interpreter), _ERROR)
 _main = _Main()
-
-_error_message = _declare(quick.leafd_error_message, c_char_p, c_size_t, result=c_size_t)
-_error_retry_after_ms = _declare(quick.leafd_error_retry_after_ms)
-_error_is_retryable = _declare(quick.leafd_error_is_retryable, result=c_bool)
-_error_errno = _declare(quick.leafd_error_errno, result=c_int32)
 
 loop_wish: Callable[[TagHandle, int], int] = _declare(quick.leafd_loop_wish, c_void_p, c_uint32)
 _loop_hold = _declare(
-    quick.leafd_loop_hold, c_void_p, c_char_p, c_size_t, c_uint32, c_uint64, POINTER(c_uint64)
+    quick.leafd_loop_hold, c_void_p, c_char_p, c_size_t, c_uint32, c_uint64, POINTER(c_uint64), _ERROR
 )
 _socket_path = _declare(quick.leafd_socket_path, c_void_p, c_char_p, c_size_t, result=c_size_t)
 
@@ -164,31 +205,10 @@ REFILL = 1 << 63
 """In what `loop_take` returns: it is time to ask for the next run."""
 
 
-def check(status: int) -> None:
-    """Raises what the thread's last call came to, unless that was success."""
-    if status:
-        raise failure(status)
-
-
-def failure(status: int) -> Error:
-    """The exception for the thread's last call that failed."""
-    size = _error_message(None, 0) + 1
-    text = ctypes.create_string_buffer(size)
-    _error_message(text, size)
-    retry_after_ms = _error_retry_after_ms()
-    errno = _error_errno() or None
-    return kind_of(status, errno)(
-        text.value.decode("utf-8", "replace"),
-        retryable=_error_is_retryable(),
-        retry_after=retry_after_ms / 1000 if retry_after_ms else None,
-        errno=errno,
-    )
-
-
 def hold(tag: TagHandle, reply: bytes, asked: int, asked_ns: int) -> int:
     """Has the library hold the ids of a reply. Returns an id that may not be held, or 0."""
     id = c_uint64()
-    check(_loop_hold(tag, reply, len(reply), asked, asked_ns, ctypes.byref(id)))
+    call(_loop_hold, tag, reply, len(reply), asked, asked_ns, ctypes.byref(id))
     return id.value
 
 
@@ -202,7 +222,7 @@ def socket_path(client: ClientHandle) -> str:
 
 def closed() -> Error:
     """The exception of a client that has been closed."""
-    return InvalidArgument("the client is closed")
+    return InvalidArgumentError("the client is closed")
 
 
 def milliseconds(timeout: Optional[float]) -> int:
@@ -225,18 +245,18 @@ def _rounded_up(name: str, seconds: float, ms_max: int) -> int:
         # NaN compares false.
         valid = seconds >= 0
     except TypeError:
-        raise InvalidArgument(f"a {name} is a number of seconds, not {seconds!r}") from None
+        raise InvalidArgumentError(f"a {name} is a number of seconds, not {seconds!r}") from None
     if not valid:
-        raise InvalidArgument(f"a {name} is a number of seconds from 0 up, not {seconds!r}")
+        raise InvalidArgumentError(f"a {name} is a number of seconds from 0 up, not {seconds!r}")
     return min(-int(-min(seconds, ms_max) * 1000 // 1), ms_max)
 
 
 def check_count(count: int) -> None:
     """Refuses what no number of ids can be."""
     if not isinstance(count, int):
-        raise InvalidArgument(f"a count of ids is an int, not {count!r}")
+        raise InvalidArgumentError(f"a count of ids is an int, not {count!r}")
     if not 0 <= count <= COUNT_MAX:
-        raise InvalidArgument(f"a count of ids is from 0 to {COUNT_MAX}, not {count}")
+        raise InvalidArgumentError(f"a count of ids is from 0 to {COUNT_MAX}, not {count}")
 
 
 def name_bytes(tag: str) -> bytes:
@@ -246,9 +266,9 @@ def name_bytes(tag: str) -> bytes:
     try:
         name = tag.encode()
     except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{tag!r} is not a valid tag: {error}") from None
+        raise InvalidArgumentError(f"{tag!r} is not a valid tag: {error}") from None
     if b"\0" in name:
-        raise InvalidArgument(f"{tag!r} is not a valid tag: it has a control character")
+        raise InvalidArgumentError(f"{tag!r} is not a valid tag: it has a control character")
     return name
 
 

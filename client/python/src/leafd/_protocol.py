@@ -10,8 +10,8 @@ import os
 import struct
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
-from ._errors import ConnectFailed, Disconnected, Error, InternalError, ProtocolBroken, Status, TimedOut, kind_of
-from ._layout import Layout
+from ._errors import BY_STATUS, DisconnectedError, Error, ProtocolError, Status, TimeoutError, error_of
+from ._layout import Info, Layout
 
 INFO, IDS, MASK, UNMASK = 1, 2, 4, 5
 REPLY = 128
@@ -46,11 +46,11 @@ _SHORT = struct.Struct("<H")
 _LAYOUT = struct.Struct("<BBBBIQ")
 
 
-class Info(NamedTuple):
+class InfoReply(NamedTuple):
     """What a client needs of the answer to INFO."""
 
     version: int
-    release: str
+    info: Info
     layouts: Dict[str, Layout]
 
 
@@ -103,10 +103,10 @@ def ids_of(body: bytes, count: int) -> List[range]:
     return ranges
 
 
-def info_of(body: bytes) -> Info:
+def info_of(body: bytes) -> InfoReply:
     """The answer to INFO, of a daemon that speaks this version."""
     try:
-        version = _INFO.unpack_from(body)[0]
+        version, ready, _, _, _, _, pid = _INFO.unpack_from(body)
         release, at = _text(body, _INFO.size)
         layouts: Dict[str, Layout] = {}
         (how_many,) = _SHORT.unpack_from(body, at)
@@ -122,7 +122,7 @@ def info_of(body: bytes) -> Info:
         raise broken(
             f"leafd {release} chose protocol version {version}, but this client offered only version {VERSION}"
         )
-    return Info(version, release, layouts)
+    return InfoReply(version, Info(release, bool(ready & 1), bool(ready & 2), pid), layouts)
 
 
 def _text(body: bytes, at: int) -> Tuple[str, int]:
@@ -141,21 +141,23 @@ def refusal(status: int, body: bytes) -> Error:
     if len(body) < 4:
         return broken("a reply ends too early")
     retry_after_ms = int.from_bytes(body[:4], "little")
-    kind = kind_of(status, None) if status < Status.CONNECT else InternalError
-    text = f"leafd answered {kind.status.name}"
-    if kind.status != status:
+    # Numbers from CONNECT on are this package's own: no daemon sends them.
+    known = Status(status) if status < Status.CONNECT and status in BY_STATUS else Status.INTERNAL
+    text = f"leafd answered {known.name}"
+    if known != status:
         text += f" (status {status}, unknown to this client)"
     message = body[4:].decode("utf-8", "replace")
     if message:
         text += f": {message}"
     if retry_after_ms:
         text += f" (a retry may succeed in {retry_after_ms} ms)"
-    return kind(text, retryable=status in RETRYABLE, retry_after=retry_after_ms / 1000 if retry_after_ms else None)
+    retry_after = retry_after_ms / 1000 if retry_after_ms else None
+    return error_of(known, text, retryable=known in RETRYABLE, retry_after=retry_after)
 
 
 def broken(what: str) -> Error:
     """The peer is no daemon."""
-    return ProtocolBroken(
+    return ProtocolError(
         f"the peer broke leafd's protocol: {what}; check that the socket is leafd's and that client and daemon have matching versions"
     )
 
@@ -178,14 +180,13 @@ def unreachable(path: str, error: OSError) -> Error:
     else:
         hint = "check the daemon's log"
     said = f"{os.strerror(number)} (os error {number})" if number else str(error)
-    kind = kind_of(Status.CONNECT, number)
-    assert issubclass(kind, ConnectFailed)
-    return kind(f"can't connect to leafd at {path}: {said}; {hint}", retryable=not denied and number is not None, errno=number)
+    text = f"can't connect to leafd at {path}: {said}; {hint}"
+    return error_of(Status.CONNECT, text, retryable=not denied and number is not None, errno=number)
 
 
 def disconnected(path: str, why: str) -> Error:
     """The connection broke."""
-    return Disconnected(
+    return DisconnectedError(
         f"the connection to leafd at {path} broke before the answer came: {why}; "
         "the daemon may be restarting, check its log",
         retryable=True,
@@ -194,7 +195,7 @@ def disconnected(path: str, why: str) -> Error:
 
 def timed_out(waited: float) -> Error:
     """No answer came."""
-    return TimedOut(
+    return TimeoutError(
         f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or look at `systemctl status leafd`",
         retryable=True,
     )

@@ -9,7 +9,7 @@ from typing import Any, Awaitable, Callable, Iterable, List, NamedTuple, Optiona
 
 from . import _library as library
 from . import _protocol as protocol
-from ._errors import InvalidArgument
+from ._errors import InvalidArgumentError
 
 _TEXT_BYTES = 64
 _NUMBER_MAX = 2**64 - 1
@@ -28,11 +28,11 @@ class Form(NamedTuple):
         """Refuses what can't be told the daemon; what it can be told, it refuses itself."""
         library.name_bytes(tag)
         if not isinstance(prefix, str) or not prefix.isascii() or "\0" in prefix:
-            raise InvalidArgument(f"a prefix is a str of letters, digits and _, not {prefix!r}")
+            raise InvalidArgumentError(f"a prefix is a str of letters, digits and _, not {prefix!r}")
         if not isinstance(bits, int) or not 1 <= bits <= 255:
-            raise InvalidArgument(f"the bits of public ids are a number from 20 to 63, not {bits!r}")
+            raise InvalidArgumentError(f"the bits of public ids are a number from 20 to 63, not {bits!r}")
         if not isinstance(key, int) or not 0 <= key <= 255:
-            raise InvalidArgument(f"a key is a number from 1 to 31, or 0 for the current one, not {key!r}")
+            raise InvalidArgumentError(f"a key is a number from 1 to 31, or 0 for the current one, not {key!r}")
         return cls(tag, prefix, bits, key)
 
     def __str__(self) -> str:
@@ -46,17 +46,17 @@ def numbers_of(ids: Iterable[int]) -> "array[int]":
     try:
         return ids if isinstance(ids, array) and ids.typecode == "Q" else array("Q", ids)
     except (TypeError, OverflowError):
-        raise InvalidArgument(f"ids are a list or the like of ints from 1 to {_NUMBER_MAX}, not {ids!r}") from None
+        raise InvalidArgumentError(f"ids are a list or the like of ints from 1 to {_NUMBER_MAX}, not {ids!r}") from None
 
 
 def bytes_of(texts: Iterable[str]) -> List[bytes]:
     """Texts as the library takes them. What can't be in a public id is a `?`, which the daemon refuses like it."""
     if isinstance(texts, (str, bytes)):
-        raise InvalidArgument(f"texts are a list or the like of str, not one of them: [{texts!r}]")
+        raise InvalidArgumentError(f"texts are a list or the like of str, not one of them: [{texts!r}]")
     try:
         return [text.encode("ascii", "replace").replace(b"\0", b"?") for text in texts]
     except (AttributeError, TypeError):
-        raise InvalidArgument(f"texts are a list or the like of str, not {texts!r}") from None
+        raise InvalidArgumentError(f"texts are a list or the like of str, not {texts!r}") from None
 
 
 class _Form(ctypes.Structure):
@@ -65,16 +65,16 @@ class _Form(ctypes.Structure):
 
 _NUMBERS = POINTER(c_uint64)
 _mask = library.Waiting(
-    "leafd_mask", c_void_p, c_char_p, POINTER(_Form), c_uint32, _NUMBERS, _NUMBERS, c_size_t, c_void_p
+    "leafd_mask", c_void_p, c_char_p, POINTER(_Form), c_uint32, _NUMBERS, _NUMBERS, c_size_t
 )
 _unmask = library.Waiting(
-    "leafd_unmask", c_void_p, c_char_p, POINTER(_Form), c_uint32, _NUMBERS, _NUMBERS, c_size_t, c_void_p
+    "leafd_unmask", c_void_p, c_char_p, POINTER(_Form), c_uint32, _NUMBERS, _NUMBERS, c_size_t
 )
 _mask_text = library.Waiting(
-    "leafd_mask_text", c_void_p, c_char_p, POINTER(_Form), c_uint32, _NUMBERS, c_void_p, c_size_t, c_void_p
+    "leafd_mask_text", c_void_p, c_char_p, POINTER(_Form), c_uint32, _NUMBERS, c_void_p, c_size_t
 )
 _unmask_text = library.Waiting(
-    "leafd_unmask_text", c_void_p, c_char_p, POINTER(_Form), c_uint32, POINTER(c_char_p), _NUMBERS, c_size_t, c_void_p
+    "leafd_unmask_text", c_void_p, c_char_p, POINTER(_Form), c_uint32, POINTER(c_char_p), _NUMBERS, c_size_t
 )
 
 
@@ -84,7 +84,7 @@ class PublicIds:
     A call asks for many ids at once, 240 a request, and gives as many as it was given, in their order. `timeout`: of
     the whole call, in seconds; the client's own by default.
 
-    Every call may raise :class:`leafd.ValueRefused` for an id that is none of this form, :class:`leafd.Denied` where the user
+    Every call may raise :class:`leafd.InvalidArgumentError` for an id that is none of this form, :class:`leafd.DeniedError` where the user
     may not mask and unmask, :class:`leafd.MaskKeyError` where the daemon has no such key or a wrong one.
     """
 
@@ -114,7 +114,7 @@ class PublicIds:
         return [text.value.decode() for text in texts]
 
     def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """The dense ids of texts. :class:`leafd.ValueRefused` names the first one that was mistyped, cut or made up."""
+        """The dense ids of texts. :class:`leafd.InvalidArgumentError` names the first one that was mistyped, cut or made up."""
         shown = bytes_of(texts)
         dense = array("Q", bytes(8 * len(shown)))
         self._call(_unmask_text, timeout, (c_char_p * len(shown))(*shown), _places(dense), len(shown))
@@ -128,7 +128,7 @@ class PublicIds:
     def _call(self, function: library.Waiting, timeout: Optional[float], *items: Any) -> None:
         form = _Form(self._form.bits, self._form.key, self._form.prefix.encode())
         limit = library.milliseconds(timeout)
-        function(self._handle(), self._form.tag.encode(), ctypes.byref(form), limit, *items, None)
+        function(self._handle(), self._form.tag.encode(), ctypes.byref(form), limit, *items)
 
     def __repr__(self) -> str:
         return f"<leafd.PublicIds {self._form} socket={self._socket!r}>"

@@ -32,9 +32,9 @@ from typing import Any, AsyncIterator, Dict, Iterable, Iterator, List, Optional,
 
 from . import _library as library
 from ._client import Client, fill
-from ._errors import Error, InvalidArgument, TagUnknown
+from ._errors import Error, InvalidArgumentError, UnknownTagError
 from ._fake_public_ids import FakeAsyncPublicIds, FakePublicIds
-from ._layout import LEAF, Layout, snowflake_at
+from ._layout import LEAF, Info, Layout, snowflake_at
 from ._protocol import HEADER, refusal
 from ._public_ids import Form
 
@@ -57,7 +57,7 @@ class FakeClient:
 
     The ids of a tag are 1, 2, 3 … in the order of the calls, or begin at `starts[tag]`; those of `snowflake` are of
     Leaf's layout and worker 0, one for each millisecond from the beginning of 2026 (UTC) on. `tags`: the ones that
-    there are; any other is :class:`leafd.TagUnknown`. By default there are all.
+    there are; any other is :class:`leafd.UnknownTagError`. By default there are all.
 
     Public ids can be foretold as well: the one of the dense id `n` is `2**bits - n`, and its text has the real one's form,
     of key 1.
@@ -134,11 +134,17 @@ class FakeClient:
         self._check_open()
         return self
 
+    def info(self, timeout: Optional[float] = None) -> Info:
+        """As :meth:`leafd.Client.info`: a fake is always ready."""
+        self._check_open()
+        library.milliseconds(timeout)
+        return Info(library.library_version(), True, True, os.getpid())
+
     def layout(self, name: str = "snowflake") -> Layout:
         """As :meth:`leafd.Client.layout`: of `snowflake` alone."""
         self._check_open()
         if name != "snowflake":
-            raise InvalidArgument(f"leafd has no layout {name!r}; it has snowflake")
+            raise InvalidArgumentError(f"leafd has no layout {name!r}; it has snowflake")
         return LEAF
 
     def close(self) -> None:
@@ -155,13 +161,13 @@ class FakeClient:
         library.check_count(count)
         name = library.name_bytes(tag)
         if not name:
-            raise InvalidArgument(f"{tag!r} is not a valid tag: it is empty")
+            raise InvalidArgumentError(f"{tag!r} is not a valid tag: it is empty")
         with self._lock:
             self.calls.append(Call(method, tag, count))
             if self._failures:
                 raise self._failures.pop(0)
             if self._tags is not None and tag not in self._tags:
-                raise TagUnknown(f"leafd answered TAG_UNKNOWN: there is no tag {tag!r} in this fake")
+                raise UnknownTagError(f"leafd answered TAG_UNKNOWN: there is no tag {tag!r} in this fake")
             first, stride = self._starts.get(tag, 1), 1
             if tag == "snowflake":
                 first, stride = snowflake_at(datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)), 1 << 22
@@ -218,6 +224,10 @@ class FakeAsyncClient:
         """As :meth:`leafd.AsyncClient.connect`."""
         self.fake.connect()
         return self
+
+    async def info(self, timeout: Optional[float] = None) -> Info:
+        """As :meth:`leafd.AsyncClient.info`."""
+        return self.fake.info(timeout)
 
     async def layout(self, name: str = "snowflake") -> Layout:
         """As :meth:`leafd.AsyncClient.layout`."""

@@ -1,0 +1,211 @@
+// leafd for C++17: handles that free themselves, and exceptions. It needs nothing but leafd.h and libleafd.
+//
+//     leafd::Client client;
+//     std::uint64_t id = client.next("orders");
+//
+// Handles can be moved, not copied. Threads share one by reference. Any call may throw leafd::Error.
+#ifndef LEAFD_HPP
+#define LEAFD_HPP
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <leafd.h>
+
+namespace leafd {
+
+// The timeout that the client was created with.
+inline constexpr std::chrono::milliseconds client_timeout{LEAFD_TIMEOUT_DEFAULT};
+
+// A call that failed. It used up no id that another call could return.
+class Error : public std::runtime_error {
+    leafd_status status_;
+    bool retryable_;
+    std::chrono::milliseconds retry_after_;
+    int os_error_;
+
+public:
+    explicit Error(const leafd_error &error)
+        : std::runtime_error(error.message), status_(static_cast<leafd_status>(error.status)),
+          retryable_(error.retryable), retry_after_(error.retry_after_ms), os_error_(error.os_error)
+    {
+    }
+
+    leafd_status status() const noexcept { return status_; }
+    // The status as protocol.md names it, such as "TAG_UNKNOWN".
+    const char *name() const noexcept { return leafd_status_name(status_); }
+    bool is_timeout() const noexcept { return leafd_status_is_timeout(status_); }
+    // Whether the same call may succeed later without any repair.
+    bool is_retryable() const noexcept { return retryable_; }
+    // When a retry may succeed; zero if unknown.
+    std::chrono::milliseconds retry_after() const noexcept { return retry_after_; }
+    // The system's error number that caused it; 0 if there is none.
+    int os_error() const noexcept { return os_error_; }
+};
+
+namespace detail {
+
+struct Free {
+    void operator()(leafd_client *client) const noexcept { leafd_free(client); }
+    void operator()(leafd_tag *tag) const noexcept { leafd_tag_free(tag); }
+};
+
+inline std::uint32_t milliseconds(std::chrono::milliseconds timeout)
+{
+    const auto most = static_cast<std::chrono::milliseconds::rep>(LEAFD_TIMEOUT_DEFAULT);
+    return static_cast<std::uint32_t>(std::clamp<std::chrono::milliseconds::rep>(timeout.count(), 0, most));
+}
+
+// Makes a call, whose last argument is the error, and throws if it fails.
+template <typename Call, typename... Arguments> void check(Call call, Arguments... arguments)
+{
+    leafd_error error;
+    if (call(arguments..., &error) != LEAFD_STATUS_OK) {
+        throw Error(error);
+    }
+}
+
+} // namespace detail
+
+// One tag of a client: the fastest way to draw many ids. It may outlive its client.
+class Tag {
+    std::unique_ptr<leafd_tag, detail::Free> tag_;
+
+public:
+    explicit Tag(leafd_tag *tag) noexcept : tag_(tag) {}
+
+    std::uint64_t next(std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::uint64_t id = 0;
+        detail::check(leafd_tag_next, tag_.get(), detail::milliseconds(timeout), &id);
+        return id;
+    }
+
+    // An id of the run that the process holds, without waiting.
+    std::optional<std::uint64_t> take() const noexcept
+    {
+        const std::uint64_t id = leafd_tag_take(tag_.get());
+        return id == 0 ? std::nullopt : std::optional<std::uint64_t>(id);
+    }
+
+    std::vector<std::uint64_t> next_many(std::size_t count, std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::vector<std::uint64_t> ids(count);
+        detail::check(leafd_tag_next_many, tag_.get(), detail::milliseconds(timeout), ids.data(), count);
+        return ids;
+    }
+
+    leafd_tag *get() const noexcept { return tag_.get(); }
+};
+
+// A process's access to the daemon, for all its threads. Forked children can use it too.
+class Client {
+    std::unique_ptr<leafd_client, detail::Free> client_;
+
+public:
+    explicit Client(const leafd_settings &settings = leafd_settings{})
+    {
+        leafd_client *client = nullptr;
+        detail::check(leafd_new, &settings, &client);
+        client_.reset(client);
+    }
+
+    // What the daemon is, and whether it is ready. Connects if there is no connection.
+    leafd_daemon_info info(std::chrono::milliseconds timeout = client_timeout) const
+    {
+        leafd_daemon_info info;
+        detail::check(leafd_info, get(), detail::milliseconds(timeout), &info);
+        return info;
+    }
+
+    // The next id of a tag, mostly from a run that the process holds.
+    std::uint64_t next(const char *tag, std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::uint64_t id = 0;
+        detail::check(leafd_next, get(), tag, detail::milliseconds(timeout), &id);
+        return id;
+    }
+
+    // The next id of a tag by a request of its own: higher than all ids drawn directly on this host before.
+    std::uint64_t next_direct(const char *tag, std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::uint64_t id = 0;
+        detail::check(leafd_next_direct, get(), tag, detail::milliseconds(timeout), &id);
+        return id;
+    }
+
+    // Ids in the order of issue: all or none.
+    std::vector<std::uint64_t> next_many(const char *tag, std::size_t count,
+                                         std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::vector<std::uint64_t> ids(count);
+        detail::check(leafd_next_many, get(), tag, detail::milliseconds(timeout), ids.data(), count);
+        return ids;
+    }
+
+    // `flags`: 0, or LEAFD_DIRECT so that each id is a request of its own.
+    Tag tag(const char *name, std::uint32_t flags = 0) const
+    {
+        leafd_tag *tag = nullptr;
+        detail::check(leafd_tag_new, get(), name, flags, &tag);
+        return Tag(tag);
+    }
+
+    leafd_layout layout(const char *name = "snowflake", std::chrono::milliseconds timeout = client_timeout) const
+    {
+        leafd_layout layout;
+        detail::check(leafd_layout_of, get(), name, detail::milliseconds(timeout), &layout);
+        return layout;
+    }
+
+    // The public ids of dense ones, as numbers.
+    std::vector<std::uint64_t> mask(const char *tag, const std::vector<std::uint64_t> &ids,
+                                    const leafd_public_form &form = leafd_public_form{},
+                                    std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::vector<std::uint64_t> shown(ids.size());
+        detail::check(leafd_mask, get(), tag, &form, detail::milliseconds(timeout), ids.data(), shown.data(), ids.size());
+        return shown;
+    }
+
+    // The dense ids of public ones.
+    std::vector<std::uint64_t> unmask(const char *tag, const std::vector<std::uint64_t> &shown,
+                                      const leafd_public_form &form = leafd_public_form{},
+                                      std::chrono::milliseconds timeout = client_timeout) const
+    {
+        std::vector<std::uint64_t> ids(shown.size());
+        detail::check(leafd_unmask, get(), tag, &form, detail::milliseconds(timeout), shown.data(), ids.data(), ids.size());
+        return ids;
+    }
+
+    leafd_client *get() const noexcept { return client_.get(); }
+};
+
+// Takes a snowflake id apart.
+inline leafd_parts decode(std::uint64_t id, const leafd_layout &layout)
+{
+    leafd_parts parts;
+    detail::check(leafd_decode, id, &layout, &parts);
+    return parts;
+}
+
+// The smallest id that a layout can have at a time: a bound for queries by time.
+inline std::uint64_t first_id_at(std::chrono::system_clock::time_point when, const leafd_layout &layout)
+{
+    const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(when.time_since_epoch()).count();
+    std::uint64_t id = 0;
+    const auto unix_ms = static_cast<std::uint64_t>(std::max<decltype(since_epoch)>(since_epoch, 0));
+    detail::check(leafd_first_id_at, unix_ms, &layout, &id);
+    return id;
+}
+
+} // namespace leafd
+
+#endif

@@ -1,0 +1,187 @@
+//! Clients: how they are set up, what they report, how they end.
+
+use std::ffi::{CStr, OsStr, c_char};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::Duration;
+
+use leafd_client::Client;
+
+use crate::call::{call, limit, number_or, output, write_text};
+use crate::error::{CallError, LeafdError, LeafdStatus};
+use crate::handle::{self, FreedHandles, Handle, HandleKind};
+use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING};
+
+/// Room for a daemon's release in a `leafd_daemon_info`, including its zero.
+pub const LEAFD_RELEASE_BYTES: usize = 32;
+
+/// A process's access to the daemon, for all its threads: a small pool of connections, made on first use, and the ids
+/// that the process holds.
+pub struct LeafdClient {
+    _handle: Handle<Client>,
+}
+
+/// How a client behaves. All zeros: the defaults.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LeafdSettings {
+    /// The daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or of the
+    /// system listens.
+    pub socket_path: *const c_char,
+    /// How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, at most 60000 (more is cut); 0: 2000.
+    pub timeout_ms: u32,
+    /// How long such calls wait for a missing daemon before their timeout begins to count, in milliseconds, at most
+    /// 3600000 (more is cut): for a process that may start before the daemon does. If it is less than their timeout,
+    /// they wait as long as their timeout.
+    ///
+    /// 0: a daemon that was never there is an error at once. Even then, calls wait for a daemon that seems to be
+    /// restarting, as long as the timeout lasts: if this client has been connected before, if a socket is left that no
+    /// daemon listens on, and if one was removed in the last ten seconds.
+    pub wait_ms: u32,
+    /// 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING` or their sum.
+    pub flags: u32,
+}
+
+/// What the daemon reports about itself.
+#[repr(C)]
+pub struct LeafdInfo {
+    /// Whether ids of segment tags are available now.
+    pub segments_ready: bool,
+    /// Whether snowflake ids are available now.
+    pub snowflake_ready: bool,
+    /// The daemon's process id, in its own process namespace.
+    pub pid: u32,
+    /// The daemon's release, such as "0.1.0".
+    pub release: [c_char; LEAFD_RELEASE_BYTES],
+}
+
+impl HandleKind for Client {
+    const MARK: u64 = 0x636c_6966_6461_656c;
+    const NAME: &'static str = "client";
+    fn freed() -> &'static FreedHandles<Client> {
+        static FREED: FreedHandles<Client> = FreedHandles::new();
+        &FREED
+    }
+}
+
+#[inline]
+pub(crate) unsafe fn get<'a>(client: *const LeafdClient) -> Result<&'a Client, CallError> {
+    // SAFETY: as the caller's caller says.
+    unsafe { handle::get(client.cast::<Handle<Client>>()) }
+}
+
+/// Runs `body` with the client, limited by the call's timeout.
+#[inline]
+pub(crate) unsafe fn with<T>(
+    client: *const LeafdClient,
+    timeout_ms: u32,
+    body: impl FnOnce(&Client) -> leafd_client::Result<T>,
+) -> Result<T, CallError> {
+    // SAFETY: as the caller's caller says.
+    let client = unsafe { get(client) }?;
+    Ok(match limit(timeout_ms) {
+        Some(limit) => body(&client.within(limit))?,
+        None => body(client)?,
+    })
+}
+
+/// Creates a client. It connects on first use; `leafd_info()` connects at once.
+///
+/// `settings`: NULL for the defaults. End the client with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
+/// `RESOURCES`. Any thread.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_new(
+    settings: *const LeafdSettings,
+    client: *mut *mut LeafdClient,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let client = output(client, "client")?;
+            let mut builder = Client::builder();
+            if let Some(settings) = settings.as_ref() {
+                let flags = settings.flags;
+                if flags & !(LEAFD_DIRECT | LEAFD_NO_POLLING) != 0 {
+                    let message = format!("flags are {flags:#x}; this library supports 1 and 2");
+                    return Err(CallError::invalid(message));
+                }
+                builder = builder
+                    .wait(Duration::from_millis(u64::from(settings.wait_ms)))
+                    .direct(flags & LEAFD_DIRECT != 0)
+                    .polling(flags & LEAFD_NO_POLLING == 0);
+                if !settings.socket_path.is_null() {
+                    let path = CStr::from_ptr(settings.socket_path).to_bytes();
+                    builder = builder.socket(Path::new(OsStr::from_bytes(path)));
+                }
+                if settings.timeout_ms != 0 {
+                    let timeout = Duration::from_millis(u64::from(settings.timeout_ms));
+                    builder = builder.deadline(timeout);
+                }
+            }
+            *client = handle::make(builder.build()?).cast();
+            Ok(())
+        })
+    }
+}
+
+/// Ends a client. Tags made from it still work, and keep its connections until the last of them is freed.
+///
+/// NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
+/// parent's client, which the parent goes on using.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe { call(std::ptr::null_mut(), || handle::free(client.cast::<Handle<Client>>())) }
+}
+
+/// Asks the daemon what it is and whether it is ready. Connects if there is no connection, and agrees with the daemon
+/// on the protocol's version.
+///
+/// Errors: `VERSION`, or the reason why the daemon did not answer. Any thread.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_info(
+    client: *const LeafdClient,
+    timeout_ms: u32,
+    info: *mut LeafdInfo,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let info = output(info, "info")?;
+            let told = with(client, timeout_ms, Client::info)?;
+            let (segments_ready, snowflake_ready) = (told.segments_ready, told.snowflake_ready);
+            let release = [0; LEAFD_RELEASE_BYTES];
+            *info = LeafdInfo { segments_ready, snowflake_ready, pid: told.pid, release };
+            write_text(&told.release, &mut info.release);
+            Ok(())
+        })
+    }
+}
+
+/// Copies the path of the daemon's socket, as determined when the client was made.
+///
+/// Writes at most `size` bytes to `buffer`, including the terminating zero; a longer path is cut. `buffer` may be NULL
+/// if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is no live handle. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_socket_path(
+    client: *const LeafdClient,
+    buffer: *mut c_char,
+    size: usize,
+) -> usize {
+    number_or(0, || {
+        // SAFETY: as the header says; `end` and the zero after it lie within the buffer.
+        unsafe {
+            let path = get(client)?.socket_path().as_os_str().as_bytes();
+            if !buffer.is_null() && size > 0 {
+                let end = path.len().min(size - 1);
+                std::ptr::copy_nonoverlapping(path.as_ptr(), buffer.cast::<u8>(), end);
+                *buffer.add(end) = 0;
+            }
+            Ok(path.len())
+        }
+    })
+}

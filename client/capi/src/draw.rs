@@ -1,0 +1,211 @@
+//! The calls that draw ids, by a client and by a handle of a tag.
+
+use std::ffi::c_char;
+
+use leafd_client::{BATCH_MAX, Ids, Tag};
+
+use crate::LEAFD_DIRECT;
+use crate::call::{call, limit, number_or, output, text};
+use crate::connect::{self, LeafdClient, with};
+use crate::error::{CallError, LeafdError, LeafdStatus};
+use crate::handle::{self, FreedHandles, Handle, HandleKind};
+
+/// One tag of a client: the fastest way to draw many ids.
+pub struct LeafdTag {
+    _handle: Handle<Tag>,
+}
+
+impl HandleKind for Tag {
+    const MARK: u64 = 0x7461_6766_6461_656c;
+    const NAME: &'static str = "tag";
+    fn freed() -> &'static FreedHandles<Tag> {
+        static FREED: FreedHandles<Tag> = FreedHandles::new();
+        &FREED
+    }
+}
+
+#[inline]
+pub(crate) unsafe fn get<'a>(tag: *const LeafdTag) -> Result<&'a Tag, CallError> {
+    // SAFETY: as the caller's caller says.
+    unsafe { handle::get(tag.cast::<Handle<Tag>>()) }
+}
+
+/// Places for `count` ids.
+unsafe fn places<'a>(ids: *mut u64, count: usize) -> Result<&'a mut [u64], CallError> {
+    if ids.is_null() {
+        return if count == 0 { Ok(&mut []) } else { Err(CallError::null("ids")) };
+    }
+    if count as u64 > BATCH_MAX {
+        let message = format!("one call draws at most {BATCH_MAX} ids, not {count}");
+        return Err(CallError::invalid(message));
+    }
+    // SAFETY: as the caller's caller says.
+    Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })
+}
+
+fn fill(places: &mut [u64], drawn: Ids) {
+    for (place, id) in places.iter_mut().zip(drawn) {
+        *place = id;
+    }
+}
+
+/// The next id of `tag`: a number from 1 to 2^63-1, and unique. Most ids come from a run that the process holds, in
+/// nanoseconds. Ids of different threads and processes are then not in order of time.
+///
+/// `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 different tags.
+/// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
+/// `leafd_tag_next()` saves looking up the name.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    timeout_ms: u32,
+    id: *mut u64,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (tag, id) = (text(tag, "tag")?, output(id, "id")?);
+            *id = with(client, timeout_ms, |client| client.next(tag))?;
+            Ok(())
+        })
+    }
+}
+
+/// The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly on this host
+/// before, and takes microseconds. Otherwise as `leafd_next()`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next_direct(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    timeout_ms: u32,
+    id: *mut u64,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (tag, id) = (text(tag, "tag")?, output(id, "id")?);
+            *id = with(client, timeout_ms, |client| client.next_direct(tag))?;
+            Ok(())
+        })
+    }
+}
+
+/// Creates a handle of a tag. The daemon is not asked whether the tag exists.
+///
+/// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly. End the
+/// handle with `leafd_tag_free()`. It keeps alive what it needs of the client. Errors: `NULL_POINTER`, `HANDLE`,
+/// `INVALID_ARGUMENT`, `RESOURCES`. Any thread.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_tag_new(
+    client: *const LeafdClient,
+    name: *const c_char,
+    flags: u32,
+    tag: *mut *mut LeafdTag,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (name, tag) = (text(name, "name")?, output(tag, "tag")?);
+            if flags & !LEAFD_DIRECT != 0 {
+                return Err(CallError::invalid(format!("flags are {flags:#x}; a tag supports 1")));
+            }
+            let made = connect::get(client)?.tag(name)?;
+            *tag = handle::make(if flags == 0 { made } else { made.direct() }).cast();
+            Ok(())
+        })
+    }
+}
+
+/// Ends a tag's handle. NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with it.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_tag_free(tag: *mut LeafdTag) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe { call(std::ptr::null_mut(), || handle::free(tag.cast::<Handle<Tag>>())) }
+}
+
+/// The next id; see `leafd_next()`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_tag_next(
+    tag: *const LeafdTag,
+    timeout_ms: u32,
+    id: *mut u64,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (tag, id) = (get(tag)?, output(id, "id")?);
+            *id = match (tag.take(), limit(timeout_ms)) {
+                (Some(id), _) => id,
+                (None, Some(limit)) => tag.clone().within(limit).next()?,
+                (None, None) => tag.next()?,
+            };
+            Ok(())
+        })
+    }
+}
+
+/// An id of the run that the process holds, without waiting; 0: no id is held, or `tag` is no live handle. For
+/// bindings that do something before they wait (release an interpreter's lock, say) and then call
+/// `leafd_tag_next()`. Any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_tag_take(tag: *const LeafdTag) -> u64 {
+    // SAFETY: as the header says.
+    number_or(0, || Ok(unsafe { get(tag) }?.take().unwrap_or(0)))
+}
+
+/// `count` ids of `tag`, in the order of issue, straight from the daemon: all of them within the timeout, or none.
+///
+/// `ids` has room for `count` numbers and may be NULL for 0. More than 1000000 take several requests; at most
+/// 1000000000. Errors: as for `leafd_next()`. Any thread.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_next_many(
+    client: *const LeafdClient,
+    tag: *const c_char,
+    timeout_ms: u32,
+    ids: *mut u64,
+    count: usize,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (tag, ids) = (text(tag, "tag")?, places(ids, count)?);
+            fill(ids, with(client, timeout_ms, |client| client.next_batch(tag, count as u64))?);
+            Ok(())
+        })
+    }
+}
+
+/// `count` ids; see `leafd_next_many()`.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_tag_next_many(
+    tag: *const LeafdTag,
+    timeout_ms: u32,
+    ids: *mut u64,
+    count: usize,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call(error, || {
+            let (tag, ids) = (get(tag)?, places(ids, count)?);
+            let drawn = match limit(timeout_ms) {
+                Some(limit) => tag.clone().within(limit).next_batch(count as u64)?,
+                None => tag.next_batch(count as u64)?,
+            };
+            fill(ids, drawn);
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,338 @@
+//! The client for tokio. It takes ids from the same held runs as the blocking client.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use leafd_wire::{COUNT_MAX, Header, IdsRequest, InfoReply, Layout, opcode};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout_at;
+
+use crate::async_connection::AsyncConnection;
+use crate::client::{Client, info_body, info_of, layout_of};
+use crate::clock::exact_ns;
+use crate::core::Attempts;
+use crate::deadline::Deadline;
+use crate::error::{Error, Result};
+use crate::ids::Ids;
+use crate::pipeline::{BATCH_MAX, batch_too_large};
+use crate::pool::{BACK_OFF_MAX, BACK_OFF_MIN, CONNECTIONS_MAX, IDLE_MAX};
+use crate::replies::{Asked, DrawnIds, RequestOutcome};
+use crate::tag::Tag;
+
+/// A [`Client`] for tokio: no call blocks the runtime's threads.
+///
+/// It shares the held runs of the client that it was made from, and has connections of its own: one for each call
+/// that waits, up to 32. Its connections belong to the runtime that opened them, so create one for each runtime.
+/// Clones share everything.
+///
+/// A future may be dropped at any time: its request is given up, and ids that come too late are skipped.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), leafd_client::Error> {
+/// use leafd_client::{AsyncClient, Client};
+///
+/// let client = AsyncClient::from(Client::builder().build()?);
+/// let order_id = client.next("orders").await?;
+/// let hundred: Vec<u64> = client.next_batch("orders", 100).await?.collect();
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct AsyncClient {
+    client: Client,
+    shared: Arc<Shared>,
+}
+
+/// What clones share.
+struct Shared {
+    /// One permit for each connection.
+    permits: Arc<Semaphore>,
+    /// The connection used last at the end.
+    idle: Mutex<Vec<IdleConnection>>,
+    fetches: Mutex<HashMap<Box<str>, Arc<Fetch>>>,
+}
+
+struct IdleConnection {
+    connection: AsyncConnection,
+    since: Instant,
+}
+
+/// A connection that a call uses. Unless it is given back, it is closed.
+struct UsedConnection {
+    connection: AsyncConnection,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// Where the tasks that need a tag's next run queue.
+#[derive(Default)]
+struct Fetch {
+    turn: tokio::sync::Mutex<()>,
+    waiting: AtomicU32,
+}
+
+/// A task in the queue.
+struct Waiting<'fetch>(&'fetch Fetch);
+
+// === impl AsyncClient ===
+
+impl From<Client> for AsyncClient {
+    fn from(client: Client) -> AsyncClient {
+        let shared = Shared {
+            permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            idle: Mutex::default(),
+            fetches: Mutex::default(),
+        };
+        AsyncClient { client, shared: Arc::new(shared) }
+    }
+}
+
+impl AsyncClient {
+    /// The blocking client, which shares the held runs.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The same client, whose calls may take at most `limit` each; see [`Client::within`].
+    #[must_use]
+    pub fn within(&self, limit: Duration) -> AsyncClient {
+        AsyncClient { client: self.client.within(limit), shared: Arc::clone(&self.shared) }
+    }
+
+    /// The next id of `tag`; see [`Client::next`].
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub async fn next(&self, tag: &str) -> Result<u64> {
+        let tag = self.client.tag(tag)?;
+        if let Some(held) = tag.take_for_loop() {
+            if held.refill_due {
+                self.refill(tag);
+            }
+            return Ok(held.id);
+        }
+        let mut deadline = self.client.deadline();
+        if tag.holds() { self.fetch(&tag, &mut deadline).await } else { self.draw(&tag).await }
+    }
+
+    /// The next id of `tag`, drawn directly; see [`Client::next_direct`].
+    ///
+    /// # Errors
+    /// As [`Client::next`].
+    pub async fn next_direct(&self, tag: &str) -> Result<u64> {
+        self.draw(&self.client.tag(tag)?).await
+    }
+
+    /// `count` ids of `tag`, in the order of issue; see [`Client::next_batch`].
+    ///
+    /// # Errors
+    /// As [`Client::next_batch`].
+    pub async fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
+        if count > BATCH_MAX {
+            return Err(batch_too_large(count));
+        }
+        let tag = self.client.tag(tag)?;
+        let mut deadline = self.client.deadline();
+        let (mut runs, mut left) = (Vec::new(), count);
+        while left > 0 {
+            let part = u32::try_from(left).unwrap_or(COUNT_MAX).min(COUNT_MAX);
+            let asked = Asked::Ids { count: part, hold: false };
+            let DrawnIds { first, rest, .. } = self.ids(&tag, asked, &mut deadline).await?;
+            runs.push(first);
+            runs.extend(rest);
+            left -= u64::from(part);
+        }
+        Ok(Ids::of(runs))
+    }
+
+    /// The daemon's version, limits, readiness and layouts.
+    ///
+    /// # Errors
+    /// As [`Client::info`].
+    pub async fn info(&self) -> Result<InfoReply> {
+        let asked = Asked::Body { opcode: opcode::INFO };
+        let mut deadline = self.client.deadline();
+        let outcome = self.exchange(asked, &mut deadline, |_, id, out| {
+            Header::request(opcode::INFO, 0, id).put_frame(&info_body(), out);
+        });
+        match outcome.await? {
+            RequestOutcome::Body(body) => info_of(&body),
+            _ => Err(Error::Protocol { what: "an answer without a body".to_owned() }),
+        }
+    }
+
+    /// The layout of the snowflake ids that are drawn with the tag name `name`.
+    ///
+    /// # Errors
+    /// As [`Client::layout`].
+    pub async fn layout(&self, name: &str) -> Result<Layout> {
+        layout_of(&self.info().await?, name)
+    }
+
+    async fn draw(&self, tag: &Tag) -> Result<u64> {
+        let asked = Asked::Ids { count: 1, hold: false };
+        Ok(self.ids(tag, asked, &mut self.client.deadline()).await?.first.first)
+    }
+
+    /// An id from the tag's next run, which one task at a time asks for.
+    async fn fetch(&self, tag: &Tag, deadline: &mut Deadline) -> Result<u64> {
+        loop {
+            let fetch = self.shared.fetch(tag.name());
+            let waiting = Waiting::new(&fetch);
+            // If the tag's ids may not be held, tasks don't wait for each other.
+            let turn = if tag.wish(2) > 1 {
+                let turn = timeout_at(deadline.last_moment().into(), fetch.turn.lock()).await;
+                Some(turn.map_err(|_| deadline.missed())?)
+            } else {
+                None
+            };
+            if let Some(id) = tag.advance() {
+                return Ok(id);
+            }
+            let id = self.hold(tag, tag.wish(waiting.count()), deadline).await?;
+            // Threads that share the run may have taken all of it.
+            if let Some(id) = id.or_else(|| tag.advance()) {
+                return Ok(id);
+            }
+            drop((turn, waiting));
+        }
+    }
+
+    /// Asks for a run of `count` ids and holds it. Returns an id if they may not be held.
+    async fn hold(&self, tag: &Tag, count: u32, deadline: &mut Deadline) -> Result<Option<u64>> {
+        let sent_ns = exact_ns();
+        let drawn = self.ids(tag, Asked::Ids { count, hold: true }, deadline).await?;
+        Ok(tag.hold_drawn(&drawn, sent_ns))
+    }
+
+    /// Asks for the next run in the background, unless a task does.
+    fn refill(&self, tag: Tag) {
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let this = self.clone();
+        runtime.spawn(async move {
+            let fetch = this.shared.fetch(tag.name());
+            let Ok(_turn) = fetch.turn.try_lock() else { return };
+            // If it fails, nothing is lost: the end of the run asks again.
+            let _ = this.hold(&tag, tag.wish(1), &mut this.client.deadline()).await;
+        });
+    }
+
+    async fn ids(&self, tag: &Tag, asked: Asked, deadline: &mut Deadline) -> Result<DrawnIds> {
+        let Asked::Ids { count, hold } = asked else { unreachable!("ids are asked for") };
+        let outcome = self.exchange(asked, deadline, |deadline, id, out| {
+            let deadline_ms = deadline.left_ms();
+            IdsRequest { tag: tag.name().as_bytes(), count, deadline_ms }.put(hold, id, out);
+        });
+        match outcome.await? {
+            RequestOutcome::Ids(drawn) => Ok(drawn),
+            _ => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
+        }
+    }
+
+    async fn exchange(
+        &self,
+        asked: Asked,
+        deadline: &mut Deadline,
+        mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
+    ) -> Result<RequestOutcome> {
+        let mut attempts = Attempts::default();
+        loop {
+            let mut used = self.connect(deadline).await?;
+            let until = deadline.end_of_grace().into();
+            let exchange = used.connection.exchange(asked, |id, out| put(deadline, id, out));
+            // A connection whose request was given up is closed.
+            let outcome = timeout_at(until, exchange).await.map_err(|_| deadline.missed())?;
+            if matches!(outcome, RequestOutcome::Broken { .. }) {
+                // The daemon may have gone, and idle connections with it.
+                self.shared.idle().clear();
+            } else if used.connection.is_usable() {
+                self.shared.give_back(used.connection);
+            }
+            let settled = self.client.core.settle(outcome, Some(&mut attempts), deadline)?;
+            if let Some(outcome) = settled {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    /// An idle connection or a new one, made with growing pauses, up to the deadline.
+    async fn connect(&self, deadline: &mut Deadline) -> Result<UsedConnection> {
+        let permit = Arc::clone(&self.shared.permits).acquire_owned();
+        let permit = timeout_at(deadline.last_moment().into(), permit).await;
+        let Ok(Ok(_permit)) = permit else { return Err(deadline.missed()) };
+        let idle = self.shared.idle().pop();
+        if let Some(IdleConnection { connection, .. }) = idle {
+            deadline.connected(connection.made());
+            return Ok(UsedConnection { connection, _permit });
+        }
+        let endpoint = self.client.core.endpoint();
+        let mut pause = BACK_OFF_MIN;
+        loop {
+            let left = deadline.connect_by().saturating_duration_since(Instant::now());
+            match AsyncConnection::new(&endpoint.path).await {
+                Ok(connection) => {
+                    endpoint.note_reached();
+                    deadline.connected(connection.made());
+                    return Ok(UsedConnection { connection, _permit });
+                }
+                Err(source) if left.is_zero() || !endpoint.may_come_back(&source, deadline) => {
+                    return Err(Error::Connect { path: endpoint.path.clone(), source });
+                }
+                Err(_) => tokio::time::sleep(pause.min(left)).await,
+            }
+            pause = (pause * 2).min(BACK_OFF_MAX);
+        }
+    }
+}
+
+impl fmt::Debug for AsyncClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncClient").field("client", &self.client).finish_non_exhaustive()
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, connection: AsyncConnection) {
+        let mut idle = self.idle();
+        idle.push(IdleConnection { connection, since: Instant::now() });
+        if idle[0].since.elapsed() > IDLE_MAX {
+            idle.remove(0);
+        }
+    }
+
+    fn fetch(&self, tag: &str) -> Arc<Fetch> {
+        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(fetch) = fetches.get(tag) {
+            return Arc::clone(fetch);
+        }
+        Arc::clone(fetches.entry(tag.into()).or_default())
+    }
+}
+
+// === impl Waiting ===
+
+impl<'fetch> Waiting<'fetch> {
+    fn new(fetch: &'fetch Fetch) -> Waiting<'fetch> {
+        fetch.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(fetch)
+    }
+
+    /// How many tasks wait, this one included.
+    fn count(&self) -> u32 {
+        self.0.waiting.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
