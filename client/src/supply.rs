@@ -117,7 +117,11 @@ impl Stock {
         let id = run.first;
         run.count = run.count.min(RUN_COUNT_MAX);
         let now_ns = exact_ns();
-        self.current = Some(Current { count: run.count, hold_ms, installed_ns: now_ns });
+        // Only callers that waited use a run that came too late: their rate is that of the round trips.
+        let is_late = expires_ns <= now_ns;
+        let installed_ns =
+            if is_late { expires_ns - u64::from(hold_ms) * 1_000_000 } else { now_ns };
+        self.current = Some(Current { count: run.count, hold_ms, installed_ns });
         if self.generation < GENERATION_MAX {
             self.generation += 1;
             slot.install(self.generation, run, 1, expires_ns);
@@ -146,5 +150,33 @@ impl Stock {
             let lasted_ns = now_ns.saturating_sub(current.installed_ns);
             self.sizing.observe(current.hold_ms, current.count, used, lasted_ns);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::arena::Arena;
+
+    #[test]
+    fn a_run_that_came_too_late_is_measured_from_its_request() {
+        let arena = Arena::new().unwrap();
+        let (cell, _) = arena.cell().unwrap();
+        // SAFETY: the cell is the arena's and all zeros, which is an empty slot.
+        let slot = unsafe { &cell.as_ref().slot };
+        let supply = Supply::new();
+        let mut stock = supply.lock();
+        let first_wish = stock.wish();
+        for first in [1, 101] {
+            let drawn = DrawnIds {
+                hold_ms: 8,
+                first: Run { first, count: first_wish, stride: 1 },
+                rest: Vec::new(),
+            };
+            let sent_ns = exact_ns() - 50_000_000;
+            assert_eq!(stock.stow(slot, &drawn, sent_ns), first);
+            stock.learn(slot, exact_ns());
+        }
+        assert!(stock.wish() <= first_wish, "{} after two late runs", stock.wish());
     }
 }

@@ -290,8 +290,8 @@ fn the_examples_draw_ids() {
     let programs = [
         (compile("gcc", "examples/orders.c", &[]), 15),
         (compile("clang", "examples/orders.c", &[]), 15),
-        (compile("g++", "examples/orders.cpp", &[]), 10),
-        (compile("clang++", "examples/orders.cpp", &[]), 10),
+        (compile("g++", "examples/orders.cpp", &["-std=c++17"]), 10),
+        (compile("clang++", "examples/orders.cpp", &["-std=c++17"]), 10),
         (compile_static("gcc", "examples/orders.c"), 15),
         (compile_static("clang", "examples/orders.c"), 15),
     ];
