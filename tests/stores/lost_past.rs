@@ -374,6 +374,42 @@ fn the_clock_of_the_store_is_set_back_while_hosts_settle() {
     drop(pair);
 }
 
+/// A host that comes too late may have issued what another host has claimed since, and reports which ids.
+#[test]
+fn a_late_host_reports_the_ids_that_another_host_has_claimed() {
+    let mut pair = Pair::<Postgres>::new();
+    let [first, second] = [(); 2].map(|()| host(&pair.url()));
+    let mut drawn = Drawn::default();
+    begin(&mut drawn, &first, &second);
+    pair.caught_up();
+    pair.lose_from_now();
+    claim_much(&mut drawn, &first);
+    first.signal(Signal::SIGSTOP);
+    pair.primary.kill();
+    pair.standby.promote();
+    let mut again = Drawn::default();
+    answered(&mut again, TAG, &mut ask(&second, TAG, 20));
+    first.signal(Signal::SIGCONT);
+    let words = "another host has claimed ids that this host had claimed";
+    let reports = eventually("it is reported", WITHIN, || {
+        let log = first.log();
+        let reports: Vec<String> =
+            log.lines().filter(|line| line.contains(words)).map(str::to_owned).collect();
+        (!reports.is_empty()).then_some(reports)
+    });
+    let number = |line: &str, key: &str| -> u64 {
+        let value = line.split(key).nth(1).unwrap_or_else(|| panic!("{key} in {line}"));
+        value.split(' ').next().unwrap().parse().unwrap()
+    };
+    let ranges: Vec<_> =
+        reports.iter().map(|line| number(line, "first=")..=number(line, "last=")).collect();
+    for id in again.ids[TAG].iter().filter(|id| drawn.ids[TAG].contains(id)) {
+        assert!(ranges.iter().any(|range| range.contains(id)), "{id} in {reports:?}");
+    }
+    assert!(reports.iter().all(|line| line.contains(" ERROR ")), "{reports:?}");
+    assert!(!second.log().contains(words), "{}", second.log());
+}
+
 /// One store makes a host go on as a new one. The other store has lost nothing, whether it is met before that or after.
 #[test]
 fn a_host_that_goes_on_as_a_new_one_finds_no_loss_in_its_other_store() {

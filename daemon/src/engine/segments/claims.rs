@@ -126,6 +126,7 @@ impl Segments {
         }
         let cut = tag.allocator.borrow_mut().set_ceiling(number, claim.ceiling);
         self.journal_cut(tag, sent.shard, cut);
+        shard.upstream.claims.remember(&tag.tag, claim.run);
         let now = clock::boot();
         let marked = tag.allocator.borrow_mut().claimed(now, number, claim.run, claim.step);
         match marked {

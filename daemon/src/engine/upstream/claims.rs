@@ -1,14 +1,18 @@
-//! Counts the results of claims since the start.
+//! The results of claims since the start, and the last claims.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::histogram::Histogram;
+use leafd_core::Tag;
 use leafd_core::store::StoreError;
+use leafd_wire::Run;
 
 /// Claims by their result, and how long the store took for them.
 #[derive(Debug, Default)]
 pub struct ClaimCounts {
+    recent: RefCell<VecDeque<(Tag, Run)>>,
     counts: [Cell<u64>; RESULTS.len()],
     /// The time that claims took, whatever their result.
     pub took: Histogram,
@@ -18,7 +22,28 @@ pub struct ClaimCounts {
 const RESULTS: [&str; 7] =
     ["granted", "unavailable", "unknown_tag", "exhausted", "refused", "overloaded", "changed"];
 
+/// How many claims are remembered, to find out whether another host claimed the same ids.
+const RECENT_MAX: usize = 1_000;
+
 impl ClaimCounts {
+    /// Remembers a claim.
+    pub fn remember(&self, tag: &Tag, run: Run) {
+        let mut recent = self.recent.borrow_mut();
+        if recent.len() == RECENT_MAX {
+            recent.pop_front();
+        }
+        recent.push_back((tag.clone(), run));
+    }
+
+    /// The remembered claims of each tag. They are forgotten.
+    pub fn take_recent(&self) -> BTreeMap<Tag, Vec<Run>> {
+        let mut by_tag: BTreeMap<Tag, Vec<Run>> = BTreeMap::new();
+        for (tag, run) in self.recent.take() {
+            by_tag.entry(tag).or_default().push(run);
+        }
+        by_tag
+    }
+
     /// Counts a claim that the store has answered, or that failed.
     pub fn answered<T>(&self, outcome: &Result<T, StoreError>, took: Duration) {
         let result = match outcome {

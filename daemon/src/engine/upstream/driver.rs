@@ -1,7 +1,8 @@
 //! Drives the monitor of a store: carries out its steps one after the other, calls the store and the journal, and
 //! reports changes to those whose tags live in the store.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use crate::random;
 use leafd_core::Tag;
 use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
+use leafd_wire::Run;
 
 /// The code whose tags live in a store.
 pub trait Tenants {
@@ -56,6 +58,8 @@ pub struct Driver<T> {
     start: Rc<Recovered>,
     /// The number of this host's last write that the journal has.
     written: Cell<u64>,
+    /// Claims whose ids may have been given to another host.
+    distrusted: RefCell<BTreeMap<Tag, Vec<Run>>>,
 }
 
 /// The result of a step.
@@ -69,6 +73,9 @@ type Work = Pin<Box<dyn Future<Output = Outcome>>>;
 /// How many tags are reported to the store in one call.
 const PUSHED_AT_ONCE: u32 = 1_000;
 
+/// How many recorded claims of a tag are compared with this host's own.
+const COMPARED_MAX: u32 = 1_000;
+
 impl<T: Tenants + 'static> Driver<T> {
     /// Nothing happens before [`Driver::run`] is called.
     #[must_use]
@@ -78,7 +85,8 @@ impl<T: Tenants + 'static> Driver<T> {
         journal: Journal,
         start: Rc<Recovered>,
     ) -> Rc<Self> {
-        Rc::new(Driver { upstream, tenants, journal, start, written: Cell::new(0) })
+        let (written, distrusted) = Default::default();
+        Rc::new(Driver { upstream, tenants, journal, start, written, distrusted })
     }
 
     /// Watches the store and follows its changes, until dropped.
@@ -239,6 +247,29 @@ impl<T: Tenants + 'static> Driver<T> {
         Ok(pushed)
     }
 
+    /// Reports ids that this host claimed, and which another host claimed as well: from another server, or after the
+    /// store had lost this host's claims.
+    async fn report_repeats(self: Rc<Self>) {
+        let (store, host) = (&self.upstream.store, self.tenants.host());
+        for (tag, own) in self.distrusted.take() {
+            let first = own.iter().map(|run| run.first).min().unwrap_or(0);
+            let Ok(records) = store.claims_after(&tag, first, COMPARED_MAX).await else { continue };
+            for record in records.iter().filter(|record| record.by.host != host) {
+                let theirs = record.run.range();
+                for run in &own {
+                    let ids = run.first.max(theirs.start)..run.end().min(theirs.end);
+                    if !ids.is_empty() {
+                        error!(
+                            store = %self.upstream.url, %tag, first = ids.start, last = ids.end - 1, by = %record.by.name,
+                            "another host has claimed ids that this host had claimed: they may have been issued twice. The \
+                             store lost claims, or two of its servers accepted writes"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
     /// Has the journal record which store it is. This must be durable before anything is claimed.
     async fn record(self: Rc<Self>, record: Record) -> Result<(), StoreError> {
         let write = match record {
@@ -256,7 +287,7 @@ impl<T: Tenants + 'static> Driver<T> {
         written.map_err(|error| in_journal(&error))
     }
 
-    fn happened(&self, event: Event) {
+    fn happened(self: &Rc<Self>, event: Event) {
         let (upstream, tenants) = (&self.upstream, &self.tenants);
         let store = &upstream.url;
         match event {
@@ -284,10 +315,12 @@ impl<T: Tenants + 'static> Driver<T> {
             Event::Distrusted => {
                 warn!(%store, "discarding unissued ids: the store lost commits, and may have reassigned them");
                 tenants.drop_held(upstream);
+                self.distrusted.borrow_mut().extend(upstream.claims.take_recent());
             }
-            Event::Settled(tags) => info!(
-                %store, tags, "told the store the highest ids that this host has seen; claims resume"
-            ),
+            Event::Settled(tags) => {
+                info!(%store, tags, "told the store the highest ids that this host has seen; claims resume");
+                tokio::task::spawn_local(Rc::clone(self).report_repeats());
+            }
             Event::Refused(error) => {
                 debug!(%store, "{error}");
                 Rc::clone(tenants).refused(upstream);
