@@ -73,6 +73,8 @@ class SourceWithLibrary(sdist):
             return
         for crate in CRATES:
             shutil.copytree(ROOT / crate / "src", to / crate / "src")
+            if (ROOT / crate / "README.md").exists():
+                shutil.copy2(ROOT / crate / "README.md", to / crate)
             # What only tests need isn't here.
             manifest = (ROOT / crate / "Cargo.toml").read_text()
             (to / crate / "Cargo.toml").write_text(re.sub(r"\[dev-dependencies\]\n(?:[^\[\n].*\n)*\n?", "", manifest))

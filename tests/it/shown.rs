@@ -92,3 +92,18 @@ fn the_program_for_tokio_builds_by_its_own_manifest_and_draws_ids() {
     assert_eq!(ids.len(), 102);
     assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 102);
 }
+
+#[test]
+fn the_published_crates_can_be_packaged() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    without_cargo_s_variables(&mut command)
+        .args(["package", "--quiet", "--offline", "--allow-dirty", "--no-verify"])
+        .args(["-p", "leafd-wire", "-p", "leafd-client", "--target-dir"])
+        .arg(target().join("guide/packages"))
+        .current_dir(root);
+    let output = die_with_parent(&mut command).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning"), "{said}");
+}
