@@ -1,5 +1,5 @@
 import io.leafd.LeafdClient;
-import io.leafd.LeafdIDGen;
+import io.leafd.leaf.LeafdIDGen;
 import io.leafd.LeafdTag;
 import java.nio.file.Path;
 import java.time.Duration;

@@ -1,6 +1,4 @@
-/** The client of leafd, the host's daemon that gives out unique 64-bit ids. It needs the JDK's base module alone. */
+/** The client of leafd, the daemon on this host that issues unique 64-bit ids. It requires only the JDK's base module. */
 module io.leafd {
     exports io.leafd;
-    exports com.sankuai.inf.leaf;
-    exports com.sankuai.inf.leaf.common;
 }

@@ -11,7 +11,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * <p>All calls block, none longer than its deadline (and 250 ms of grace). An interrupt ends a wait; an id of a held run
  * needs none. The client starts no thread. {@link #close} gives its descriptors back.
  */
-public final class LeafdClient implements AutoCloseable {
+public final class LeafdClient implements IdSource, AutoCloseable {
     /** Most tags that one client can use in its life. */
     public static final int TAGS_MAX = 65_536;
 
@@ -68,10 +68,11 @@ public final class LeafdClient implements AutoCloseable {
      * different threads and processes are then not in order of time. {@link #tag} saves the look-up of the name.
      *
      * @param tag a segment tag, or a snowflake layout's name; 1 to 128 characters, none of them a control character
-     * @return a positive number that nobody else gets
+     * @return a positive number, and unique
      * @throws IllegalArgumentException for a name that no tag can have
-     * @throws LeafdException whatever kept the daemon from answering
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
+    @Override
     public long nextId(String tag) {
         return supply(tag).next(limit);
     }
@@ -81,9 +82,10 @@ public final class LeafdClient implements AutoCloseable {
      *
      * @param tag as there
      * @param within see {@link Builder#deadline}
-     * @return a positive number that nobody else gets
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
+    @Override
     public long nextId(String tag, Duration within) {
         return supply(tag).next(Deadline.Limit.of(within));
     }
@@ -92,9 +94,10 @@ public final class LeafdClient implements AutoCloseable {
      * The next id of a tag by a request of its own: higher than any that was drawn so on this host before.
      *
      * @param tag as in {@link #nextId(String)}
-     * @return a positive number that nobody else gets
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
+    @Override
     public long nextIdDirect(String tag) {
         return supply(tag).nextDirect(limit);
     }
@@ -104,9 +107,10 @@ public final class LeafdClient implements AutoCloseable {
      *
      * @param tag as in {@link #nextId(String)}
      * @param within see {@link Builder#deadline}
-     * @return a positive number that nobody else gets
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
+    @Override
     public long nextIdDirect(String tag, Duration within) {
         return supply(tag).nextDirect(Deadline.Limit.of(within));
     }
@@ -117,8 +121,9 @@ public final class LeafdClient implements AutoCloseable {
      * @param tag as in {@link #nextId(String)}
      * @param count how many, from 0; each million is a request
      * @return in the order in which they were issued
-     * @throws LeafdException whatever kept the daemon from answering; ids that were drawn before that are skipped
+     * @throws LeafdException if the daemon does not answer with what was asked for; ids that were drawn before that are skipped
      */
+    @Override
     public long[] nextIds(String tag, int count) {
         return supply(tag).nextIds(count, limit);
     }
@@ -130,8 +135,9 @@ public final class LeafdClient implements AutoCloseable {
      * @param count how many, from 0
      * @param within see {@link Builder#deadline}
      * @return in the order in which they were issued
-     * @throws LeafdException whatever kept the daemon from answering
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
+    @Override
     public long[] nextIds(String tag, int count, Duration within) {
         return supply(tag).nextIds(count, Deadline.Limit.of(within));
     }
@@ -160,12 +166,28 @@ public final class LeafdClient implements AutoCloseable {
     }
 
     /**
-     * What the daemon says of itself: its release, whether ids can be had now, its snowflake layouts.
+     * What the daemon reports about itself: its release, whether ids are available now, its snowflake layouts.
      *
-     * @return as of now
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return the state at the time of the call
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
+    @Override
     public DaemonInfo info() {
+        return info(limit);
+    }
+
+    /**
+     * As {@link #info()}, within a time limit.
+     *
+     * @param within see {@link Builder#deadline}
+     * @return the state at the time of the call
+     * @throws LeafdException if the daemon does not answer
+     */
+    public DaemonInfo info(Duration within) {
+        return info(Deadline.Limit.of(within));
+    }
+
+    private DaemonInfo info(Deadline.Limit limit) {
         DaemonInfo info = requests.info(Deadline.after(limit));
         if (info.version() != Wire.VERSION) {
             throw new LeafdException.ProtocolBroken("leafd " + info.release() + " chose protocol version "
@@ -182,7 +204,7 @@ public final class LeafdClient implements AutoCloseable {
      * @param id an id of that layout
      * @return its parts
      * @throws IllegalArgumentException when the daemon has no such layout, or the id is none of it
-     * @throws LeafdException whatever kept the daemon from answering
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
     public Layout.Decoded decode(String layout, long id) {
         Argument.given(layout, "a layout's name");
@@ -196,7 +218,7 @@ public final class LeafdClient implements AutoCloseable {
     /**
      * The path of the daemon's socket.
      *
-     * @return as it is used
+     * @return the path in use
      */
     public Path socketPath() {
         return path;

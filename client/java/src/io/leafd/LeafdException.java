@@ -8,8 +8,8 @@ import java.util.Optional;
 /**
  * Why a call failed: each kind is a class of its own in here.
  *
- * <p>{@link Refused} is the daemon's own word; all others are what the client found on its side. A failed call never used
- * up an id that another call could return: at most ids are skipped. Arguments that can't be are
+ * <p>{@link Refused} is the daemon's own answer; the client found all others. A failed call never used up an id that
+ * another call could return: at most ids are skipped. Invalid arguments are
  * {@link IllegalArgumentException}, calls of a closed client {@link IllegalStateException}.
  */
 public abstract sealed class LeafdException extends RuntimeException {
@@ -20,16 +20,25 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * Whether the same call may succeed later without anyone changing anything.
+     * Whether the same call may succeed later without any repair.
      *
      * @return false where somebody has to do something first
      */
     public abstract boolean isRetryable();
 
     /**
+     * Whether the call took too long: the daemon says so, or it did not answer in time.
+     *
+     * @return true for {@link TimedOut}, and for {@link Refused} with {@link Status#DEADLINE}
+     */
+    public final boolean isTimeout() {
+        return this instanceof TimedOut || status().filter(status -> status == Status.DEADLINE).isPresent();
+    }
+
+    /**
      * After how long a retry may succeed, when the daemon said so.
      *
-     * @return empty when nobody knows
+     * @return empty if unknown
      */
     public Optional<Duration> retryAfter() {
         return Optional.empty();

@@ -26,10 +26,10 @@ public final class LeafdTag {
     }
 
     /**
-     * The next id; see {@link LeafdClient#nextId(String)}. Out of a held run this takes nanoseconds.
+     * The next id; see {@link LeafdClient#nextId(String)}. From a held run this takes nanoseconds.
      *
-     * @return a positive number that nobody else gets
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
     public long nextId() {
         return supply.next(limit);
@@ -39,8 +39,8 @@ public final class LeafdTag {
      * As {@link #nextId()}, within a time.
      *
      * @param within see {@link LeafdClient.Builder#deadline}
-     * @return a positive number that nobody else gets
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
     public long nextId(Duration within) {
         return supply.next(Deadline.Limit.of(within));
@@ -49,8 +49,8 @@ public final class LeafdTag {
     /**
      * The next id by a request of its own; see {@link LeafdClient#nextIdDirect(String)}.
      *
-     * @return a positive number that nobody else gets
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
     public long nextIdDirect() {
         return supply.nextDirect(limit);
@@ -60,11 +60,34 @@ public final class LeafdTag {
      * Several ids straight from the daemon; see {@link LeafdClient#nextIds(String, int)}.
      *
      * @param count how many, from 0
-     * @return in the order in which they were issued
-     * @throws LeafdException whatever kept the daemon from answering
+     * @return the ids, in the order of issue
+     * @throws LeafdException if the daemon does not answer with what was asked for
      */
     public long[] nextIds(int count) {
         return client.nextIds(name, count);
+    }
+
+    /**
+     * As {@link #nextIdDirect()}, within a time limit.
+     *
+     * @param within see {@link LeafdClient.Builder#deadline}
+     * @return a positive number, and unique
+     * @throws LeafdException if the daemon does not answer with an id
+     */
+    public long nextIdDirect(Duration within) {
+        return supply.nextDirect(Deadline.Limit.of(within));
+    }
+
+    /**
+     * As {@link #nextIds(int)}, all of them within a time limit.
+     *
+     * @param count how many, from 0
+     * @param within see {@link LeafdClient.Builder#deadline}
+     * @return the ids, in the order of issue
+     * @throws LeafdException if the daemon does not answer with all of them
+     */
+    public long[] nextIds(int count, Duration within) {
+        return client.nextIds(name, count, within);
     }
 
     @Override

@@ -2,6 +2,7 @@ package io.leafd;
 
 import com.sankuai.inf.leaf.IDGen;
 import com.sankuai.inf.leaf.common.Result;
+import io.leafd.leaf.LeafdIDGen;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;

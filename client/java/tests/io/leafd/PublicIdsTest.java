@@ -138,7 +138,7 @@ final class PublicIdsTest {
             Path jar = Files.copy(Path.of(path[0]), host.folder().resolve("client.jar"));
             Path program = host.folder().resolve("io/leafd/PublicIdsTest.class");
             Files.createDirectories(program.getParent());
-            Files.copy(Path.of(path[1], "io/leafd/PublicIdsTest.class"), program);
+            Files.copy(Path.of(path[path.length - 1], "io/leafd/PublicIdsTest.class"), program);
             Process stranger = host.program(
                     "setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups",
                     Path.of(System.getProperty("java.home"), "bin/java").toString(),

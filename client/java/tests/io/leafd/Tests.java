@@ -22,6 +22,7 @@ public final class Tests {
             OthersTest.class,
             LeafIdGenTest.class,
             PublicIdsTest.class,
+            FakeTest.class,
             ReadmeTest.class);
 
     /** All tests together take half a minute. If one hangs, the rest of them could not be believed. */

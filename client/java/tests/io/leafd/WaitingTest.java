@@ -1,5 +1,6 @@
 package io.leafd;
 
+import io.leafd.leaf.LeafdIDGen;
 import java.io.IOException;
 import java.nio.file.Files;
 import java.nio.file.Path;

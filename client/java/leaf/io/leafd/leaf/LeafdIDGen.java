@@ -1,7 +1,12 @@
-package io.leafd;
+package io.leafd.leaf;
 
 import com.sankuai.inf.leaf.IDGen;
 import com.sankuai.inf.leaf.common.Result;
+import io.leafd.DaemonInfo;
+import io.leafd.LeafdClient;
+import io.leafd.LeafdException;
+import io.leafd.Status;
+import java.util.Objects;
 
 /**
  * Ids from leafd in the shape of Leaf's {@link IDGen}, so that a service that embedded Leaf changes the line that makes its
@@ -69,7 +74,7 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
     }
 
     private LeafdIDGen(LeafdClient client, String layout) {
-        this.client = Argument.given(client, "a client");
+        this.client = Objects.requireNonNull(client, "a client is missing: null was given");
         this.layout = layout;
     }
 
