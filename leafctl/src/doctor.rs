@@ -37,5 +37,5 @@ pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), Failure> {
         )?;
     }
     out.flush()?;
-    if report.has_failed() { Err(Failure::Unwell) } else { Ok(()) }
+    if report.has_failed() { Err(Failure::Reported(1)) } else { Ok(()) }
 }

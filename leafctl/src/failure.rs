@@ -2,6 +2,11 @@
 
 use std::io;
 
+use leafd_client::Status;
+
+/// The daemon answers, but is not in the requested state.
+pub const NOT_READY: u8 = 4;
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -11,9 +16,9 @@ pub enum Failure {
     /// The daemon answers, but isn't ready.
     #[error("{0}")]
     NotReady(String),
-    /// The doctor has reported what is wrong.
+    /// What is wrong has been printed already; the exit status is all that remains.
     #[error("something failed")]
-    Unwell,
+    Reported(u8),
     /// The reader of the output has stopped reading: nothing to complain about.
     #[error("nobody reads any more")]
     Quiet,
@@ -32,10 +37,18 @@ impl Failure {
             Failure::Client(
                 Error::Connect { .. } | Error::Disconnected { .. } | Error::Timeout { .. },
             ) => 3,
-            Failure::Client(_) | Failure::Unwell | Failure::Other(_) => 1,
-            Failure::NotReady(_) => 4,
+            Failure::Client(_) | Failure::Other(_) => 1,
+            Failure::NotReady(_) => NOT_READY,
+            Failure::Reported(status) => *status,
             Failure::Quiet => 0,
         }
+    }
+}
+
+impl Failure {
+    /// Whether the daemon doesn't know the tag.
+    pub fn is_unknown_tag(&self) -> bool {
+        matches!(self, Failure::Client(error) if error.status() == Some(Status::TagUnknown))
     }
 }
 

@@ -22,7 +22,7 @@ Examples:
 pub struct GapsArgs {
     /// A segment tag
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    tag: String,
+    pub tag: String,
     /// The first number and the last one
     #[arg(value_name = "FIRST..LAST", value_parser = range)]
     range: (u64, u64),

@@ -93,10 +93,24 @@ enum Command {
     Man(leafd_man::ManArgs),
 }
 
+impl Command {
+    /// The tag that it is about, if it must exist.
+    fn tag(&self) -> Option<&str> {
+        match self {
+            Command::Next(args) => Some(&args.tag),
+            Command::Gaps(args) => Some(&args.tag),
+            Command::Mask(args) | Command::Unmask(args) => Some(&args.tag),
+            Command::Tag(command) => command.tag(),
+            _ => None,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     complete::answer(public_command);
     let cli = Cli::parse();
     let socket = cli.socket.unwrap_or_else(leafd_client::default_socket_path);
+    let tag = cli.command.tag().map(str::to_owned);
     let outcome = match cli.command {
         Command::Next(args) => next::run(&socket, &args),
         Command::Decode(args) => decode::run(&socket, &args),
@@ -118,9 +132,13 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Quiet) => ExitCode::SUCCESS,
-        Err(failure @ Failure::Unwell) => ExitCode::from(failure.exit_status()),
+        Err(failure @ Failure::Reported(_)) => ExitCode::from(failure.exit_status()),
         Err(failure) => {
-            eprintln!("leafctl: {failure}");
+            let similar = tag.filter(|_| failure.is_unknown_tag());
+            match similar.and_then(|tag| complete::similar(&socket, &tag)) {
+                Some(similar) => eprintln!("leafctl: {failure}; did you mean {similar:?}?"),
+                None => eprintln!("leafctl: {failure}"),
+            }
             ExitCode::from(failure.exit_status())
         }
     }

@@ -22,7 +22,7 @@ Unmask with the prefix, the bits and --number that the ids were masked with.")]
 pub struct MaskArgs {
     /// A segment tag
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    tag: String,
+    pub tag: String,
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,

@@ -22,9 +22,9 @@ Examples:
 pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    tag: String,
-    /// How many ids
-    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tag: String,
+    /// How many ids, at most 100,000,000
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
     /// Draw each id directly, by a request of its own, as a program without held runs would
     #[arg(long)]
@@ -36,6 +36,9 @@ pub struct NextArgs {
     #[arg(long)]
     json: bool,
 }
+
+/// A mistyped number should not fill a disk, or use up a tag.
+const COUNT_MAX: u64 = 100_000_000;
 
 /// How many ids one request draws: enough to make requests cheap, few enough to make each one
 /// short.

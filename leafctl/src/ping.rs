@@ -4,41 +4,34 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use leafd_checkup::snapshot::PublicSnapshot;
+use anyhow::anyhow;
+use clap_complete::engine::ArgValueCompleter;
+use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
 use serde_json::json;
 
+use crate::complete;
 use crate::failure::Failure;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Exit status: 0 the daemon answers (and is ready for what --ready names), 3 it doesn't answer, \
-    4 it is not ready.
+#[command(after_help = "\
+Exit status: 0 the daemon answers (and is ready for what --ready names), 3 it doesn't answer, 4 it is not ready.
 
 Examples:
   leafctl ping
-  leafctl ping --ready segments --ready snowflake"
-)]
+  leafctl ping --ready segments --ready snowflake
+  leafctl ping --ready orders                        for administrators")]
 pub struct PingArgs {
-    /// Also require that the daemon can issue ids of this kind now
-    #[arg(long, value_enum, value_name = "KIND")]
-    ready: Vec<Kind>,
+    /// Also require that the daemon can issue ids now: `segments`, `snowflake`, or the ids of a tag
+    #[arg(long, value_name = "WHAT", add = ArgValueCompleter::new(complete::tags))]
+    ready: Vec<String>,
     /// How long to wait for the answer, in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     within_ms: u64,
     /// Print JSON
     #[arg(long)]
     json: bool,
-}
-
-/// A kind of ids.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Kind {
-    /// Of segment tags
-    Segments,
-    /// Of snowflake layouts
-    Snowflake,
 }
 
 /// Asks.
@@ -68,25 +61,29 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
             words(info.snowflake_ready),
         )?;
     }
-    for kind in &args.ready {
-        let (name, ready) = match kind {
-            Kind::Segments => ("segments", info.segments_ready),
-            Kind::Snowflake => ("snowflake", info.snowflake_ready),
+    for what in &args.ready {
+        let ready = match what.as_str() {
+            "segments" => info.segments_ready,
+            "snowflake" => info.snowflake_ready,
+            _ => false,
         };
-        if !ready {
-            return Err(Failure::NotReady(not_ready(&client, name)));
+        if !ready && let Some(why) = unready(&client, what)? {
+            let words = format!("{what} not ready: {why}; leafctl status says more");
+            return Err(Failure::NotReady(words));
         }
     }
     Ok(())
 }
 
-/// The reason, from the daemon's status; `leafctl status` shows more.
-fn not_ready(client: &Client, kind: &str) -> String {
-    let status = client.status_json().ok();
-    let status = status.and_then(|text| serde_json::from_str::<PublicSnapshot>(&text).ok());
-    match status.and_then(|status| status.unready(kind)).filter(|why| !why.is_empty()) {
-        Some(why) => format!("{kind} not ready: {why} (leafctl status says more)"),
-        None => format!("{kind} not ready; leafctl status says why"),
+/// Why ids of a kind, or of a tag, are unavailable; `None` if they are available.
+fn unready(client: &Client, what: &str) -> Result<Option<String>, Failure> {
+    let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
+    match what {
+        "segments" | "snowflake" => Ok(status.unready(what)),
+        _ if status.host.host.is_empty() => {
+            Err(anyhow!("only administrators see single tags; others may ask for segments").into())
+        }
+        tag => Ok(status.tag_unready(tag)),
     }
 }
 

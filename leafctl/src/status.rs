@@ -12,14 +12,16 @@ use leafd_checkup::{NEAR_PERCENT, duration};
 use leafd_client::Client;
 use serde_json::Value;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, NOT_READY};
 
 /// How to show it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The first line says which ids are available. Each problem follows: since when it has existed, what it means for ids, and
 what to do. Administrators see tags, rates and counters; others see whether the daemon can issue ids. protocol.md
-describes the JSON.")]
+describes the JSON.
+
+Exit status: 0 ids are available, 3 the daemon doesn't answer, 4 some ids are unavailable.")]
 pub struct StatusArgs {
     /// Print the daemon's JSON as it is
     #[arg(long)]
@@ -34,14 +36,16 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     let answer = client.status_json()?;
     let mut out = io::stdout().lock();
+    let status: Snapshot = serde_json::from_str(&answer)?;
     if args.json {
         writeln!(out, "{answer}")?;
-        return Ok(());
+    } else {
+        health(&mut out, &status.health)?;
+        details(&mut out, &status)?;
+        body(&mut out, &status)?;
     }
-    let status: Snapshot = serde_json::from_str(&answer)?;
-    health(&mut out, &status.health)?;
-    details(&mut out, &status)?;
-    Ok(body(&mut out, &status)?)
+    out.flush()?;
+    if status.health.state == "error" { Err(Failure::Reported(NOT_READY)) } else { Ok(()) }
 }
 
 /// The summary line, then each problem.

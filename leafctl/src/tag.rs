@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap_complete::engine::ArgValueCompleter;
 use leafd_checkup::percent_used;
-use leafd_client::{Client, opcode};
+use leafd_client::{Client, Status, opcode};
 use serde_json::{Map, Value, json};
 
 use crate::complete;
@@ -44,6 +44,9 @@ Examples:
         /// What it is for
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
+        /// Succeed if the tag exists and is equally strict or masked; nothing of it is changed
+        #[arg(long)]
+        if_not_exists: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
@@ -118,6 +121,19 @@ Examples:
     },
 }
 
+impl TagCommand {
+    /// The tag that it is about, if it must exist.
+    pub fn tag(&self) -> Option<&str> {
+        match self {
+            TagCommand::Show { tag, .. }
+            | TagCommand::Set { tag, .. }
+            | TagCommand::Raise { tag, .. }
+            | TagCommand::Delete { tag, .. } => Some(tag),
+            TagCommand::Create { .. } | TagCommand::List { .. } => None,
+        }
+    }
+}
+
 /// What a deletion does.
 const DELETION: &str = "Once a tag is deleted, no host claims ids of it. This host stops at once, others within
 removed_tag_check (30 s); processes go on for up to 60 s with the runs that they hold. Ids that are claimed and
@@ -136,7 +152,17 @@ const PAGE: u64 = 1_000;
 pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
     let client = Client::builder().socket(socket).build()?;
     match command {
-        TagCommand::Create { tag, start, step, ceiling, strict, masked, description, json } => {
+        TagCommand::Create {
+            tag,
+            start,
+            step,
+            ceiling,
+            strict,
+            masked,
+            description,
+            if_not_exists,
+            json,
+        } => {
             let body = object(&[
                 ("tag", Some(json!(tag))),
                 ("start", start.map(Value::from)),
@@ -146,7 +172,14 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
                 ("masked", masked.map(Value::from)),
                 ("description", description.clone().map(Value::from)),
             ]);
-            one(&client, opcode::TAG_CREATE, &body, *json)?;
+            match one(&client, opcode::TAG_CREATE, &body, *json) {
+                Err(Failure::Client(error))
+                    if *if_not_exists && error.status() == Some(Status::TagExists) =>
+                {
+                    return existing(&client, tag, *strict, *masked, *json);
+                }
+                created => created?,
+            }
             if let Some(bits) = masked.filter(|bits| *bits < FEW_BITS) {
                 eprintln!(
                     "leafctl: ids of {bits} bits can be found by trying: with a million issued, one in {} is one of them",
@@ -177,6 +210,25 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
             list(&client, after.clone(), store.as_deref(), limit.unwrap_or(u64::MAX), *json)
         }
     }
+}
+
+/// Shows a tag that was to be created, if it is of the requested kind.
+fn existing(
+    client: &Client,
+    tag: &str,
+    strict: bool,
+    masked: Option<u8>,
+    json: bool,
+) -> Result<(), Failure> {
+    let row: Value =
+        serde_json::from_str(&client.admin(opcode::TAG_SHOW, &json!({"tag": tag}).to_string())?)?;
+    if row["strict"] != json!(strict) || row["masked"] != json!(masked) {
+        return Err(Failure::Other(anyhow::anyhow!(
+            "tag {tag:?} exists, but its kind (strict, masked) differs from the requested one and can't be changed; use \
+             another name"
+        )));
+    }
+    one(client, opcode::TAG_SHOW, &json!({"tag": tag}), json)
 }
 
 fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Failure> {

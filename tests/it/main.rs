@@ -28,6 +28,7 @@ mod masked_tags;
 mod metrics;
 mod names;
 mod neighbours;
+mod operators;
 mod other_languages;
 mod page;
 mod passed;

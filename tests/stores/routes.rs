@@ -320,7 +320,7 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     let shown = Command::new(leafd_binary().with_file_name("leafctl"))
         .args(["status", "--socket", host.socket().to_str().unwrap()])
         .output();
-    let shown = done(&shown.unwrap());
+    let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
     let store = |name: &str, url: String, is: &str| format!("STORE {name} ({url}): {is}\n");
     assert!(shown.contains(&store("a", databases.url("a"), "ready")), "{shown}");
     assert!(shown.contains("ERROR store away (b)"), "{shown}");

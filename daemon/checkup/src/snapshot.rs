@@ -322,18 +322,53 @@ impl PublicSnapshot {
     /// Why ids of this kind are not available, in the words of its conditions; `None` if they are.
     #[must_use]
     pub fn unready(&self, kind: &str) -> Option<String> {
-        let (ready, error) = match kind {
-            "segments" => (self.segments.ready, &self.segments.store_error),
-            _ => (self.snowflake.ready, &self.snowflake.worker_error),
-        };
-        let of_kind =
-            self.health.conditions.iter().filter(|one| one.kind == kind || one.kind == "all");
-        let words: Vec<&str> = of_kind.map(|one| &*one.message).collect();
-        match words.is_empty() {
-            _ if ready => None,
-            true => Some(error.clone().unwrap_or_default()),
-            false => Some(words.join("; ")),
+        unready(kind, &self.segments, &self.snowflake, self.health.conditions.iter())
+    }
+}
+
+impl Snapshot {
+    /// Why ids of this kind are not available, in the words of its conditions; `None` if they are.
+    #[must_use]
+    pub fn unready(&self, kind: &str) -> Option<String> {
+        let conditions = self.health.conditions.iter().map(|one| &one.public);
+        unready(kind, &self.segments.state, &self.snowflake.state, conditions)
+    }
+
+    /// Why ids of a tag are not available; `None` if they are, or would be claimed with the next request.
+    #[must_use]
+    pub fn tag_unready(&self, tag: &str) -> Option<String> {
+        let conditions = self.health.conditions.iter().map(|one| &one.public);
+        let of_tag = |one: &&PublicCondition| one.subject == tag && one.severity == "error";
+        if let Some(condition) = conditions.clone().find(of_tag) {
+            return Some(condition.message.clone());
         }
+        let held = self.segments.tags.iter().find(|one| one.numbers.tag == tag);
+        if self.segments.state.ready && held.is_some_and(|tag| tag.numbers.held > 0) {
+            return None;
+        }
+        let away = self.segments.stores.iter().find_map(|store| store.error.clone());
+        away.or_else(|| self.unready("segments"))
+    }
+}
+
+fn unready<'a>(
+    kind: &str,
+    segments: &SegmentState,
+    snowflake: &SnowflakeState,
+    conditions: impl Iterator<Item = &'a PublicCondition>,
+) -> Option<String> {
+    let (ready, error) = match kind {
+        "segments" => (segments.ready, &segments.store_error),
+        _ => (snowflake.ready, &snowflake.worker_error),
+    };
+    let words: Vec<&str> = conditions
+        .filter(|one| one.kind == kind || one.kind == "all")
+        .map(|one| &*one.message)
+        .collect();
+    match words.is_empty() {
+        _ if ready => None,
+        true => Some(error.clone().unwrap_or_default()),
+        false => Some(words.join("; ")),
     }
 }
 
