@@ -351,8 +351,7 @@ fn kustomize_gives_the_manifests() {
         },
     });
     fs::write(overlay.path().join("deployment.yaml"), deployment.to_string()).unwrap();
-    let kustomization =
-        "resources: [deployment.yaml]\npatchesStrategicMerge: [sidecar-patch.yaml]\n";
+    let kustomization = "resources: [deployment.yaml]\npatches: [{path: sidecar-patch.yaml}]\n";
     fs::write(overlay.path().join("kustomization.yaml"), kustomization).unwrap();
     let patched = kustomize(overlay.path());
     valid(&patched, &[WITH_SIDECARS, NEWEST]);
