@@ -72,11 +72,13 @@ fn condition(out: &mut impl Write, condition: &Condition, now: &Zoned) -> io::Re
         since.map_or(String::new(), |at| format!(", since {at}"))
     )?;
     let last_good = condition.last_success_ms_ago.map(|ms| format!("{} ago", duration(ms)));
+    let page = format!("docs/operate/troubles.md#{}", public.code);
     let parts = [
         ("what", public.message.as_str()),
         ("for ids", &condition.meaning),
         ("last good", last_good.as_deref().unwrap_or_default()),
         ("to do", &condition.remedy),
+        ("see", &page),
     ];
     let mut parts = parts.iter().filter(|(_, text)| !text.is_empty());
     parts.try_for_each(|(name, text)| writeln!(out, "  {name:<20} {text}"))
@@ -310,7 +312,13 @@ mod tests {
             text.contains("ERROR claims failing (postgres://db/ids), for 1 min 1 s, since "),
             "{text}"
         );
-        for expected in ["permission denied", "no ids available", "1 h 1 min ago", "grant it"] {
+        for expected in [
+            "permission denied",
+            "no ids available",
+            "1 h 1 min ago",
+            "grant it",
+            "troubles.md#claims_failing",
+        ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
     }

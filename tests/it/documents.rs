@@ -237,3 +237,48 @@ fn the_faults_are_the_events_of_the_simulators() {
         assert_eq!(named, counted, "{FAULTS_PAGE} and {file}");
     }
 }
+
+/// Every code of a problem, and every status, has its place on the page of troubles.
+#[test]
+fn every_code_and_status_is_explained() {
+    let page = read("docs/operate/troubles.md");
+    let causes = read("core/src/health/causes.rs");
+    let (_, names) = causes.split_once("impl Code {").unwrap();
+    let (names, _) = names.split_once("\n    }\n").unwrap();
+    let codes: Vec<&str> = names.split('"').skip(1).step_by(2).collect();
+    assert!(codes.len() >= 22, "{codes:?}");
+    for code in codes {
+        assert!(page.contains(&format!("\n## `{code}`\n")), "no section for {code}");
+    }
+    let protocol = read("protocol.md");
+    let (_, table) = protocol.split_once("### Status table").unwrap();
+    let statuses = table.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| ")?.split(" | ");
+        let number: u32 = cells.next()?.parse().ok()?;
+        (number > 0).then_some(cells.next()?)
+    });
+    let (_, explained) = page.split_once("\n## Statuses\n").unwrap();
+    let mut count = 0;
+    for status in statuses {
+        assert!(explained.contains(status), "{status} is not explained");
+        count += 1;
+    }
+    assert!(count >= 23, "{count}");
+}
+
+/// The layout for larger fleets, as it is printed.
+#[test]
+fn the_wider_layout_of_the_page_on_fleets_is_accepted() {
+    let page = read("docs/operate/fleet.md");
+    let (_, block) = page.split_once("```toml\n[layouts.snowflake]").unwrap();
+    let block = block.split_once("```").unwrap().0;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), format!("[layouts.snowflake]{block}")).unwrap();
+    let output = std::process::Command::new(crate::host::leafd_binary())
+        .args(["check-config", "--config"])
+        .arg(file.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("worker_range = \"0..16384\""), "{said}");
+}

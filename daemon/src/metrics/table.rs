@@ -168,7 +168,7 @@ fn of_health(w: &mut Writer, conditions: &[Condition]) {
         let public = &condition.public;
         vec![("code", public.code.clone()), ("subject", public.subject.clone())]
     };
-    w.metric(Gauge, "leafd_condition_age_seconds", "What is wrong, by code and by what it is about, and how long it has stood; as in leafctl status.", conditions.iter().map(|condition| (of_condition(condition), seconds(condition.public.since_ms_ago).into())));
+    w.metric(Gauge, "leafd_condition_age_seconds", "What is wrong, by code and by what it is about, and how long it has stood; docs/operate/troubles.md has a section for each code.", conditions.iter().map(|condition| (of_condition(condition), seconds(condition.public.since_ms_ago).into())));
     w.metric(
         Gauge,
         "leafd_condition_remaining_seconds",
