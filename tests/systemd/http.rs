@@ -12,6 +12,28 @@ fn get(machine: &Machine, path: &str) -> String {
 }
 
 #[test]
+fn a_taken_port_keeps_only_http_down() {
+    let machine = Machine::with_leafd();
+    machine.ok("systemd-run --quiet --unit=taken python3 -c '
+import socket, time
+taken = socket.create_server((\"127.0.0.1\", 9644))
+time.sleep(600)'");
+    eventually("the port is taken", WITHIN, || {
+        let asked = machine.run("bash -c 'exec 3<>/dev/tcp/127.0.0.1/9644'");
+        asked.status.success().then_some(())
+    });
+    machine.ok("install -D -m 644 /usr/share/doc/leafd/examples/http.conf /etc/systemd/system/leafd.service.d/http.conf
+        systemctl daemon-reload
+        systemctl enable leafd-http.socket
+        systemctl restart leafd");
+    assert_eq!(machine.ok("leafctl next orders"), "1\n");
+    assert_eq!(machine.unit("ActiveState"), "active");
+    // Once the port is free again, a restart serves HTTP.
+    machine.ok("systemctl stop taken; systemctl restart leafd");
+    assert!(get(&machine, "/livez").ends_with("\r\n\r\nok\n"));
+}
+
+#[test]
 fn http_is_served_on_a_socket_that_systemd_hands_over() {
     let machine = Machine::with_leafd();
     machine.ok("install -D -m 644 /usr/share/doc/leafd/examples/http.conf /etc/systemd/system/leafd.service.d/http.conf

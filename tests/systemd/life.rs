@@ -39,6 +39,32 @@ fn the_socket_outlives_the_daemon_and_starts_it() {
 }
 
 #[test]
+fn a_stop_of_both_units_lasts() {
+    let machine = Machine::with_leafd();
+    machine.ok("systemctl stop leafd.socket leafd");
+    assert_eq!(machine.fails("leafctl ping").0, Some(3));
+    assert_eq!(machine.unit("ActiveState"), "inactive");
+    machine.ok("systemctl start leafd; leafctl ping");
+}
+
+#[test]
+fn a_bad_configuration_and_a_waiting_client_fail_the_socket() {
+    let machine = Machine::with_leafd();
+    machine.ok("cp /etc/leafd/leafd.toml /root/good.toml
+        echo 'autonmy = \"5m\"' >>/etc/leafd/leafd.toml
+        systemctl stop leafd");
+    let (_, said) = machine.fails("leafctl next orders --deadline-ms 60000");
+    eventually("the socket fails", WITHIN, || {
+        let state = machine.run("systemctl show leafd.socket --property Result").stdout;
+        (state == b"Result=trigger-limit-hit\n").then_some(())
+    });
+    let starts = machine.log().matches("did you mean autonomy?").count();
+    assert!((1..=25).contains(&starts), "{starts} starts; the client said {said}");
+    // Once it is mended, one command starts both.
+    machine.ok("cp /root/good.toml /etc/leafd/leafd.toml; systemctl start leafd; leafctl ping");
+}
+
+#[test]
 fn only_members_of_the_group_come_in() {
     let machine = Machine::with_leafd();
     let group = machine.ok("getent group leafd | cut -d: -f3");

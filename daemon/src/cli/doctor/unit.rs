@@ -49,6 +49,12 @@ pub fn check(report: &mut Report, config: &Config) {
             let remedy = "systemctl status leafd says why; mend it, then systemctl restart leafd";
             report.failed("unit", format!("{UNIT} has failed ({})", value("Result")), remedy);
         }
+        "inactive" => report.warning(
+            "unit",
+            format!("{UNIT} is inactive"),
+            "systemctl start leafd; with leafd.socket, the next client starts it (systemctl stop leafd.socket leafd stops \
+             both)",
+        ),
         _ => report.ok("unit", format!("{UNIT} is {state}")),
     }
     let off = SANDBOX.iter().filter(|(name, wanted)| value(name) != *wanted);
