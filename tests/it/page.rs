@@ -1,20 +1,19 @@
 //! The page at `/`: what a browser shows of it, and who is told what, and what readers can't do to the daemon.
 
-use std::io::{Read, Write as _};
+use std::io::Read;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use leafd_tests::browser::{Browser, SHOWN_WITHIN};
-use leafd_tests::http::{get, get_with};
+use leafd_tests::browser::Browser;
+use leafd_tests::http::{get, get_with, send};
 use leafd_tests::servers::process::free_port;
 use leafd_wire::{Status, opcode};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde_json::{Value, json};
 
-use crate::host::{Host, eventually};
+use crate::host::Host;
 use crate::raw::ids_request;
 
 const SERVED: &str = "served by HTTP";
@@ -66,22 +65,11 @@ fn create(host: &Host, body: &str) {
     assert_eq!(raw.reply().status(), Status::Ok);
 }
 
-/// The first event for whoever asks over this.
-fn first_event(mut stream: impl Read + std::io::Write) -> Value {
-    stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut text = String::new();
-    loop {
-        let mut bytes = [0; 4096];
-        let count = stream.read(&mut bytes).unwrap();
-        assert!(count > 0, "the stream has ended: {text}");
-        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
-        // An event is one chunk of the transfer.
-        if let Some((_, rest)) = text.split_once("data: ")
-            && let Some((data, _)) = rest.split_once("\n\n")
-        {
-            return serde_json::from_str(data).unwrap();
-        }
-    }
+/// The state for whoever asks over this.
+fn state(stream: impl Read + std::io::Write) -> Value {
+    let answer = send(stream, b"GET /state HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    serde_json::from_str(&answer.body).unwrap()
 }
 
 /// Keeps pictures of the page where LEAFD_TEST_PICTURES says, to be looked at.
@@ -257,7 +245,7 @@ fn only_administrators_are_told_of_users_events_and_places() {
     host.create("orders");
     let _ = host.raw().draw("orders", 1);
     let address = host.http(SERVED);
-    let told = first_event(TcpStream::connect(&address).unwrap());
+    let told = state(TcpStream::connect(&address).unwrap());
     assert_eq!(
         (&told["administers"], &told["tags"]["busiest"][0]["tag"]),
         (&json!(false), &json!("orders"))
@@ -282,7 +270,7 @@ fn only_administrators_are_told_of_users_events_and_places() {
     host.change("metrics_tags", "0");
     host.start();
     let _ = host.raw().draw("orders", 1);
-    let told = first_event(TcpStream::connect(host.http(SERVED)).unwrap());
+    let told = state(TcpStream::connect(host.http(SERVED)).unwrap());
     assert_eq!((&told["tags"]["sums"]["tags"], &told["tags"]["busiest"]), (&json!(1), &json!([])));
     host.stop();
 
@@ -290,7 +278,7 @@ fn only_administrators_are_told_of_users_events_and_places() {
     host.change("http", socket.to_str().unwrap());
     host.start();
     let _ = host.raw().draw("orders", 1);
-    let told = first_event(UnixStream::connect(&socket).unwrap());
+    let told = state(UnixStream::connect(&socket).unwrap());
     assert_eq!(told["tags"]["busiest"][0]["tag"], "orders");
     assert_eq!(told["administers"], true);
     let status = &told["status"];
@@ -365,60 +353,49 @@ fn the_page_loads_nothing_but_its_own() {
         );
         assert!(!file.body.contains("https://") && !file.body.contains("innerHTML"), "{path}");
     }
-    let other = get_with(&address, "/events", "Sec-Fetch-Site: cross-site\r\n");
+    let other = get_with(&address, "/state", "Sec-Fetch-Site: cross-site\r\n");
     assert_eq!(other.status, 403);
 }
 
+/// Whoever searches among many long names takes little of the time in which requests are answered.
 #[test]
-fn readers_are_few_and_one_that_does_not_read_is_cut_off() {
+fn searches_leave_ids_to_others() {
+    const SEARCHERS: usize = 20;
     let (host, _) = host_for_administrators();
-    // Names that fill a reader's buffers soon.
-    for number in 0..50 {
-        let name = format!("{number} {}", "🦊".repeat(120));
-        create(&host, &json!({"tag": name}).to_string());
-        let _ = host.raw().draw(&name, 1);
+    let mut raw = host.raw();
+    let names = (0..2_000).map(|number| format!("{number} {}", "x".repeat(100)));
+    for some in names.collect::<Vec<_>>().chunks(50) {
+        for tag in some {
+            raw.request(opcode::TAG_CREATE, 1, json!({"tag": tag}).to_string().as_bytes());
+        }
+        some.iter().for_each(|_| assert_eq!(raw.reply().status(), Status::Ok));
+        for tag in some {
+            raw.send(&ids_request(tag, 1, 1, 60_000));
+        }
+        some.iter().for_each(|_| assert_eq!(raw.reply().status(), Status::Ok));
     }
-    let reader = || {
-        let mut stream = UnixStream::connect(host.path("http.sock")).unwrap();
-        stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-        let mut begin = [0; 512];
-        let count = stream.read(&mut begin).unwrap();
-        assert!(begin[..count].starts_with(b"HTTP/1.1 200 OK\r\n"));
-        stream
-    };
-    let mut readers: Vec<UnixStream> = (0..8).map(|_| reader()).collect();
-    let full = get_full(&host);
-    assert!(full.contains("event: full") && full.contains("\"readers\":8"), "{full}");
-    // Whoever leaves makes room.
-    drop(readers.pop());
-    eventually("there is room again", SHOWN_WITHIN, || {
-        (!get_full(&host).contains("event: full")).then_some(())
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for number in 0..SEARCHERS {
+            let (host, stop) = (&host, &stop);
+            scope.spawn(move || {
+                let ask = format!("GET /state?find={number}y HTTP/1.0\r\nHost: localhost\r\n\r\n");
+                while !stop.load(Ordering::Relaxed) {
+                    let stream = UnixStream::connect(host.path("http.sock")).unwrap();
+                    let answer = send(stream, ask.as_bytes());
+                    assert!([200, 503].contains(&answer.status), "{answer:?}");
+                }
+            });
+        }
+        let mut waits: Vec<Duration> = (0..300)
+            .map(|_| {
+                let begun = Instant::now();
+                assert_eq!(raw.draw("snowflake", 1).len(), 1);
+                begun.elapsed()
+            })
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        waits.sort_unstable();
+        assert!(waits[waits.len() / 2] < Duration::from_millis(50), "{:?}", waits[waits.len() / 2]);
     });
-
-    let mut idle = readers.pop().unwrap();
-    drop(readers);
-    eventually("who doesn't read is cut off", SHOWN_WITHIN * 2, || {
-        let mut other_end = [PollFd::new(idle.as_fd(), PollFlags::empty())];
-        poll(&mut other_end, PollTimeout::from(500_u16)).unwrap();
-        other_end[0].revents().unwrap().contains(PollFlags::POLLHUP).then_some(())
-    });
-    let mut rest = Vec::new();
-    idle.read_to_end(&mut rest).unwrap();
-    assert!(rest.len() < 4 << 20, "{} bytes were kept for it", rest.len());
-    // Ids were in nobody's way.
-    assert_eq!(host.raw().draw("snowflake", 1).len(), 1);
-}
-
-/// What another reader is told first.
-fn get_full(host: &Host) -> String {
-    let mut stream = UnixStream::connect(host.path("http.sock")).unwrap();
-    stream.write_all(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
-    let mut text = String::new();
-    while !text.contains("event: ") || !text.ends_with('\n') {
-        let mut bytes = [0; 1024];
-        let count = stream.read(&mut bytes).unwrap();
-        assert!(count > 0, "{text}");
-        text.push_str(&String::from_utf8_lossy(&bytes[..count]));
-    }
-    text
 }

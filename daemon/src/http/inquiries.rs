@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::metrics::Form;
+use crate::reply::Failure;
 use crate::requests::{Dispatcher, Overview, Readiness};
 
 /// A question, and where to send its answer.
@@ -15,10 +16,12 @@ pub enum Inquiry {
     Alive(oneshot::Sender<()>),
     /// Which kinds of ids can be issued.
     Ready(oneshot::Sender<Readiness>),
+    /// The next id of a tag.
+    Draw(String, oneshot::Sender<Result<u64, Failure>>),
     /// All metrics.
     Metrics(Form, oneshot::Sender<String>),
-    /// What the page shows for searches with these texts.
-    Overview(Vec<String>, oneshot::Sender<Overview>),
+    /// What the page shows for a search with this text.
+    Overview(String, oneshot::Sender<Overview>),
 }
 
 /// How long the thread may take to answer.
@@ -44,14 +47,25 @@ pub async fn attend(dispatcher: Rc<Dispatcher>, mut inquiries: mpsc::Receiver<In
         match inquiry {
             Inquiry::Alive(reply) => drop(reply.send(())),
             Inquiry::Ready(reply) => drop(reply.send(dispatcher.readiness())),
+            Inquiry::Draw(tag, mut reply) => {
+                let dispatcher = Rc::clone(&dispatcher);
+                tokio::task::spawn_local(async move {
+                    let drawn = dispatcher.draw_for_http(&tag, reply.closed()).await;
+                    drop(reply.send(drawn));
+                });
+            }
             Inquiry::Metrics(form, reply) => {
                 let told = move |text: &str| drop(reply.send(text.to_owned()));
                 dispatcher.scrape(form, Box::new(told));
             }
-            Inquiry::Overview(texts, reply) => {
+            Inquiry::Overview(text, mut reply) => {
                 let dispatcher = Rc::clone(&dispatcher);
                 tokio::task::spawn_local(async move {
-                    drop(reply.send(dispatcher.overview(&texts).await));
+                    let overview = tokio::select! {
+                        () = reply.closed() => return,
+                        overview = dispatcher.overview(&text) => overview,
+                    };
+                    drop(reply.send(overview));
                 });
             }
         }

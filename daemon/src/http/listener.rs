@@ -1,6 +1,6 @@
 //! Accepts connections, and limits their number, their duration and the size of their requests.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -17,10 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leafd_core::shares::{Claimant, Shares};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tracing::{debug, warn};
 
-use super::body::Body;
 use super::socket_owner;
 use crate::config::{AccessRules, Peer};
 use crate::server::stream::Stream as UnixStream;
@@ -57,7 +56,7 @@ const RECEIVE_BUFFER_BYTES: usize = 16 * 1024;
 /// Answers requests.
 pub(super) trait Service: 'static {
     /// Answers a request.
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body>;
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<String>;
 }
 
 /// The process at the other end of a connection.
@@ -69,17 +68,6 @@ pub(super) struct Caller {
     pub peer: Option<Peer>,
     /// Whose share of what is limited it uses.
     pub party: Party,
-    /// Whether it reads an endless answer. Then its connection has no time limit.
-    pub streaming: Cell<bool>,
-    /// Notify this to close the connection, whatever is under way.
-    pub cut: Notify,
-}
-
-impl Caller {
-    fn new(address: Option<IpAddr>, peer: Option<Peer>, party: Party) -> Caller {
-        let (streaming, cut) = (Cell::new(false), Notify::new());
-        Caller { address, peer, party, streaming, cut }
-    }
 }
 
 /// A socket that accepts connections.
@@ -208,14 +196,14 @@ pub(super) async fn serve<S: Service>(
                     true => claimant(socket_owner::of_peer(&stream).as_ref(), Party::Local),
                     false => Claimant { uid: Party::Address(address), trusted: false },
                 };
-                let caller = Caller::new(Some(address), None, claimant.uid);
+                let caller = Caller { address: Some(address), peer: None, party: claimant.uid };
                 enter(Box::new(TokioIo::new(stream)), caller, claimant);
             }),
             Listener::Unix(unix) => server::accept(unix).await.and_then(|stream| {
                 let rules = access.borrow().clone();
                 let peer = peer::of(&stream, rules.admin_gids(), &rules).ok();
                 let claimant = claimant(peer.as_ref(), Party::Local);
-                let caller = Caller::new(None, peer, claimant.uid);
+                let caller = Caller { address: None, peer, party: claimant.uid };
                 enter(Box::new(UnixStream::new(stream)?), caller, claimant);
                 Ok(())
             }),
@@ -237,9 +225,8 @@ fn begin<S: Service>(
     tokio::task::spawn_local(async move {
         let _place = place;
         let caller = Rc::new(caller);
-        let asks = Rc::clone(&caller);
         let answer = service_fn(move |request| {
-            let (service, caller) = (Rc::clone(&service), Rc::clone(&asks));
+            let (service, caller) = (Rc::clone(&service), Rc::clone(&caller));
             async move { Ok::<_, std::convert::Infallible>(service.answer(&caller, request).await) }
         });
         let connection = http1::Builder::new()
@@ -249,16 +236,9 @@ fn begin<S: Service>(
             .max_headers(HEADERS_MAX)
             .serve_connection(stream, answer);
         let mut connection = std::pin::pin!(connection);
-        let lasted = async {
-            tokio::time::sleep(limits.lasts).await;
-            while caller.streaming.get() {
-                tokio::time::sleep(END_WITHIN).await;
-            }
-        };
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
-            () = caller.cut.notified() => Ok(()),
-            () = lasted => {
+            () = tokio::time::sleep(limits.lasts) => {
                 connection.as_mut().graceful_shutdown();
                 tokio::time::timeout(END_WITHIN, connection).await.unwrap_or(Ok(()))
             }

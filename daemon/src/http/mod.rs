@@ -8,11 +8,9 @@
 //! - `listener`: connections and their limits.
 //! - `socket_owner`: the user at the other end of a connection of this host.
 //! - `inquiries`: questions to the thread that answers requests.
-//! - `body`: the bytes of an answer, complete or made while the client reads.
 //! - `routes`: the paths.
-//! - `page`: the web page, and the events that update it.
+//! - `page`: the web page, and the state that it asks for.
 
-mod body;
 mod inquiries;
 mod leaf;
 mod listener;
@@ -22,7 +20,6 @@ mod socket_owner;
 
 use std::io;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::sync::mpsc as blocking;
 
 use tokio::runtime::LocalOptions;
@@ -125,8 +122,8 @@ impl Bound {
         Ok((http, inquiries))
     }
 
-    /// Serves Leaf's paths, with ids from the daemon's own socket. `layouts` are the names that are not segment tags;
-    /// `access` says which tags are reserved.
+    /// Serves Leaf's paths. `layouts` are the names that are not segment tags; `access` says which tags are reserved. The
+    /// inquiries are for [`attend`].
     ///
     /// # Errors
     /// The system can't start a thread or runtime, or watch the listener.
@@ -135,13 +132,14 @@ impl Bound {
         settings: LeafHttp,
         token: Option<String>,
         layouts: Vec<String>,
-        socket: PathBuf,
         access: watch::Receiver<AccessRules>,
-    ) -> io::Result<Http> {
-        self.serve(LEAF_THREAD_NAME, move |listener| async move {
-            let leaf = Leaf::new(settings, token, layouts, socket, access.clone());
+    ) -> io::Result<(Http, mpsc::Receiver<Inquiry>)> {
+        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
+        let http = self.serve(LEAF_THREAD_NAME, move |listener| async move {
+            let leaf = Leaf::new(settings, token, layouts, ask, access.clone());
             listener::serve(listener, &leaf::LIMITS, access, leaf).await;
-        })
+        })?;
+        Ok((http, inquiries))
     }
 
     fn serve<F: Future<Output = ()>>(

@@ -10,10 +10,9 @@ use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::body::Body;
 use super::inquiries::{ANSWERS_WITHIN, Inquiry, asked};
 use super::listener::{Caller, Limits, Service};
-use super::page::{self, Readers};
+use super::page::{self, Page};
 use crate::config::AccessRules;
 use crate::metrics::{Form, Format};
 use crate::requests::Readiness;
@@ -31,7 +30,7 @@ pub(super) struct Monitoring {
     ask: mpsc::Sender<Inquiry>,
     /// Whether only processes of this host can connect.
     local: bool,
-    readers: Rc<Readers>,
+    page: Page,
 }
 
 impl Monitoring {
@@ -40,19 +39,19 @@ impl Monitoring {
         access: watch::Receiver<AccessRules>,
         local: bool,
     ) -> Rc<Monitoring> {
-        let readers = Readers::new(ask.clone(), access);
-        Rc::new(Monitoring { ask, local, readers })
+        let page = Page::new(ask.clone(), access);
+        Rc::new(Monitoring { ask, local, page })
     }
 
     async fn ask<T>(&self, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Option<T> {
         asked(&self.ask, inquiry).await
     }
 
-    async fn metrics(&self, accept: Option<&HeaderValue>) -> Response<Body> {
+    async fn metrics(&self, accept: Option<&HeaderValue>) -> Response<String> {
         let format = accepted(accept.and_then(|accept| accept.to_str().ok()).unwrap_or_default());
         let form = Form { format, process: true };
         let Some(text) = self.ask(|reply| Inquiry::Metrics(form, reply)).await else {
-            return stuck();
+            return blocked();
         };
         let mut answer = plain(StatusCode::OK, text);
         let kind = match format {
@@ -63,15 +62,15 @@ impl Monitoring {
         answer
     }
 
-    async fn live(&self) -> Response<Body> {
+    async fn live(&self) -> Response<String> {
         match self.ask(Inquiry::Alive).await {
             Some(()) => plain(StatusCode::OK, "ok\n"),
-            None => stuck(),
+            None => blocked(),
         }
     }
 
-    async fn ready(&self, query: Option<&str>) -> Response<Body> {
-        let Some(found) = self.ask(Inquiry::Ready).await else { return stuck() };
+    async fn ready(&self, query: Option<&str>) -> Response<String> {
+        let Some(found) = self.ask(Inquiry::Ready).await else { return blocked() };
         let Some(ready) = is_ready(&found, query) else {
             return plain(
                 StatusCode::BAD_REQUEST,
@@ -94,9 +93,9 @@ impl Monitoring {
 }
 
 impl Service for Monitoring {
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Body> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<String> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
-            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "ask with GET or HEAD\n");
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "send GET or HEAD\n");
             answer.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("plain text"));
             return answer;
         }
@@ -104,19 +103,19 @@ impl Service for Monitoring {
         if self.local && !host.is_none_or(is_this_host) {
             return plain(
                 StatusCode::FORBIDDEN,
-                "only this host is served, by its address or as localhost\n",
+                "the Host header must be localhost or an IP address of this host\n",
             );
         }
         match request.uri().path() {
             "/metrics" => self.metrics(request.headers().get(ACCEPT)).await,
             "/livez" => self.live().await,
             "/readyz" => self.ready(request.uri().query()).await,
-            "/events" => {
-                if is_from_another_site(request.headers()) {
-                    return plain(StatusCode::FORBIDDEN, "pages of other sites are not served\n");
-                }
-                let reads = *request.method() == Method::GET;
-                self.readers.events(caller, request.uri().query().unwrap_or_default(), reads)
+            "/state" if is_from_another_site(request.headers()) => {
+                plain(StatusCode::FORBIDDEN, "requests from pages of other sites are rejected\n")
+            }
+            "/state" => {
+                let query = request.uri().query().unwrap_or_default();
+                self.page.state(caller, query).await.unwrap_or_else(blocked)
             }
             path => match page::file(path) {
                 Some(file) => file,
@@ -198,18 +197,18 @@ pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
-fn stuck() -> Response<Body> {
+fn blocked() -> Response<String> {
     plain(
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
-            "the thread that answers requests has not turned for {} s; see the log\n",
+            "the request loop has been blocked for {} s; see the log\n",
             ANSWERS_WITHIN.as_secs()
         ),
     )
 }
 
-fn plain(code: StatusCode, text: impl Into<String>) -> Response<Body> {
-    let mut answer = Response::new(Body::from(text.into()));
+fn plain(code: StatusCode, text: impl Into<String>) -> Response<String> {
+    let mut answer = Response::new(text.into());
     *answer.status_mut() = code;
     let headers = answer.headers_mut();
     headers.insert(CONTENT_TYPE, PLAIN.parse().expect("plain text"));

@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 use leafd_core::lines::Asker;
 use leafd_core::shares::{Claimant, Shares};
@@ -170,6 +170,15 @@ impl Outbox {
         if !slot.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *slot = Some(waker.clone());
         }
+    }
+
+    /// Waits for an answer.
+    pub async fn answered(&self) {
+        std::future::poll_fn(|cx| {
+            self.wake_on_answer(cx.waker());
+            if self.is_empty() { Poll::Pending } else { Poll::Ready(()) }
+        })
+        .await;
     }
 
     /// The connection is gone.

@@ -13,6 +13,8 @@ use leafd_wire::{VERSION, flag, opcode};
 use tokio::sync::watch;
 
 mod counters;
+#[cfg(feature = "http")]
+mod http_draw;
 mod masks;
 mod metrics;
 mod overview;
@@ -40,7 +42,7 @@ use crate::reply::Failure;
 use crate::reply::tally::Tally;
 pub use counters::Counters;
 use leafd_core::{BootMs, Tag, Want};
-pub use overview::{Found, Overview};
+pub use overview::Overview;
 pub use readiness::Readiness;
 pub use session::Session;
 use session::{Last, Source};

@@ -1,14 +1,16 @@
-//! What the web page shows at one moment: the status for administrators and for others, and the busiest tags among
-//! those that somebody searches for. Tags are looked at in slices, so that requests are served in between.
+//! What the web page shows at one moment: the state for administrators and for others, and the busiest tags among those
+//! that the reader searches for. Any user may ask for it over and over, so it takes a small part of the request loop's
+//! time, in slices.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use leafd_checkup::snapshot::{PageSnapshot, Snapshot, TagNumbers};
 use serde::Serialize;
 
 use super::Dispatcher;
 use super::snapshot::tag_snapshot;
-use crate::clock;
+use crate::clock::{self, monotonic_us};
 use crate::engine::segments::SegmentTag;
 
 /// All that the page shows at one moment.
@@ -17,16 +19,9 @@ pub struct Overview {
     pub all: Snapshot,
     /// For all other users who can connect: what the metrics and the status tell them as well.
     pub public: PageSnapshot,
-    /// How many tags of each search other users see: as many as the metrics list individually.
+    /// How many of the busiest tags other users see: as many as the metrics list individually.
     pub public_tags: usize,
-    /// The result of each search, in the order of the searches.
-    pub found: Vec<Found>,
-}
-
-/// Tags in use whose names contain a text.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// The sums over all of them.
+    /// The sums over all tags in use whose names contain the text.
     pub sums: Sums,
     /// The busiest of them.
     pub busiest: Vec<TagNumbers>,
@@ -41,87 +36,83 @@ pub struct Sums {
     waiting: u64,
 }
 
-/// How many tags are looked at before requests are served.
-const SLICE: usize = 256;
-
 /// How many tags are shown individually.
 const BUSIEST: usize = 50;
 
-/// How many tags are rendered before requests are served.
-const SHOWN_AT_ONCE: usize = 10;
-
-/// How many troubles are shown.
+/// How many problems are shown.
 const CONDITIONS_SHOWN: usize = 20;
 
+/// How long a slice may take, in microseconds, and how long requests alone are served after it.
+const SLICE_US: u64 = 200;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Work that is done in slices.
+struct Slices {
+    ends_us: u64,
+}
+
+impl Slices {
+    fn new() -> Slices {
+        Slices { ends_us: monotonic_us() + SLICE_US }
+    }
+
+    /// Lets requests be served if the slice has taken its time.
+    async fn give_way(&mut self) {
+        if monotonic_us() >= self.ends_us {
+            tokio::time::sleep(PAUSE).await;
+            *self = Slices::new();
+        }
+    }
+}
+
 /// A tag whose name contains the text.
-struct Seen {
+struct Match {
     tag: Rc<SegmentTag>,
     ids_per_second: f64,
 }
 
-/// The result of a search so far.
-#[derive(Default)]
-struct Search {
-    seen: Vec<Seen>,
-    sums: Sums,
-}
-
 impl Dispatcher {
-    /// Gathers what the page shows for searches with these texts. An empty text finds all tags.
-    pub async fn overview(self: &Rc<Self>, texts: &[String]) -> Overview {
-        let mut searches: Vec<Search> = texts.iter().map(|_| Search::default()).collect();
-        for (count, tag) in self.segments.all_in_use().into_iter().enumerate() {
-            if count % SLICE == SLICE - 1 {
-                searches.iter_mut().for_each(Search::keep_busiest);
-                tokio::task::yield_now().await;
-            }
-            for (search, text) in searches.iter_mut().zip(texts) {
-                if contains(tag.tag.as_str(), text) {
-                    search.add(&tag);
+    /// Gathers what the page shows for a search for this text. An empty text finds all tags.
+    pub async fn overview(self: &Rc<Self>, text: &str) -> Overview {
+        let mut slices = Slices::new();
+        let (mut sums, mut matches) = (Sums::default(), Vec::new());
+        for tag in self.segments.all_in_use() {
+            slices.give_way().await;
+            if contains(tag.tag.as_str(), text) {
+                let mut allocator = tag.allocator.borrow_mut();
+                let ids_per_second = allocator.ids_per_second(clock::boot());
+                sums.tags += 1;
+                sums.ids_per_second += ids_per_second;
+                sums.held += allocator.unissued();
+                sums.waiting += allocator.waiting() as u64;
+                drop(allocator);
+                matches.push(Match { tag, ids_per_second });
+                if matches.len() >= 2 * BUSIEST {
+                    keep_busiest(&mut matches);
                 }
             }
         }
-        let mut found = Vec::new();
-        for mut search in searches {
-            search.keep_busiest();
-            found.push(search.finish().await);
+        keep_busiest(&mut matches);
+        let mut busiest = Vec::new();
+        for Match { tag, .. } in matches {
+            slices.give_way().await;
+            busiest.push(tag_snapshot(&tag, clock::boot()).numbers);
         }
+        sums.ids_per_second = sums.ids_per_second.round();
+        tokio::time::sleep(PAUSE).await;
         let all = self.snapshot(CONDITIONS_SHOWN);
-        tokio::task::yield_now().await;
+        tokio::time::sleep(PAUSE).await;
         let public = self.page_snapshot(CONDITIONS_SHOWN);
-        Overview { all, public, public_tags: self.about.metrics_tags, found }
+        Overview { all, public, public_tags: self.about.metrics_tags, sums, busiest }
     }
 }
 
-impl Search {
-    fn add(&mut self, tag: &Rc<SegmentTag>) {
-        let mut allocator = tag.allocator.borrow_mut();
-        let ids_per_second = allocator.ids_per_second(clock::boot());
-        self.sums.tags += 1;
-        self.sums.ids_per_second += ids_per_second;
-        self.sums.held += allocator.unissued();
-        self.sums.waiting += allocator.waiting() as u64;
-        self.seen.push(Seen { tag: Rc::clone(tag), ids_per_second });
-    }
-
-    fn keep_busiest(&mut self) {
-        self.seen.sort_by(|one, other| {
-            let busier = other.ids_per_second.total_cmp(&one.ids_per_second);
-            busier.then_with(|| one.tag.tag.as_str().cmp(other.tag.tag.as_str()))
-        });
-        self.seen.truncate(BUSIEST);
-    }
-
-    async fn finish(self) -> Found {
-        let mut busiest = Vec::new();
-        for some in self.seen.chunks(SHOWN_AT_ONCE) {
-            let now = clock::boot();
-            busiest.extend(some.iter().map(|seen| tag_snapshot(&seen.tag, now).numbers));
-            tokio::task::yield_now().await;
-        }
-        let ids_per_second = self.sums.ids_per_second.round();
-        Found { sums: Sums { ids_per_second, ..self.sums }, busiest }
-    }
+fn keep_busiest(matches: &mut Vec<Match>) {
+    matches.sort_by(|one, other| {
+        let busier = other.ids_per_second.total_cmp(&one.ids_per_second);
+        busier.then_with(|| one.tag.tag.as_str().cmp(other.tag.tag.as_str()))
+    });
+    matches.truncate(BUSIEST);
 }
 
 /// Whether a name contains a text. The case of ASCII letters doesn't matter.

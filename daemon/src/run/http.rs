@@ -73,12 +73,11 @@ pub(super) fn bind(_: &Config, given: Option<HttpListener>) -> Result<Listeners>
     }
 }
 
-/// Serves until the returned value is dropped. `socket`: the daemon's own.
+/// Serves until the returned value is dropped.
 #[cfg(feature = "http")]
 pub(super) fn serve(
     listeners: Listeners,
     config: &Config,
-    socket: &Path,
     dispatcher: &Rc<Dispatcher>,
 ) -> Result<Serving> {
     use anyhow::Context as _;
@@ -96,17 +95,17 @@ pub(super) fn serve(
         let layouts = dispatcher.snowflakes.layouts().iter();
         let layouts = layouts.map(|layout| layout.name.as_str().to_owned()).collect();
         let callers = config.leaf_http_callers.clone();
-        served.push(
-            bound
-                .serve_leaf(callers, token, layouts, socket.to_owned(), dispatcher.watch_access())
-                .context("cannot serve Leaf's paths by HTTP")?,
-        );
+        let (http, inquiries) = bound
+            .serve_leaf(callers, token, layouts, dispatcher.watch_access())
+            .context("cannot serve Leaf's paths by HTTP")?;
+        tokio::task::spawn_local(crate::http::attend(Rc::clone(dispatcher), inquiries));
+        served.push(http);
         tracing::info!("Leaf's paths are open to HTTP on {place}");
     }
     Ok(served)
 }
 
 #[cfg(not(feature = "http"))]
-pub(super) fn serve(none: Listeners, _: &Config, _: &Path, _: &Rc<Dispatcher>) -> Result<Serving> {
+pub(super) fn serve(none: Listeners, _: &Config, _: &Rc<Dispatcher>) -> Result<Serving> {
     Ok(none)
 }

@@ -251,7 +251,7 @@ impl Opened {
             stopping,
         );
         let serving = tokio::task::spawn_local(server.run());
-        let http = http::serve(http, config, socket.path(), &dispatcher)?;
+        let http = http::serve(http, config, &dispatcher)?;
         let check_removed = config.removed_tag_check;
         let background = tokio::task::spawn_local({
             let dispatcher = Rc::clone(&dispatcher);

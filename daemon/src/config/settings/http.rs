@@ -26,9 +26,8 @@ pub(in crate::config) static LEAF_HTTP: Setting = Setting {
     default: Default::Unset { example: "leaf_http = \"127.0.0.1:8080\"" },
     help: "Where to serve Leaf's own paths over HTTP, for callers that have not moved to a client yet. This \
            lets the network draw ids: `leaf_http_allow` and `leaf_http_token_file` restrict who may. No \
-           rule of `[[access]]` can name such a caller. Tags reserved by a rule, and `/cache` and `/db` if \
-           there is any such rule, are refused unless `leaf_http_token_file` is set; callers with the token \
-           may then draw all tags. Only quotas from rules without users apply; all callers share them. \
+           rule of `[[access]]` can name such a caller. Tags reserved by a rule are refused unless \
+           `leaf_http_token_file` is set; callers with the token may then draw all tags. Only quotas from rules without users apply; all callers share them. \
            There is no TLS.",
 };
 

@@ -2,15 +2,13 @@
 
 use std::fmt::Write as _;
 
-use bytes::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use leafd_wire::{Layout, Status};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::link::Refused;
 use crate::clock;
 
 /// The header field with leafd's own status, which says more than Leaf's three numbers.
@@ -19,13 +17,13 @@ const STATUS_FIELD: &str = "leafd-status";
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
 /// The answer with an id.
-pub(super) fn id(id: u64) -> Response<Bytes> {
+pub(super) fn id(id: u64) -> Response<String> {
     with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
 }
 
 /// The answer when there is no id: Leaf's number for the reason, in the form of Spring's errors.
-pub(super) fn no_id(path: &str, refused: &Refused) -> Response<Bytes> {
-    let number = match refused.status {
+pub(super) fn no_id(path: &str, status: Status) -> Response<String> {
+    let number = match status {
         Status::TagUnknown | Status::TagInvalid => -2,
         Status::NoWorker | Status::ClockBehind | Status::TimeExhausted => -1,
         _ => -3,
@@ -33,8 +31,7 @@ pub(super) fn no_id(path: &str, refused: &Refused) -> Response<Bytes> {
     let message = format!("Result{{id={number}, status=EXCEPTION}}");
     let code = StatusCode::INTERNAL_SERVER_ERROR;
     let mut answer = error(code, path, Some(SERVER_EXCEPTION), &message);
-    let status = HeaderValue::from_static(refused.status.name());
-    answer.headers_mut().insert(STATUS_FIELD, status);
+    answer.headers_mut().insert(STATUS_FIELD, HeaderValue::from_static(status.name()));
     answer
 }
 
@@ -44,7 +41,7 @@ pub(super) fn error(
     path: &str,
     exception: Option<&str>,
     message: &str,
-) -> Response<Bytes> {
+) -> Response<String> {
     let mut text = format!(
         "{{\"timestamp\":{},\"status\":{},\"error\":{}",
         clock::now().unix.0,
@@ -59,7 +56,7 @@ pub(super) fn error(
 }
 
 /// A snowflake id of Leaf's layout, taken apart: texts, in the order of Java's map.
-pub(super) fn decoded(id: &str) -> Response<Bytes> {
+pub(super) fn decoded(id: &str) -> Response<String> {
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
         Ok(id) => {
@@ -75,59 +72,8 @@ pub(super) fn decoded(id: &str) -> Response<Bytes> {
     with(StatusCode::OK, "application/json;charset=UTF-8", text)
 }
 
-/// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
-/// first.
-pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a Value>) -> Response<Bytes> {
-    let columns =
-        ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
-    let tags = tags.map(|tag| {
-        let held = tag["held"].as_u64().unwrap_or(0);
-        let end = tag["highest_ends"][0].as_u64().unwrap_or(0);
-        let name = tag["tag"].as_str().unwrap_or_default().to_owned();
-        let mut row = vec![name, (end > 0).to_string(), "false".to_owned(), "0".to_owned()];
-        row.extend([end.saturating_sub(held), end, held, 0, 0, 0].map(|number| number.to_string()));
-        row
-    });
-    page(&columns, tags)
-}
-
-/// Leaf's page of the table's rows.
-pub(super) fn rows(tags: &[Value]) -> Response<Bytes> {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let row = |tag: &Value| {
-        ["tag", "max_id", "step", "updated"].map(|member| match &tag[member] {
-            Value::Null => String::new(),
-            value => text(value),
-        })
-    };
-    page(&["tag", "max", "step", "update"], tags.iter().map(|tag| row(tag).to_vec()))
-}
-
-fn page(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Response<Bytes> {
-    let mut text = String::from(
-        "<!DOCTYPE html>\n<html>\n<head><meta charset=\"UTF-8\"><title>Leaf</title></head>\n<body>\n<table>\n<tr>",
-    );
-    columns.iter().for_each(|column| {
-        let _ = write!(text, "<th>{column}</th>");
-    });
-    text.push_str("</tr>\n");
-    for row in rows {
-        text.push_str("<tr>");
-        for cell in row {
-            let _ = write!(text, "<td>{}</td>", escaped(&cell));
-        }
-        text.push_str("</tr>\n");
-    }
-    text.push_str("</table>\n</body>\n</html>\n");
-    with(StatusCode::OK, "text/html;charset=UTF-8", text)
-}
-
-fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
-}
-
-pub(super) fn with(code: StatusCode, kind: &'static str, text: String) -> Response<Bytes> {
-    let mut answer = Response::new(Bytes::from(text));
+fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
+    let mut answer = Response::new(text);
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
@@ -135,10 +81,12 @@ pub(super) fn with(code: StatusCode, kind: &'static str, text: String) -> Respon
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
-    fn text(answer: Response<Bytes>) -> String {
-        String::from_utf8(answer.into_body().into()).expect("UTF-8")
+    fn text(answer: Response<String>) -> String {
+        answer.into_body()
     }
 
     #[test]
@@ -159,8 +107,7 @@ mod tests {
 
     #[test]
     fn an_error_is_spring_s() {
-        let refused = Refused { status: Status::TagUnknown, message: String::new() };
-        let answer = no_id("/api/segment/get/\"x\"", &refused);
+        let answer = no_id("/api/segment/get/\"x\"", Status::TagUnknown);
         assert_eq!(answer.status(), 500);
         assert_eq!(answer.headers()[STATUS_FIELD], "TAG_UNKNOWN");
         let body = text(answer);
@@ -169,14 +116,5 @@ mod tests {
             rest,
             r#","status":500,"error":"Internal Server Error","exception":"com.sankuai.inf.leaf.server.exception.LeafServerException","message":"Result{id=-2, status=EXCEPTION}","path":"/api/segment/get/\"x\""}"#
         );
-    }
-
-    #[test]
-    fn names_are_shown_as_they_are() {
-        let tag = json!({"tag": "<b>&", "held": 5, "highest_ends": [11]});
-        let page = text(cache([&tag].into_iter()));
-        assert!(page.contains(
-            "<td>&lt;b&gt;&amp;</td><td>true</td><td>false</td><td>0</td><td>6</td><td>11</td>"
-        ));
     }
 }

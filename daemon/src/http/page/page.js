@@ -1,4 +1,4 @@
-// Fills leafd's page with what /events tells, about once a second. Names come from whoever creates tags: they are only
+// Fills leafd's page from /state, once a second. Names come from whoever creates tags: they are only
 // ever set as text.
 "use strict";
 
@@ -248,7 +248,7 @@ function showEvents(events) {
     const day = at.toDateString() === new Date().toDateString() ? "" : at.toLocaleDateString() + " ";
     const time = make("time", "", day + at.toLocaleTimeString());
     time.dateTime = at.toISOString();
-    line.append(time, make("bdi", "", event.text + (event.times > 1 ? ` (told ${event.times} times)` : "")));
+    line.append(time, make("bdi", "", event.text + (event.times > 1 ? ` (logged ${event.times} times)` : "")));
     return line;
   }, () => {});
 }
@@ -270,15 +270,16 @@ function show({ status, tags, administers }) {
   byId("hidden-parts").hidden = administers;
 }
 
-// === the daemon's events ===
+// === asking the daemon ===
 
+const EVERY_MS = 1000;
 const SILENT_MS = 6000;
 const find = byId("find");
-let source = null;
 let heard = Date.now();
-let again = 0;
+let next = 0;
+let asked = 0;
 
-// What keeps the page from being up to date, in words; nothing when it is.
+// Says why the page is not up to date; with no reason, that it is.
 function away(why) {
   byId("away").hidden = !why;
   if (why) {
@@ -289,54 +290,34 @@ function away(why) {
   document.body.classList.toggle("away", Boolean(why));
 }
 
-function listen() {
-  clearTimeout(again);
-  if (source) source.close();
-  source = new EventSource("events?find=" + encodeURIComponent(find.value));
-  source.addEventListener("state", (event) => {
-    heard = Date.now();
-    away("");
-    show(JSON.parse(event.data));
-  });
-  source.addEventListener("stuck", (event) => {
-    heard = Date.now();
-    away(`The daemon’s thread that answers requests has not turned for ${JSON.parse(event.data).seconds} s: no process gets ids. Its log says more.`);
-  });
-  source.addEventListener("full", (event) => {
-    heard = Date.now();
-    source.close();
-    away(`${JSON.parse(event.data).readers} pages are open already, which is all that the daemon serves. This one waits for a place.`);
-    again = setTimeout(listen, 5000);
-  });
-  source.addEventListener("error", () => {
-    lost();
-    // What the browser gives up is tried again all the same.
-    if (source.readyState === EventSource.CLOSED) again = setTimeout(listen, 2000);
-  });
-}
-
-function lost() {
-  const since = new Date(heard).toLocaleTimeString();
-  away(`The daemon has not answered since ${since}: it has stopped, or can’t be reached. What is shown is as of then. This page tries again by itself. Processes may still hold ids.`);
+async function update() {
+  clearTimeout(next);
+  const turn = ++asked;
+  let state = null;
+  let why = "";
+  try {
+    const answer = await fetch("state?find=" + encodeURIComponent(find.value), { signal: AbortSignal.timeout(SILENT_MS) });
+    if (answer.ok) state = await answer.json();
+    else why = "The daemon answers: " + await answer.text();
+  } catch {
+    const since = new Date(heard).toLocaleTimeString();
+    why = `The daemon has not answered since ${since}: it has stopped, or can’t be reached. The figures are from then. This page keeps trying. Processes may still hold ids.`;
+  }
+  // A later question is under way, or nobody sees the page.
+  if (turn !== asked || document.hidden) return;
+  if (state) heard = Date.now();
+  away(why);
+  if (state) show(state);
+  next = setTimeout(update, EVERY_MS);
 }
 
 find.addEventListener("input", () => {
-  clearTimeout(again);
-  again = setTimeout(listen, 250);
+  clearTimeout(next);
+  next = setTimeout(update, 250);
 });
 
-setInterval(() => {
-  if (source && source.readyState === EventSource.OPEN && Date.now() - heard > SILENT_MS) lost();
-}, 1000);
-
-// A page that nobody sees takes no place.
 document.addEventListener("visibilitychange", () => {
-  if (document.hidden) {
-    clearTimeout(again);
-    if (source) source.close();
-  } else {
-    listen();
-  }
+  if (!document.hidden) update();
 });
 
-listen();
+update();

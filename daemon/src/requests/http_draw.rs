@@ -1,0 +1,70 @@
+//! Ids for callers over HTTP. They have no connection to the daemon's socket, so the daemon draws as its own user, whom
+//! no access rule excludes: HTTP must have checked the caller before.
+
+use std::rc::Rc;
+
+use leafd_core::shares::Claimant;
+use leafd_wire::frame::Frame;
+use leafd_wire::{ErrorReply, IdsReply, IdsRequest, REPLY_LENGTH_MAX, Status};
+use nix::unistd::geteuid;
+
+use super::{Dispatcher, Session};
+use crate::config::Peer;
+use crate::reply::Failure;
+
+/// How long such a request may wait for an id.
+const DEADLINE_MS: u32 = 1_000;
+
+impl Dispatcher {
+    /// The next id of a tag, drawn directly. Nothing is issued once `cancelled` is ready.
+    ///
+    /// # Errors
+    /// The failure that a client of the socket would get.
+    pub async fn draw_for_http(
+        self: &Rc<Self>,
+        tag: &str,
+        cancelled: impl Future<Output = ()>,
+    ) -> Result<u64, Failure> {
+        let uid = geteuid().as_raw();
+        let peer = Peer { uid, gids: Vec::new(), is_outside: false };
+        // Untrusted: the reserve for administrators isn't for callers over HTTP.
+        let claimant = Claimant { uid, trusted: false };
+        let session = Session::new(peer, std::process::id(), claimant, Rc::clone(&self.tally));
+        let mut asked = Vec::new();
+        IdsRequest { tag: tag.as_bytes(), count: 1, deadline_ms: DEADLINE_MS }
+            .put(false, 0, &mut asked);
+        if let Ok(Some((frame, _))) = Frame::first(&asked, REPLY_LENGTH_MAX) {
+            self.request(&session, &frame.header, frame.body);
+        }
+        tokio::select! {
+            biased;
+            () = session.outbox.answered() => {}
+            () = cancelled => {}
+        }
+        let answer = session.outbox.bytes().rest().to_vec();
+        session.outbox.close();
+        self.left(&session);
+        id_in(&answer)
+    }
+}
+
+fn id_in(answer: &[u8]) -> Result<u64, Failure> {
+    let unreadable = || Failure::new(Status::Internal, "the request was not answered");
+    let Ok(Some((frame, _))) = Frame::first(answer, REPLY_LENGTH_MAX) else {
+        return Err(unreadable());
+    };
+    match Status::from_number(frame.header.status) {
+        Some(Status::Ok) => {
+            let first = IdsReply::decode(frame.body).ok().and_then(|reply| reply.runs().next());
+            first.map(|run| run.first).ok_or_else(unreadable)
+        }
+        Some(status) => {
+            let reply = ErrorReply::decode(frame.body).map_err(|_| unreadable())?;
+            Err(Failure {
+                retry_after_ms: reply.retry_after_ms,
+                ..Failure::new(status, reply.message)
+            })
+        }
+        None => Err(unreadable()),
+    }
+}
