@@ -8,11 +8,14 @@ use leafd_wire::TagError;
 use leafd_wire::tag::check_tag;
 
 /// The checked name of a tag or a layout: 1 to 128 characters, no control characters.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(try_from = "String")]
 pub struct Tag(Arc<str>);
 
 /// A snowflake worker's number. The layout decides which numbers fit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct WorkerId(pub u64);
 
 // === impl Tag ===
@@ -30,6 +33,14 @@ impl Tag {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for Tag {
+    type Error = TagError;
+
+    fn try_from(name: String) -> Result<Tag, TagError> {
+        Tag::parse(name.as_bytes())
     }
 }
 

@@ -1,7 +1,19 @@
 //! The two clocks that the core is told about.
 
 /// Wall-clock time: milliseconds since 1970. It may step in either direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 pub struct UnixMs(pub u64);
 
 /// Boot time: milliseconds since the host started, sleep included. It never steps.

@@ -230,7 +230,7 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
         journal.execute_batch(&attach).unwrap();
         // A tag that was never seen, and a layout that is ahead of what this daemon has.
         let changes = "DELETE FROM segments WHERE tag = 'orders'; DELETE FROM tags WHERE tag = 'orders'; \
-                       INSERT OR REPLACE INTO layouts SELECT * FROM other.layouts";
+                       INSERT OR REPLACE INTO records SELECT * FROM other.records WHERE kind = 'layout'";
         journal.execute_batch(changes).unwrap();
     }
     fs::rename(host.path("away"), host.state_dir()).unwrap();
@@ -283,7 +283,7 @@ fn a_layout_that_the_journal_has_otherwise_is_not_ready_and_that_is_told() {
     let journal = rusqlite::Connection::open(host.path("away").join("journal.db")).unwrap();
     let attach = format!("ATTACH '{}' AS other", other.state_dir().join("journal.db").display());
     journal.execute_batch(&attach).unwrap();
-    let change = "INSERT OR REPLACE INTO layouts SELECT * FROM other.layouts";
+    let change = "INSERT OR REPLACE INTO records SELECT * FROM other.records WHERE kind = 'layout'";
     journal.execute_batch(change).unwrap();
     drop(journal);
     fs::rename(host.path("away"), host.state_dir()).unwrap();

@@ -69,7 +69,7 @@ pub struct Settings {
 }
 
 /// A claim as the journal has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Recorded {
     /// Where the registry was.
     pub place: Arc<str>,

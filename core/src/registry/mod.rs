@@ -29,7 +29,7 @@ pub enum Mode {
 }
 
 /// Which registry answers, and in which of its lives.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RegistryId {
     /// Which registry it is. Journal entries are keyed by it.
     pub id: StoreId,
@@ -65,7 +65,7 @@ pub struct Entry {
 }
 
 /// Who has a worker, and until when. A write replaces the whole of it, and is compared with the whole of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeaseRecord {
     /// The holder; `None` when it was given back.
     pub holder: Option<Holder>,
@@ -75,7 +75,7 @@ pub struct LeaseRecord {
 }
 
 /// The holder of a worker.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Holder {
     /// A host's journal by its id (leased), or the configured identity (permanent). 1 to [`HOLDER_BYTES_MAX`] bytes of
     /// printable ASCII without spaces.

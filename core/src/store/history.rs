@@ -14,7 +14,7 @@ use std::sync::Arc;
 ///
 /// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims went on
 /// in it after it had lost commits.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct History(pub Arc<str>);
 
 /// The most lives that a history remembers.

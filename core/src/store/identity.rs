@@ -23,7 +23,9 @@ pub struct Identity {
 /// Identifies a store. Journal entries are keyed by it. A store with leafd's own tables keeps its id over a fail-over,
 /// a restart and a restore from a backup. With Leaf's table only, the id is made of everything that distinguishes that
 /// table.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct StoreId(pub Arc<str>);
 
 /// A store's role among several that are used together, as it was told: printable ASCII, at most [`ROLE_BYTES_MAX`]
@@ -43,12 +45,14 @@ impl Role {
 }
 
 /// Identifies a host: 32 hexadecimal digits, drawn when the state directory is created.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
 pub struct HostId(pub Arc<str>);
 
 /// Drawn anew at each start, and recorded in journal and store: 32 hexadecimal digits. If a journal is copied, only the
 /// first copy to start is believed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct StartToken(pub Arc<str>);
 
 impl Identity {

@@ -6,9 +6,11 @@ use std::process::Command;
 
 /// Packages that the core's code is compiled with, macros left out. Those below `aes` compute. They ask the processor
 /// which instructions it has, and use nothing else of the machine.
-const ALLOWED: [&str; 11] = [
+const ALLOWED: [&str; 13] = [
     "leafd-core",
     "leafd-wire",
+    "serde",
+    "serde_core",
     "thiserror",
     "aes",
     "cipher",

@@ -5,9 +5,11 @@ use leafd_wire::Run;
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use super::rows::{self, Segment, TagState};
-use super::{LayoutRecord, Write, lease, stores};
+use super::records::{self, Record};
+use super::rows::{Segment, TagState};
+use super::{LayoutRecord, Write, stores};
 use leafd_core::Tag;
+use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, StoreId};
 
 /// Why a batch was not applied.
@@ -45,12 +47,18 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         }
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
-        Write::Written { store, number } => stores::enter_written(conn, store, *number),
-        Write::Worker(claimed) => lease::write(conn, claimed),
-        Write::NoWorker => lease::forget(conn),
+        Write::Written { store, number } => {
+            stores::change(conn, store, |record| record.written = *number)
+        }
+        Write::Worker(claimed) if !claimed.is_valid() => Err(Problem::Refused(
+            "the worker's lease can't be recorded: it has no holder, or a value is too large"
+                .into(),
+        )),
+        Write::Worker(claimed) => Ok(records::write(conn, claimed)?),
+        Write::NoWorker => Ok(records::remove_all::<Recorded>(conn)?),
         Write::BeginAnew { .. } => {
             conn.execute("DELETE FROM segments", [])?;
-            stores::forget_starts(conn)
+            Ok(stores::begin_anew(conn, conn)?)
         }
         Write::StoppedCleanly => Ok(()),
     }
@@ -157,8 +165,7 @@ fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> R
     }
     number(new.mark.0)?;
     number(new.layout.epoch_ms)?;
-    let known = rows::read_layouts(conn)?.into_iter().find(|known| known.name == new.name);
-    if let Some(known) = known {
+    if let Some(known) = records::read::<LayoutRecord>(conn, new.name.as_str())? {
         if known.layout != new.layout {
             return refuse(
                 &new.name,
@@ -173,11 +180,11 @@ fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> R
             return refuse(&new.name, format!("its mark can't move back from {from} to {to}"));
         }
     }
-    Ok(rows::write_layout(conn, new)?)
+    Ok(records::write(conn, new)?)
 }
 
 /// Ids and other numbers above the largest positive signed one can't be recorded. No id is as large.
-pub(super) fn number(value: u64) -> Result<i64, Problem> {
+fn number(value: u64) -> Result<i64, Problem> {
     i64::try_from(value)
         .map_err(|_| Problem::Refused(format!("{value} exceeds the largest signed 64-bit number")))
 }

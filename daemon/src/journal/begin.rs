@@ -14,8 +14,9 @@ use rusqlite::Connection;
 use super::db::{self, Db, Syncs, beside, connect};
 use super::fault::Fault;
 use super::identity::Identity;
-use super::rows::{self, Meta, TagState, get};
-use super::{schema, stores};
+use super::records::{self, Meta};
+use super::rows::{TagState, get};
+use super::{LayoutRecord, schema, stores};
 use crate::random;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::store::HostId;
@@ -87,8 +88,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
     // The fingerprint of this very file: renaming a file changes neither its inode nor its time of birth.
     let fingerprint = identity.fingerprint(&path).map_err(trying)?;
     let host = HostId(random::token().map_err(|error| Fault(error.to_string()))?.into());
-    let meta =
-        Meta { host, fingerprint, commits: 0, layouts: 0, stores: 0, stopped_cleanly: false };
+    let meta = Meta { host, fingerprint, commits: 0, counted: 0, stopped_cleanly: false };
     fill(&path, meta, from).map_err(|fault| fault.while_trying("creating a new journal"))?;
     File::open(&path).and_then(|file| file.sync_all()).map_err(trying)?;
     Ok(path)
@@ -102,9 +102,8 @@ fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fa
     if let Some(from) = from {
         carry_over(from, &transaction)?;
     }
-    meta.layouts = db::count_layouts(&transaction)?;
-    meta.stores = stores::count(&transaction)?;
-    meta.write(&transaction)?;
+    meta.counted = records::count(&transaction)?;
+    records::write(&transaction, &meta)?;
     transaction.commit()?;
     // Only the database file is renamed, so everything must be in it.
     db::fold(&conn)?;
@@ -112,10 +111,10 @@ fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fa
 }
 
 fn carry_over(from: &Connection, to: &Connection) -> Result<(), Fault> {
-    for record in rows::read_layouts(from)? {
-        rows::write_layout(to, &record)?;
+    for record in records::read_all::<LayoutRecord>(from)? {
+        records::write(to, &record)?;
     }
-    stores::carry_over(from, to)?;
+    stores::begin_anew(from, to)?;
     let mut statement = from.prepare("SELECT store, tag, generation, highest_end FROM tags")?;
     let mut tags = statement.query([])?;
     while let Some(row) = tags.next()? {

@@ -11,10 +11,11 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 
 use super::apply::{self, Problem};
 use super::fault::Fault;
-use super::rows::{self, Meta, Segment, TagState};
-use super::stores::{self, Start};
+use super::records::{self, Meta, Start};
+use super::rows::{Segment, TagState};
+use super::stores;
 use super::witness::{self, Stamp};
-use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, lease, schema, verify, wal};
+use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, schema, verify, wal};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::lease::Recorded;
@@ -163,15 +164,15 @@ impl Db {
 
     /// The token of the last start or clean stop.
     pub fn last_token(&self) -> Result<Option<StartToken>, Fault> {
-        Ok(stores::read_starts(&self.conn)?.pop().map(|start| start.token))
+        Ok(stores::last_start(&self.conn)?.map(|start| start.token))
     }
 
     /// Records a start. Its token is durable when this returns. Forgets the held ids unless `kept` is true.
     pub fn start(&mut self, kept: bool) -> Result<Started, Fault> {
-        let earlier = stores::read_starts(&self.conn)?;
-        let stores = stores::read(&self.conn)?;
-        let layouts = rows::read_layouts(&self.conn)?;
-        let claim = lease::read(&self.conn)?;
+        let earlier: Vec<Start> = records::read_all(&self.conn)?;
+        let stores = records::read_all(&self.conn)?;
+        let layouts = records::read_all(&self.conn)?;
+        let claim = records::read(&self.conn, "")?;
         let start = self.next_start(earlier.last())?;
         let mut meta = self.meta.clone();
         meta.commits += 1;
@@ -179,7 +180,7 @@ impl Db {
         let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         stores::write_start(&transaction, &start)?;
         let forgotten = if kept { 0 } else { transaction.execute("DELETE FROM segments", [])? };
-        meta.write(&transaction)?;
+        records::write(&transaction, &meta)?;
         transaction.commit()?;
         let stopped_cleanly = self.meta.stopped_cleanly;
         self.meta = meta;
@@ -210,7 +211,7 @@ impl Db {
         // stopped one.
         let stops = batches.iter().any(|batch| batch.contains(&Write::StoppedCleanly));
         let stop = match stops {
-            true => Some(self.next_start(stores::read_starts(&self.conn)?.last())?),
+            true => Some(self.next_start(stores::last_start(&self.conn)?.as_ref())?),
             false => None,
         };
         let mut meta = self.meta.clone();
@@ -239,9 +240,8 @@ impl Db {
         if let Some(stop) = &stop {
             stores::write_start(&transaction, stop)?;
         }
-        meta.layouts = count_layouts(&transaction)?;
-        meta.stores = stores::count(&transaction)?;
-        meta.write(&transaction)?;
+        meta.counted = records::count(&transaction)?;
+        records::write(&transaction, &meta)?;
         transaction.commit()?;
         self.meta = meta;
         // If somebody deleted the log while it was written, the commit is gone with it.
@@ -270,12 +270,6 @@ impl Db {
             highest_end: state.highest_end.max(lost_end).cast_unsigned(),
             unissued,
         }))
-    }
-
-    /// What is recorded of a layout.
-    pub fn layout(&self, name: &Tag) -> Result<Option<LayoutRecord>, Fault> {
-        let layouts = rows::read_layouts(&self.conn)?;
-        Ok(layouts.into_iter().find(|record| record.name == *name))
     }
 
     /// See [`super::Journal::ends`].
@@ -336,10 +330,6 @@ impl Db {
         }
         Ok(())
     }
-}
-
-pub(super) fn count_layouts(conn: &Connection) -> rusqlite::Result<i64> {
-    conn.prepare_cached("SELECT count(*) FROM layouts")?.query_row([], |row| row.get(0))
 }
 
 /// Moves the whole log into the database, syncs the database, and empties the log.

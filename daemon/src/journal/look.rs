@@ -5,6 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::fault::Fault;
+use super::records::Meta;
 use super::{Identity, JournalError, db, is_same, schema};
 use crate::state_dir::explain;
 
@@ -44,12 +45,10 @@ fn read(path: &Path, identity: &Identity) -> Result<Seen, Fault> {
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(immutable(path), flags)?;
-    let sql = "SELECT host, fingerprint FROM meta";
-    let row = conn.query_row(sql, [], |row| Ok((row.get(0)?, row.get::<_, String>(1)?)));
-    let (host, fingerprint) = row?;
+    let Meta { host, fingerprint, .. } = Meta::read(&conn)?;
     let now =
         identity.fingerprint(path).map_err(|error| Fault(explain("looking for it", &error)))?;
-    Ok(Seen { host, is_foreign: !is_same(&fingerprint, &now) })
+    Ok(Seen { host: host.0.as_ref().to_owned(), is_foreign: !is_same(&fingerprint, &now) })
 }
 
 /// A file's name for SQLite, with the promise that nobody changes the file. Then SQLite takes no lock, and makes no

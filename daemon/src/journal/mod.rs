@@ -35,16 +35,17 @@
 //!
 //! In the order of a start: `begin` makes a journal. `db` opens it with the checks of `schema` (what file is it?),
 //! `wal` (is its log whole?) and `verify` (is every row as it was written?), and commits changes. `writer` is the
-//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `rows`, `stores` (stores and
-//! starts) and `lease` (the worker) read and write the tables.
+//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `rows` reads and
+//! writes tags and segments, `records` everything that changes rarely, and `stores` keeps what is known of stores and
+//! starts.
 
 mod apply;
 mod begin;
 mod db;
 mod fault;
 mod identity;
-mod lease;
 mod look;
+mod records;
 mod recovered;
 mod rows;
 mod schema;
@@ -61,6 +62,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -76,7 +78,7 @@ pub use self::recovered::{Recovered, StoreRecord};
 use self::witness::{Memory, Verdict, Witnesses};
 pub use self::witness::{Outside, SetAside};
 pub use self::write::{LayoutRecord, TagRecord, Write};
-use self::writer::{Command, Failure, Link, Page, Pending, Question, Writer};
+use self::writer::{Command, Link, Pending, Shared, Writer};
 use crate::histogram::Counted;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
@@ -87,8 +89,7 @@ use leafd_core::store::{StartToken, StoreId};
 pub struct Journal {
     path: Arc<PathBuf>,
     queue: mpsc::Sender<Command>,
-    failure: Failure,
-    stopped: Arc<Mutex<Option<StartToken>>>,
+    shared: Arc<Shared>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -219,8 +220,7 @@ impl Journal {
         memory: Option<Memory>,
     ) -> std::io::Result<Journal> {
         let (queue, commands) = mpsc::channel();
-        let failure = Failure::default();
-        let stopped = Arc::default();
+        let shared = Arc::<Shared>::default();
         let writer = Writer {
             path: path.clone(),
             dir: dir.clone(),
@@ -229,8 +229,7 @@ impl Journal {
             link: Link::Open(Box::new(db)),
             pending: VecDeque::new(),
             memory,
-            failure: failure.clone(),
-            stopped: Arc::clone(&stopped),
+            shared: Arc::clone(&shared),
             stopping: false,
             closed: None,
         };
@@ -239,7 +238,7 @@ impl Journal {
             .stack_size(THREAD_STACK_BYTES)
             .spawn(move || writer.run(commands))?;
         let thread = Arc::new(Mutex::new(Some(thread)));
-        Ok(Journal { path: Arc::new(path), queue, failure, stopped, thread })
+        Ok(Journal { path: Arc::new(path), queue, shared, thread })
     }
 
     /// Makes a batch durable, all of it or nothing. Batches that are queued meanwhile share a transaction. A fault
@@ -274,7 +273,8 @@ impl Journal {
     /// # Errors
     /// When the journal can't be read.
     pub async fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, JournalError> {
-        self.ask(|answer| Command::Ask(Question::Tag(store.clone(), tag.clone(), answer))).await?
+        let (store, tag) = (store.clone(), tag.clone());
+        self.read(move |db| db.tag(&store, &tag)).await
     }
 
     /// What is recorded of a layout.
@@ -282,7 +282,8 @@ impl Journal {
     /// # Errors
     /// When the journal can't be read.
     pub async fn layout(&self, name: &Tag) -> Result<Option<LayoutRecord>, JournalError> {
-        self.ask(|answer| Command::Ask(Question::Layout(name.clone(), answer))).await?
+        let name = name.clone();
+        self.read(move |db| records::read(&db.conn, name.as_str())).await
     }
 
     /// The highest ends of all claims ever made from a store: up to `limit` tags after `after`, in the order of their
@@ -297,26 +298,26 @@ impl Journal {
         after: Option<&Tag>,
         limit: u32,
     ) -> Result<Vec<(Tag, u64)>, JournalError> {
-        let page = Page { store: store.clone(), after: after.cloned(), limit };
-        self.ask(|answer| Command::Ask(Question::Ends(page, answer))).await?
+        let (store, after) = (store.clone(), after.cloned());
+        self.read(move |db| db.ends(&store, after.as_ref(), limit)).await
     }
 
     /// The present fault, `None` while the journal works.
     #[must_use]
     pub fn failure(&self) -> Option<JournalError> {
-        self.failure.get()
+        self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether there is a fault. Cheap enough to call at each request.
     #[must_use]
     pub fn failed(&self) -> bool {
-        self.failure.stands()
+        self.shared.failed.load(Ordering::Acquire)
     }
 
     /// For how long its disk has owed the answer to what is tried now; zero while nothing is.
     #[must_use]
     pub fn busy_for(&self) -> Duration {
-        self.failure.busy_for()
+        self.shared.busy.lasts()
     }
 
     /// Where it is.
@@ -327,43 +328,56 @@ impl Journal {
 
     /// Waits until a fault begins or ends. Only one caller may wait at a time.
     pub async fn fault_changed(&self) {
-        self.failure.changed().await;
+        self.shared.changed.notified().await;
     }
 
     /// How many transactions were committed.
     #[must_use]
     pub fn commits(&self) -> u64 {
-        self.failure.commits()
+        self.shared.commits.load(Ordering::Relaxed)
     }
 
     /// How often the file could not be used.
     #[must_use]
     pub fn errors(&self) -> u64 {
-        self.failure.errors()
+        self.shared.errors.load(Ordering::Relaxed)
     }
 
     /// How long transactions took.
     #[must_use]
     pub fn commit_times(&self) -> Counted {
-        self.failure.commit_times()
+        self.shared.commit_times.counted()
     }
 
     /// The token of the clean stop, once it is recorded. Stores get it like the token of a start.
     #[must_use]
     pub fn stopped(&self) -> Option<StartToken> {
-        self.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Finishes what is queued, closes the file, and waits until the thread has ended. Every other call fails from
     /// then on. It doesn't write exact marks: see [`Write::StoppedCleanly`].
     pub async fn close(&self) {
         // An error means that the journal is closed already.
-        let _ = self.ask(|answer| Command::Ask(Question::Close(answer))).await;
+        let _ = self.ask(Command::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // The thread only has to end. If it panicked, the panic itself was reported.
             let _ = thread.join();
         }
+    }
+
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&db::Db) -> Result<T, fault::Fault> + Send + 'static,
+    ) -> Result<T, JournalError> {
+        self.ask(|answer| {
+            Command::Ask(Box::new(move |writer| {
+                // If the receiver is gone, nobody waits for the answer any more.
+                let _ = answer.send(writer.read(read));
+            }))
+        })
+        .await?
     }
 
     async fn ask<T>(

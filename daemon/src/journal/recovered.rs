@@ -1,10 +1,11 @@
 //! What a journal reports at a start: who this host is, what it held, and which stores know it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::LayoutRecord;
-use super::stores::Start;
+use super::records::Start;
 use leafd_core::lease::Recorded;
 use leafd_core::store::{HostId, StartToken, StoreId};
 
@@ -38,7 +39,7 @@ pub struct Recovered {
 }
 
 /// What the journal records of a store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StoreRecord {
     /// Which store it is.
     pub store: StoreId,
@@ -46,8 +47,9 @@ pub struct StoreRecord {
     pub history: Arc<str>,
     /// The number of this host's last confirmed write in that history, as far as it is recorded; 0 for none.
     pub written: u64,
-    /// The URLs that last led to it, without secrets. Empty when all of them lead to other stores now.
-    pub urls: Vec<Arc<str>>,
+    /// The URLs that last led to it, without secrets, each with the number of the start that last used it. Empty when
+    /// all of them lead to other stores now.
+    pub urls: BTreeMap<Arc<str>, i64>,
     /// The number of the last start that it confirmed, 0 for none.
     pub(super) confirmed: i64,
     /// That start's token.
@@ -60,7 +62,7 @@ impl Recovered {
     /// The record of the store that a URL last led to.
     #[must_use]
     pub fn at(&self, url: &str) -> Option<&StoreRecord> {
-        self.stores.iter().find(|record| record.urls.iter().any(|one| **one == *url))
+        self.stores.iter().find(|record| record.urls.contains_key(url))
     }
 
     /// The record of a store, wherever it was found.
@@ -73,12 +75,11 @@ impl Recovered {
     /// adopted for another one is not among them.
     #[must_use]
     pub fn former_stores(&self, urls: &[String]) -> Vec<(StoreId, Arc<str>)> {
-        let is_used = |record: &StoreRecord| {
-            record.urls.iter().any(|url| urls.iter().any(|used| **used == **url))
-        };
+        let is_used =
+            |record: &StoreRecord| urls.iter().any(|url| record.urls.contains_key(url.as_str()));
         let former = self.stores.iter().filter(|record| !is_used(record));
         former
-            .filter_map(|record| Some((record.store.clone(), record.urls.first()?.clone())))
+            .filter_map(|record| Some((record.store.clone(), record.urls.keys().next()?.clone())))
             .collect()
     }
 

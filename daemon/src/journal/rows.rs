@@ -1,37 +1,19 @@
-//! Reads and writes the journal's rows. Each row has a checksum, because SQLite notices a damaged page only if its
+//! Reads and writes the rows of tags and segments. Each row has a checksum, because SQLite notices a damaged page only if its
 //! structure is broken, and an undetected wrong mark means duplicate ids.
 
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, OptionalExtension, Row};
 
+use leafd_wire::Run;
 use leafd_wire::tag::check_tag;
-use leafd_wire::{Layout, Run};
 
-use super::LayoutRecord;
 use super::fault::Fault;
-use leafd_core::store::{HostId, StoreId};
-use leafd_core::{Tag, UnixMs};
+use leafd_core::Tag;
+use leafd_core::store::StoreId;
 
 /// A running FNV-1a hash. Each step is reversible, so the hash detects every change of a single byte.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sum(u64);
-
-/// The one row of `meta`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Meta {
-    pub host: HostId,
-    pub fingerprint: String,
-    /// The number of commits, so that a journal that has lost one is detected.
-    pub commits: i64,
-    /// The number of recorded layouts, so that the loss of a layout's row with its mark is detected.
-    pub layouts: i64,
-    /// The number of recorded stores, so that the loss of a store's row with its history is detected.
-    pub stores: i64,
-    pub stopped_cleanly: bool,
-}
-
-/// No host commits as often. A larger count would soon overflow.
-const COMMITS_MAX: i64 = i64::MAX / 2;
 
 /// A row of `tags`.
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,117 +60,6 @@ impl Sum {
     pub fn get(self) -> i64 {
         self.0.cast_signed()
     }
-}
-
-// === impl Meta ===
-
-impl Meta {
-    fn sum(&self) -> i64 {
-        Sum::of("meta")
-            .text(&self.host.0)
-            .text(&self.fingerprint)
-            .int(self.commits)
-            .int(self.layouts)
-            .int(self.stores)
-            .int(i64::from(self.stopped_cleanly))
-            .get()
-    }
-
-    pub fn write(&self, conn: &Connection) -> rusqlite::Result<()> {
-        conn.prepare_cached("INSERT OR REPLACE INTO meta VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
-            .execute((
-                &*self.host.0,
-                &self.fingerprint,
-                self.commits,
-                self.layouts,
-                self.stores,
-                self.stopped_cleanly,
-                self.sum(),
-            ))?;
-        Ok(())
-    }
-
-    pub fn read(conn: &Connection) -> Result<Meta, Fault> {
-        let mut rows = conn.prepare("SELECT * FROM meta")?;
-        let mut rows = rows.query([])?;
-        let Some(row) = rows.next()? else {
-            return Err(Fault::damaged("meta has no row"));
-        };
-        let stopped: i64 = get(row, 6)?;
-        let meta = Meta {
-            host: HostId(get::<String>(row, 1)?.into()),
-            fingerprint: get(row, 2)?,
-            commits: get(row, 3)?,
-            layouts: get(row, 4)?,
-            stores: get(row, 5)?,
-            stopped_cleanly: stopped == 1,
-        };
-        let sum_right = get::<i64>(row, 7)? == meta.sum();
-        let counts = (0..=COMMITS_MAX).contains(&meta.commits);
-        let right = sum_right && (0..=1).contains(&stopped) && counts;
-        if !right || rows.next()?.is_some() {
-            return Err(Fault::damaged("meta is not as it was written"));
-        }
-        Ok(meta)
-    }
-}
-
-// === layouts ===
-
-/// The checksum of a layout's row; `values` are its integer columns, without the sum.
-fn layout_sum(name: &str, values: [i64; 6]) -> i64 {
-    values.iter().fold(Sum::of("layouts").text(name), |sum, value| sum.int(*value)).get()
-}
-
-/// The caller must have checked that the numbers are in range.
-pub(super) fn write_layout(conn: &Connection, record: &LayoutRecord) -> rusqlite::Result<()> {
-    let LayoutRecord { name, layout, mark } = record;
-    let values = [
-        i64::from(layout.time_bits),
-        i64::from(layout.worker_bits),
-        i64::from(layout.sequence_bits),
-        i64::from(layout.unit_ms),
-        layout.epoch_ms.cast_signed(),
-        mark.0.cast_signed(),
-    ];
-    let sum = layout_sum(name.as_str(), values);
-    let [time, worker, sequence, unit, epoch, mark] = values;
-    conn.prepare_cached("INSERT OR REPLACE INTO layouts VALUES (?1,?2,?3,?4,?5,?6,?7,?8)")?
-        .execute((name.as_str(), time, worker, sequence, unit, epoch, mark, sum))?;
-    Ok(())
-}
-
-pub(super) fn read_layouts(conn: &Connection) -> Result<Vec<LayoutRecord>, Fault> {
-    let mut statement = conn.prepare_cached("SELECT * FROM layouts")?;
-    let mut rows = statement.query([])?;
-    let mut layouts = Vec::new();
-    while let Some(row) = rows.next()? {
-        layouts.push(read_layout(row)?);
-    }
-    Ok(layouts)
-}
-
-fn read_layout(row: &Row<'_>) -> Result<LayoutRecord, Fault> {
-    let name: String = get(row, 0)?;
-    let bad = || Fault::damaged(format!("layout {name:?} is not as it was written"));
-    let mut values = [0; 6];
-    for (column, value) in values.iter_mut().enumerate() {
-        *value = get(row, column + 1)?;
-    }
-    if get::<i64>(row, 7)? != layout_sum(&name, values) {
-        return Err(bad());
-    }
-    let [time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms, mark_ms] = values;
-    let layout = Layout {
-        time_bits: time_bits.try_into().map_err(|_| bad())?,
-        worker_bits: worker_bits.try_into().map_err(|_| bad())?,
-        sequence_bits: sequence_bits.try_into().map_err(|_| bad())?,
-        unit_ms: unit_ms.try_into().map_err(|_| bad())?,
-        epoch_ms: epoch_ms.try_into().map_err(|_| bad())?,
-    };
-    layout.check().map_err(|_| bad())?;
-    let mark = UnixMs(mark_ms.try_into().map_err(|_| bad())?);
-    Ok(LayoutRecord { name: Tag::parse(name.as_bytes()).map_err(|_| bad())?, layout, mark })
 }
 
 // === impl TagState ===

@@ -13,30 +13,17 @@ use crate::state_dir::explain;
 const APPLICATION_ID: i32 = 0x6c65_6166;
 
 /// The version of the format. It must increase when any of the texts below changes.
-const FORMAT_VERSION: i32 = 3;
+const FORMAT_VERSION: i32 = 4;
 
 /// The tables. Every row ends with a checksum over its other columns.
-const TABLES: [&str; 8] = [
-    "CREATE TABLE meta (one INTEGER PRIMARY KEY CHECK (one = 1), host TEXT NOT NULL, \
-     fingerprint TEXT NOT NULL, commits INTEGER NOT NULL, layouts INTEGER NOT NULL, \
-     stores INTEGER NOT NULL, stopped_cleanly INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT",
-    "CREATE TABLE tokens (start INTEGER PRIMARY KEY, token TEXT NOT NULL, sum INTEGER NOT NULL) STRICT",
-    "CREATE TABLE stores (store TEXT PRIMARY KEY NOT NULL, history TEXT NOT NULL, \
-     start INTEGER NOT NULL, token TEXT NOT NULL, written INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
-    "CREATE TABLE urls (url TEXT PRIMARY KEY NOT NULL, store TEXT NOT NULL, start INTEGER NOT NULL, \
-     sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
-    "CREATE TABLE layouts (name TEXT PRIMARY KEY NOT NULL, time_bits INTEGER NOT NULL, \
-     worker_bits INTEGER NOT NULL, sequence_bits INTEGER NOT NULL, unit_ms INTEGER NOT NULL, \
-     epoch_ms INTEGER NOT NULL, mark_ms INTEGER NOT NULL, sum INTEGER NOT NULL) STRICT, WITHOUT ROWID",
+const TABLES: [&str; 3] = [
+    "CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, sum INTEGER NOT NULL, \
+     PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID",
     "CREATE TABLE tags (store TEXT NOT NULL, tag TEXT NOT NULL, generation INTEGER NOT NULL, \
      highest_end INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (store, tag)) STRICT, WITHOUT ROWID",
     "CREATE TABLE segments (store TEXT NOT NULL, tag TEXT NOT NULL, \"end\" INTEGER NOT NULL, \
      first INTEGER NOT NULL, stride INTEGER NOT NULL, mark INTEGER NOT NULL, sum INTEGER NOT NULL, \
      PRIMARY KEY (store, tag, \"end\")) STRICT, WITHOUT ROWID",
-    "CREATE TABLE claim (one INTEGER PRIMARY KEY CHECK (one = 1), place TEXT NOT NULL, registry TEXT NOT NULL, \
-     history TEXT NOT NULL, holder TEXT NOT NULL, name TEXT NOT NULL, incarnation TEXT NOT NULL, earlier TEXT, \
-     worker INTEGER NOT NULL, start INTEGER NOT NULL, bound INTEGER NOT NULL, earlier_bound INTEGER NOT NULL, \
-     sum INTEGER NOT NULL) STRICT",
 ];
 
 /// The bytes of a SQLite file's header that show what the file is.

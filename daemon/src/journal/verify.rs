@@ -3,8 +3,10 @@
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use super::rows::{self, Meta, Segment, TagState, get, tag_text, text};
-use super::{lease, stores};
+use super::records::{self, Meta};
+use super::rows::{Segment, TagState, get, tag_text, text};
+use super::{LayoutRecord, stores};
+use leafd_core::lease::Recorded;
 use leafd_core::store::StoreId;
 
 /// Checks the structure of the file, by SQLite's own check.
@@ -17,15 +19,16 @@ pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
 /// tags are of.
 pub(super) fn rows(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
     let meta = Meta::read(conn)?;
-    let layouts = rows::read_layouts(conn)?.len();
-    if i64::try_from(layouts) != Ok(meta.layouts) {
+    let counted = records::count(conn)?;
+    if counted != meta.counted {
         return Err(Fault::damaged(format!(
-            "{layouts} layouts are recorded, and there were {}",
-            meta.layouts
+            "{counted} layouts and stores are recorded, but there were {}",
+            meta.counted
         )));
     }
-    stores::verify(conn, meta.stores)?;
-    lease::read(conn)?;
+    records::read_all::<LayoutRecord>(conn)?;
+    records::read_all::<Recorded>(conn)?;
+    stores::verify(conn)?;
     tags(conn)
 }
 

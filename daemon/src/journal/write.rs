@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use leafd_wire::{Layout, Run};
 
+use super::records::LayoutFields;
 use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, HostId, StoreId};
 use leafd_core::{Tag, UnixMs};
 
 /// What the journal records of a layout.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LayoutRecord {
     /// The layout's name.
     pub name: Tag,
     /// The layout's definition. Another definition under the same name is refused.
+    #[serde(with = "LayoutFields")]
     pub layout: Layout,
     /// Ids whose tick ends at or before this instant may have been issued; later ids have not.
     pub mark: UnixMs,

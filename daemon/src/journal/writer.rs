@@ -17,14 +17,13 @@ use tokio::sync::{Notify, oneshot};
 use super::db::{self, Db};
 use super::fault::Fault;
 use super::identity::Identity;
-use super::rows::Meta;
+use super::records::Meta;
 use super::witness::Memory;
-use super::{JournalError, LayoutRecord, TagRecord, Write, is_same};
+use super::{JournalError, Write, is_same};
 use crate::busy::Busy;
-use crate::histogram::{Counted, Histogram};
+use crate::histogram::Histogram;
 use crate::state_dir::{StateDir, explain};
-use leafd_core::Tag;
-use leafd_core::store::{StartToken, StoreId};
+use leafd_core::store::StartToken;
 
 /// Most batches in one transaction. The others wait for the next one.
 const GROUP_BATCHES_MAX: usize = 16_384;
@@ -33,18 +32,10 @@ const GROUP_BATCHES_MAX: usize = 16_384;
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A command for the thread.
-#[derive(Debug)]
 pub(super) enum Command {
     Commit(Pending),
-    Ask(Question),
-}
-
-/// A question to the thread. If the answer's receiver is gone, nobody waits for the answer any more.
-#[derive(Debug)]
-pub(super) enum Question {
-    Tag(StoreId, Tag, oneshot::Sender<Result<Option<TagRecord>, JournalError>>),
-    Layout(Tag, oneshot::Sender<Result<Option<LayoutRecord>, JournalError>>),
-    Ends(Page, oneshot::Sender<Result<Vec<(Tag, u64)>, JournalError>>),
+    /// Answer a question from the file, after everything that was queued before it.
+    Ask(Box<dyn FnOnce(&mut Writer) + Send>),
     Close(oneshot::Sender<()>),
 }
 
@@ -57,31 +48,23 @@ pub(super) struct Pending {
     pub answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
-/// Which highest ends a question asks for.
-#[derive(Debug)]
-pub(super) struct Page {
-    pub store: StoreId,
-    pub after: Option<Tag>,
-    pub limit: u32,
-}
-
 /// The present fault and the counters, shared with all who ask for the journal's state.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Failure(Arc<Standing>);
-
 #[derive(Debug, Default)]
-struct Standing {
+pub(super) struct Shared {
     /// Whether there is a fault, for callers that ask at each request.
-    stands: AtomicBool,
-    error: Mutex<Option<JournalError>>,
-    changed: Notify,
+    pub failed: AtomicBool,
+    pub error: Mutex<Option<JournalError>>,
+    /// Notified when a fault begins or ends.
+    pub changed: Notify,
     /// How many transactions were committed.
-    commits: AtomicU64,
+    pub commits: AtomicU64,
     /// How often the file could not be used.
-    errors: AtomicU64,
+    pub errors: AtomicU64,
     /// How long transactions took.
-    commit_times: Histogram,
-    busy: Busy,
+    pub commit_times: Histogram,
+    pub busy: Busy,
+    /// The token of the clean stop, once it is recorded.
+    pub stopped: Mutex<Option<StartToken>>,
 }
 
 #[derive(Debug)]
@@ -97,9 +80,7 @@ pub(super) struct Writer {
     pub pending: VecDeque<Pending>,
     /// Notes each commit before it is acknowledged.
     pub memory: Option<Memory>,
-    pub failure: Failure,
-    /// The token of the clean stop, once it is recorded.
-    pub stopped: Arc<Mutex<Option<StartToken>>>,
+    pub shared: Arc<Shared>,
     /// Set once a batch with exact marks came. Then nothing else is recorded, because nothing may be issued any more.
     pub stopping: bool,
     /// Where to answer the request to close.
@@ -112,51 +93,16 @@ pub(super) enum Link {
     Failed { fault: Fault, since: Instant },
 }
 
-// === impl Failure ===
+// === impl Shared ===
 
-impl Failure {
-    /// Whether there is a fault at present.
-    pub fn stands(&self) -> bool {
-        self.0.stands.load(Ordering::Acquire)
-    }
-
-    /// The present fault.
-    pub fn get(&self) -> Option<JournalError> {
-        self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Waits until a fault begins or ends. A change since the last wait counts.
-    pub async fn changed(&self) {
-        self.0.changed.notified().await;
-    }
-
-    /// How many transactions were committed.
-    pub fn commits(&self) -> u64 {
-        self.0.commits.load(Ordering::Relaxed)
-    }
-
-    /// How often the file could not be used.
-    pub fn errors(&self) -> u64 {
-        self.0.errors.load(Ordering::Relaxed)
-    }
-
-    /// How long transactions took.
-    pub fn commit_times(&self) -> Counted {
-        self.0.commit_times.counted()
-    }
-
-    /// For how long the thread has been at what it does now.
-    pub fn busy_for(&self) -> Duration {
-        self.0.busy.lasts()
-    }
-
+impl Shared {
     /// Sets or clears the fault. Returns whether there was one before.
     fn set(&self, now: Option<JournalError>) -> bool {
-        let mut error = self.0.error.lock().unwrap_or_else(PoisonError::into_inner);
-        self.0.stands.store(now.is_some(), Ordering::Release);
+        let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        self.failed.store(now.is_some(), Ordering::Release);
         let before = std::mem::replace(&mut *error, now).is_some();
         if error.is_some() != before {
-            self.0.changed.notify_one();
+            self.changed.notify_one();
         }
         before
     }
@@ -168,7 +114,7 @@ impl Writer {
     /// Works until the journal is closed or dropped.
     pub fn run(mut self, queue: mpsc::Receiver<Command>) {
         while let Some(mut command) = self.next(&queue) {
-            self.failure.0.busy.begins();
+            self.shared.busy.begins();
             // A batch after a question must not change its answer, so the transaction ends before the question.
             while let Some(Command::Commit(pending)) = command {
                 self.take_in(pending);
@@ -178,12 +124,15 @@ impl Writer {
             if self.is_behind() {
                 self.commit();
             }
-            if let Some(Command::Ask(question)) = command
-                && self.answer(question)
-            {
-                break;
+            match command {
+                Some(Command::Ask(question)) => question(&mut self),
+                Some(Command::Close(answer)) => {
+                    self.closed = Some(answer);
+                    break;
+                }
+                _ => {}
             }
-            self.failure.0.busy.ends();
+            self.shared.busy.ends();
         }
         self.close();
     }
@@ -191,7 +140,7 @@ impl Writer {
     /// Whether to commit: there is something to record, or a fault that may be over by now.
     fn is_behind(&self) -> bool {
         !self.pending.is_empty()
-            || self.failure.stands()
+            || self.shared.failed.load(Ordering::Acquire)
             || matches!(self.link, Link::Failed { .. })
     }
 
@@ -210,27 +159,12 @@ impl Writer {
         }
     }
 
-    /// Answers a question. Returns true if the journal must be closed.
-    fn answer(&mut self, question: Question) -> bool {
-        match question {
-            Question::Tag(store, tag, answer) => {
-                let record = self.on_db(|db| db.tag(&store, &tag));
-                let _ = answer.send(record.map_err(|fault| self.error(fault)));
-            }
-            Question::Layout(name, answer) => {
-                let record = self.on_db(|db| db.layout(&name));
-                let _ = answer.send(record.map_err(|fault| self.error(fault)));
-            }
-            Question::Ends(Page { store, after, limit }, answer) => {
-                let ends = self.on_db(|db| db.ends(&store, after.as_ref(), limit));
-                let _ = answer.send(ends.map_err(|fault| self.error(fault)));
-            }
-            Question::Close(answer) => {
-                self.closed = Some(answer);
-                return true;
-            }
-        }
-        false
+    /// Reads from the file.
+    pub fn read<T>(
+        &mut self,
+        read: impl FnOnce(&Db) -> Result<T, Fault>,
+    ) -> Result<T, JournalError> {
+        self.on_db(|db| read(db)).map_err(|fault| self.error(fault))
     }
 
     /// Puts a batch at the end of the queue, or refuses it.
@@ -281,7 +215,7 @@ impl Writer {
             });
             match outcome {
                 Ok((outcome, meta, stopped)) => {
-                    self.failure.0.commit_times.observe(begun.elapsed());
+                    self.shared.commit_times.observe(begun.elapsed());
                     self.committed(meta, stopped);
                     for (pending, outcome) in group.into_iter().zip(outcome) {
                         let outcome = outcome.map_err(|why| {
@@ -303,10 +237,10 @@ impl Writer {
         if let Some(memory) = &mut self.memory {
             memory.note(&meta.host, meta.commits, stopped.as_ref());
         }
-        *self.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
+        *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
         self.acknowledged = meta;
-        self.failure.0.commits.fetch_add(1, Ordering::Relaxed);
-        if self.failure.set(None) {
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        if self.shared.set(None) {
             tracing::debug!(path = %self.path.display(), "the journal can be written again");
         }
     }
@@ -374,8 +308,8 @@ impl Writer {
 
     /// Records a fault, and closes the file.
     fn fail(&mut self, fault: Fault) -> Fault {
-        self.failure.0.errors.fetch_add(1, Ordering::Relaxed);
-        if !self.failure.set(Some(self.error(fault.clone()))) {
+        self.shared.errors.fetch_add(1, Ordering::Relaxed);
+        if !self.shared.set(Some(self.error(fault.clone()))) {
             // The daemon's health reports it as long as it lasts.
             tracing::debug!(
                 path = %self.path.display(), %fault,

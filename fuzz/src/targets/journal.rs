@@ -33,22 +33,13 @@ const TAGS: [(&str, Run, u64); 3] = [
 ];
 
 /// The columns that the sum of a table's row is over.
-const SUMS: [(&str, &str); 8] = [
-    ("meta", "host, fingerprint, commits, layouts, stores, stopped_cleanly"),
+const SUMS: [(&str, &str); 3] = [
+    ("records", "kind, key, value"),
     ("tags", "store, tag, generation, highest_end"),
     ("segments", "store, tag, \"end\", first, stride, mark"),
-    ("tokens", "start, token"),
-    ("stores", "store, history, start, token"),
-    ("urls", "url, store, start"),
-    ("layouts", "name, time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms, mark_ms"),
-    (
-        "claim",
-        "place, registry, history, holder, name, incarnation, earlier IS NOT NULL, coalesce(earlier, ''), worker, start, \
-         bound, earlier_bound",
-    ),
 ];
 
-/// Columns with numbers, and with texts.
+/// Columns of tags and segments, and members of the other kinds of records, with numbers and with texts.
 const NUMBERS: [&str; 21] = [
     "segments.mark",
     "segments.first",
@@ -58,33 +49,33 @@ const NUMBERS: [&str; 21] = [
     "tags.generation",
     "meta.commits",
     "meta.stopped_cleanly",
-    "meta.layouts",
-    "layouts.mark_ms",
-    "layouts.time_bits",
-    "layouts.worker_bits",
-    "layouts.unit_ms",
-    "layouts.epoch_ms",
-    "claim.worker",
-    "claim.start",
-    "claim.bound",
-    "claim.earlier_bound",
-    "tokens.start",
-    "stores.start",
-    "urls.start",
+    "meta.counted",
+    "layout.mark",
+    "layout.layout.time_bits",
+    "layout.layout.worker_bits",
+    "layout.layout.unit_ms",
+    "layout.layout.epoch_ms",
+    "lease.worker",
+    "lease.start",
+    "lease.holding.expires",
+    "lease.earlier",
+    "start.number",
+    "store.confirmed",
+    "store.urls.url",
 ];
 const TEXTS: [&str; 12] = [
     "segments.tag",
     "tags.tag",
     "tags.store",
     "meta.host",
-    "layouts.name",
-    "claim.holder",
-    "claim.incarnation",
-    "claim.place",
-    "tokens.token",
-    "stores.store",
-    "stores.token",
-    "urls.store",
+    "layout.name",
+    "lease.holding.holder.id",
+    "lease.holding.holder.incarnation",
+    "lease.place",
+    "start.token",
+    "store.store",
+    "store.token",
+    "store.urls",
 ];
 
 const PAGE_BYTES: usize = 4_096;
@@ -312,9 +303,12 @@ fn write_rows(file: &Path, input: &mut Input<'_>, with_sums: bool) {
         };
         let Some((table, column)) = column.split_once('.') else { continue };
         let one = i64::from(input.u8() % 3);
-        let key = if table == "segments" || table == "tags" { "tag" } else { "sum" };
+        if table != "segments" && table != "tags" {
+            let _ = write_member(&connection, table, column, value);
+            continue;
+        }
         let sql = format!(
-            "UPDATE {table} SET {column} = ?1 WHERE {key} = (SELECT {key} FROM {table} ORDER BY {key} LIMIT 1 OFFSET ?2)"
+            "UPDATE {table} SET {column} = ?1 WHERE tag = (SELECT tag FROM {table} ORDER BY tag LIMIT 1 OFFSET ?2)"
         );
         let _ = connection.execute(&sql, (value, one));
     }
@@ -323,6 +317,28 @@ fn write_rows(file: &Path, input: &mut Input<'_>, with_sums: bool) {
             set_sums(&connection, table, columns).expect("sums can be set");
         }
     }
+}
+
+/// Changes a member of the first record of a kind.
+fn write_member(
+    connection: &Connection,
+    kind: &str,
+    path: &str,
+    value: Value,
+) -> rusqlite::Result<()> {
+    let sql = "SELECT key, value FROM records WHERE kind = ?1 ORDER BY key LIMIT 1";
+    let (key, text): (String, String) =
+        connection.query_row(sql, [kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let mut record: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
+    if let Some(member) = record.pointer_mut(&format!("/{}", path.replace('.', "/"))) {
+        *member = match value {
+            Value::Integer(number) => number.into(),
+            Value::Text(text) => text.into(),
+            _ => serde_json::Value::Null,
+        };
+    }
+    let sql = "UPDATE records SET value = ?1 WHERE kind = ?2 AND key = ?3";
+    connection.execute(sql, (record.to_string(), kind, key)).map(drop)
 }
 
 fn set_sums(connection: &Connection, table: &str, columns: &str) -> rusqlite::Result<()> {

@@ -128,7 +128,7 @@ fn rows_that_others_contradict() {
         ("UPDATE segments SET tag = 'x' WHERE tag = 'tag 3'", "\"x\" is not among its claims"),
         ("UPDATE segments SET store = 'x' WHERE tag = 'tag 3'", "\"tag 3\" is not among its"),
         ("UPDATE segments SET mark = mark - 1 WHERE tag = 'tag 4'", "with its mark 1003 is not"),
-        ("DELETE FROM layouts", "0 layouts are recorded, and there were 1"),
+        ("DELETE FROM records WHERE kind = 'layout'", "1 layouts and stores are recorded, but"),
     ] {
         let change = |conn: &rusqlite::Connection| {
             assert_ne!(conn.execute(change, []).unwrap(), 0, "{change}");

@@ -4,9 +4,8 @@ use std::fs;
 
 use rusqlite::Connection;
 
-use super::super::rows::Meta;
+use super::super::records::{self, Meta};
 use super::*;
-use leafd_core::store::HostId;
 
 /// Checks that opening is refused with this reason, and changes nothing.
 fn refuses(dir: &Path, why: &str) {
@@ -38,7 +37,7 @@ fn something_else_under_its_name_is_left_alone() {
 
 #[test]
 fn another_format_is_refused_in_words() {
-    for (version, why) in [(1, "from before the first release"), (4, "run the newer leafd")] {
+    for (version, why) in [(3, "from before the first release"), (5, "run the newer leafd")] {
         let dir = place();
         run(async { open(dir.path()).0.close().await });
         let conn = Connection::open(dir.path().join("journal.db")).unwrap();
@@ -58,23 +57,22 @@ fn rows_that_leafd_did_not_write_are_refused() {
         "UPDATE tags SET highest_end = highest_end - 1",
         "UPDATE tags SET tag = 'b'",
         "DELETE FROM tags",
-        "UPDATE layouts SET mark_ms = mark_ms - 1",
-        "DELETE FROM layouts",
-        "UPDATE tokens SET token = ''",
-        "DELETE FROM tokens",
-        "UPDATE stores SET history = 'another'",
-        "UPDATE stores SET start = 0, token = ''",
-        "UPDATE stores SET written = written + 1",
-        "UPDATE stores SET store = 'b'",
-        "DELETE FROM stores",
-        "INSERT INTO stores SELECT 'b', history, start, token, written, sum FROM stores",
-        "DELETE FROM urls; DELETE FROM stores",
-        "UPDATE urls SET url = 'another'",
-        "UPDATE urls SET store = 'b'",
-        "UPDATE urls SET start = start + 1",
-        "UPDATE meta SET stores = 0; DELETE FROM urls; DELETE FROM stores",
-        "UPDATE meta SET commits = 0",
-        "DELETE FROM meta",
+        "UPDATE records SET value = replace(value, ':5000', ':4999') WHERE kind = 'layout'",
+        "DELETE FROM records WHERE kind = 'layout'",
+        "UPDATE records SET value = replace(value, 'token\":\"', 'token\":\"0') WHERE kind = 'start'",
+        "DELETE FROM records WHERE kind = 'start'",
+        "UPDATE records SET value = replace(value, ':\"history', ':\"another') WHERE kind = 'store'",
+        "UPDATE records SET value = replace(value, 'confirmed\":1', 'confirmed\":0') WHERE kind = 'store'",
+        "UPDATE records SET value = replace(value, 'written\":0', 'written\":1') WHERE kind = 'store'",
+        "UPDATE records SET value = replace(value, '\"url\"', '\"another\"') WHERE kind = 'store'",
+        "UPDATE records SET key = 'b' WHERE kind = 'store'",
+        "UPDATE records SET kind = 'start' WHERE kind = 'store'",
+        "UPDATE records SET value = 'nonsense' WHERE kind = 'store'",
+        "DELETE FROM records WHERE kind = 'store'",
+        "INSERT INTO records SELECT kind, 'b', value, sum FROM records WHERE kind = 'store'",
+        "UPDATE records SET value = replace(value, 'commits\":', 'commits\":1') WHERE kind = 'meta'",
+        "UPDATE records SET value = replace(value, 'counted\":2', 'counted\":1') WHERE kind = 'meta'; DELETE FROM records WHERE kind = 'store'",
+        "DELETE FROM records WHERE kind = 'meta'",
         "CREATE TABLE more (x)",
         "INSERT INTO segments SELECT store, tag, \"end\" + 1, first, stride, mark, sum FROM segments",
     ];
@@ -105,20 +103,8 @@ fn a_count_of_commits_that_has_no_next_one_is_refused() {
     let dir = place();
     run(async { open(dir.path()).0.close().await });
     let conn = Connection::open(dir.path().join("journal.db")).unwrap();
-    let (host, fingerprint, layouts, stores): (String, String, i64, i64) = conn
-        .query_row("SELECT host, fingerprint, layouts, stores FROM meta", [], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
-        })
-        .unwrap();
-    let meta = Meta {
-        host: HostId(host.into()),
-        fingerprint,
-        commits: i64::MAX,
-        layouts,
-        stores,
-        stopped_cleanly: false,
-    };
-    meta.write(&conn).unwrap();
+    let meta = Meta { commits: i64::MAX, ..Meta::read(&conn).unwrap() };
+    records::write(&conn, &meta).unwrap();
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
     conn.close().unwrap();
     refuses(dir.path(), "damaged");

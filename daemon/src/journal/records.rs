@@ -1,0 +1,213 @@
+//! Records that change rarely: the host, its starts, the stores, the layouts and the worker's lease. Each is JSON in
+//! one row, under a kind and a key, with a checksum like every row.
+
+use rusqlite::{Connection, OptionalExtension};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use leafd_wire::Layout;
+
+use super::fault::Fault;
+use super::rows::{Sum, get};
+use super::{LayoutRecord, StoreRecord};
+use leafd_core::lease::Recorded;
+use leafd_core::store::{HostId, StartToken};
+
+/// A kind of record.
+pub(super) trait Record: Serialize + DeserializeOwned {
+    /// The name of the kind.
+    const KIND: &'static str;
+
+    /// The record's key within its kind.
+    fn key(&self) -> String;
+
+    /// Whether every value is in its range.
+    fn is_valid(&self) -> bool;
+}
+
+/// What is recorded of the host and of the journal as a whole. There is one such record.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Meta {
+    pub host: HostId,
+    pub fingerprint: String,
+    /// The number of commits, so that a journal that has lost one is detected.
+    pub commits: i64,
+    /// The number of layouts and stores, so that the loss of one is detected.
+    pub counted: i64,
+    pub stopped_cleanly: bool,
+}
+
+/// A start of this host. The first has number 1.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Start {
+    pub number: i64,
+    pub token: StartToken,
+}
+
+/// The fields of a [`Layout`].
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Layout")]
+pub(super) struct LayoutFields {
+    time_bits: u8,
+    worker_bits: u8,
+    sequence_bits: u8,
+    unit_ms: u32,
+    epoch_ms: u64,
+}
+
+/// No host commits as often. A larger count would soon overflow.
+const COMMITS_MAX: i64 = i64::MAX / 2;
+
+/// Numbers above this are not recorded: ids and instants are smaller.
+const NUMBER_MAX: u64 = i64::MAX as u64;
+
+/// Longest text in the record of a lease, in bytes.
+const LEASE_TEXT_BYTES_MAX: usize = 8_192;
+
+/// Writes a record in place of the one with its key.
+pub(super) fn write<R: Record>(conn: &Connection, record: &R) -> rusqlite::Result<()> {
+    let key = record.key();
+    let value = serde_json::to_string(record)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    conn.prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4)")?.execute((
+        R::KIND,
+        &key,
+        &value,
+        sum(R::KIND, &key, &value),
+    ))?;
+    Ok(())
+}
+
+/// The record of a key, if there is one.
+pub(super) fn read<R: Record>(conn: &Connection, key: &str) -> Result<Option<R>, Fault> {
+    let row = conn
+        .prepare_cached("SELECT value, sum FROM records WHERE kind = ?1 AND key = ?2")?
+        .query_row((R::KIND, key), |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    row.map(|(value, sum): (String, i64)| parse(key, &value, sum)).transpose()
+}
+
+/// All records of a kind, in the order of their keys.
+pub(super) fn read_all<R: Record>(conn: &Connection) -> Result<Vec<R>, Fault> {
+    let mut statement =
+        conn.prepare_cached("SELECT key, value, sum FROM records WHERE kind = ?1 ORDER BY key")?;
+    let mut rows = statement.query([R::KIND])?;
+    let mut records = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (key, value): (String, String) = (get(row, 0)?, get(row, 1)?);
+        records.push(parse(&key, &value, get(row, 2)?)?);
+    }
+    Ok(records)
+}
+
+/// Removes all records of a kind.
+pub(super) fn remove_all<R: Record>(conn: &Connection) -> rusqlite::Result<()> {
+    conn.execute("DELETE FROM records WHERE kind = ?1", [R::KIND])?;
+    Ok(())
+}
+
+/// The number of layouts and stores, for [`Meta::counted`].
+pub(super) fn count(conn: &Connection) -> rusqlite::Result<i64> {
+    conn.prepare_cached("SELECT count(*) FROM records WHERE kind IN (?1, ?2)")?
+        .query_row([LayoutRecord::KIND, StoreRecord::KIND], |row| row.get(0))
+}
+
+fn sum(kind: &str, key: &str, value: &str) -> i64 {
+    Sum::of("records").text(kind).text(key).text(value).get()
+}
+
+fn parse<R: Record>(key: &str, value: &str, found: i64) -> Result<R, Fault> {
+    let record: Option<R> = serde_json::from_str(value).ok();
+    let kind = R::KIND;
+    record
+        .filter(|record| found == sum(kind, key, value) && record.key() == key && record.is_valid())
+        .ok_or_else(|| {
+            Fault::damaged(format!("the record {kind} {key:?} is not as it was written"))
+        })
+}
+
+impl Meta {
+    pub fn read(conn: &Connection) -> Result<Meta, Fault> {
+        read(conn, "")?.ok_or_else(|| Fault::damaged("the host's record is missing"))
+    }
+}
+
+impl Record for Meta {
+    const KIND: &'static str = "meta";
+
+    fn key(&self) -> String {
+        String::new()
+    }
+
+    fn is_valid(&self) -> bool {
+        (0..=COMMITS_MAX).contains(&self.commits)
+    }
+}
+
+impl Start {
+    /// The key of a start's record. Keys are in the order of the numbers.
+    pub fn key_of(number: i64) -> String {
+        format!("{:020}", number.max(0))
+    }
+}
+
+impl Record for Start {
+    const KIND: &'static str = "start";
+
+    fn key(&self) -> String {
+        Start::key_of(self.number)
+    }
+
+    fn is_valid(&self) -> bool {
+        self.number >= 0
+    }
+}
+
+impl Record for LayoutRecord {
+    const KIND: &'static str = "layout";
+
+    fn key(&self) -> String {
+        self.name.as_str().to_owned()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.layout.check().is_ok() && self.layout.epoch_ms.max(self.mark.0) <= NUMBER_MAX
+    }
+}
+
+impl Record for StoreRecord {
+    const KIND: &'static str = "store";
+
+    fn key(&self) -> String {
+        self.store.0.as_ref().to_owned()
+    }
+
+    fn is_valid(&self) -> bool {
+        self.confirmed >= 0 && self.written <= NUMBER_MAX
+    }
+}
+
+impl Record for Recorded {
+    const KIND: &'static str = "lease";
+
+    fn key(&self) -> String {
+        String::new()
+    }
+
+    fn is_valid(&self) -> bool {
+        let Recorded { place, registry, worker, start, holding, earlier } = self;
+        let Some(holder) = &holding.holder else { return false };
+        let earlier = earlier.as_ref().map_or(0, |earlier| earlier.expires.0);
+        let numbers = [worker.0, start.0, holding.expires.0, earlier];
+        let texts = [
+            place,
+            &registry.id.0,
+            &registry.history.0,
+            &holder.id,
+            &holder.name,
+            &holder.incarnation.0,
+        ];
+        numbers.iter().all(|number| *number <= NUMBER_MAX)
+            && texts.iter().all(|text| text.len() <= LEASE_TEXT_BYTES_MAX)
+    }
+}
