@@ -1,4 +1,4 @@
-"""Unique 64-bit ids from leafd, the daemon of this host.
+"""Unique 64-bit ids from leafd, the id daemon on this host.
 
     import leafd
 
@@ -6,7 +6,7 @@
         order_id = client.next_id("orders")
         hundred = client.next_ids("orders", 100)
 
-A client is shared freely between threads and over forks: a forked child never gets an id that its parent held.
+Threads and forked children can share a client: a forked child never gets an id that its parent held.
 """
 
 from ._aio import AsyncClient

@@ -1,4 +1,4 @@
-"""`python -m leafd`: ids from a shell, and what a snowflake id is made of."""
+"""`python -m leafd`: draws ids and decodes snowflake ids."""
 
 import argparse
 import signal
@@ -8,7 +8,7 @@ from typing import List, Optional
 import leafd
 
 _BATCH = 100_000
-"""So many are drawn and printed at a time."""
+"""Ids drawn and printed at a time."""
 
 
 def _count(text: str) -> int:
@@ -18,21 +18,21 @@ def _count(text: str) -> int:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    """Does what the command line says, and returns the exit status: 1 for a failure, 2 for wrong arguments."""
-    what = "Unique 64-bit ids from the daemon of this host."
+    """Runs the command line, and returns the exit status: 1 for a failure, 2 for wrong arguments."""
+    what = "Draws unique 64-bit ids from the leafd daemon on this host."
     parser = argparse.ArgumentParser(prog="python -m leafd", description=what)
     parser.add_argument("--version", action="version", version=f"leafd {leafd.__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
-    draw = commands.add_parser("next", help="print ids, one a line")
+    draw = commands.add_parser("next", help="print ids, one per line")
     draw.add_argument("tag", help="a segment tag, or a snowflake layout's name")
-    draw.add_argument("-n", "--count", type=_count, default=1, help="how many (1)")
-    draw.add_argument("--direct", action="store_true", help="draw each id directly: in order on this host")
-    decode = commands.add_parser("decode", help="take a snowflake id apart")
+    draw.add_argument("-n", "--count", type=_count, default=1, help="number of ids (1)")
+    draw.add_argument("--direct", action="store_true", help="draw each id directly; ids increase on this host")
+    decode = commands.add_parser("decode", help="show the parts of a snowflake id")
     decode.add_argument("id", type=int)
-    decode.add_argument("--layout", help="the layout's name, to ask the daemon for it; otherwise Leaf's own")
+    decode.add_argument("--layout", help="the name of one of the daemon's layouts; by default Leaf's own")
     for command in (draw, decode):
         command.add_argument("--socket", help="the daemon's socket (LEAFD_SOCKET, or where a daemon listens)")
-        command.add_argument("--timeout", type=float, default=2.0, help="how long a call may take, in seconds (2)")
+        command.add_argument("--timeout", type=float, default=2.0, help="timeout of each call, in seconds (2)")
     options = parser.parse_args(arguments)
     try:
         with leafd.Client(options.socket, timeout=options.timeout) as client:
@@ -55,7 +55,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
 
 if __name__ == "__main__":
-    # Ctrl-C, and a reader that has enough, end it without a word.
+    # Exit silently on Ctrl-C or when the reader closes the pipe.
     for number in (signal.SIGINT, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
     sys.exit(main())

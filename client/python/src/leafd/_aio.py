@@ -1,4 +1,4 @@
-"""The client for asyncio. What the process holds is taken at once; the rest comes over a connection of the loop's."""
+"""The client for asyncio. It returns held ids at once, and requests others over the event loop's own connection."""
 
 from __future__ import annotations
 
@@ -18,24 +18,23 @@ from ._public_ids import AsyncPublicIds, Form
 _REFILL = library.REFILL
 
 _parents: List[Link] = []
-"""What a forked child has of its parent's. It is left alone: to let go of it would end what it is to the parent."""
+"""Connections that a forked child inherited. They stay referenced, because closing them would affect the parent."""
 
 _MASKS = 240
-"""Public ids that are asked for at a time, so that texts of any length fit a frame."""
+"""Public ids per request, so that texts of any length fit a frame."""
 
 _CHUNK = 20_000
-"""Python numbers that are made at a time, between which the loop goes on."""
+"""Python ints created at a time, between which the event loop runs."""
 
 
 class AsyncClient:
-    """:class:`leafd.Client` for asyncio: no call blocks the loop, and none uses a thread.
+    """:class:`leafd.Client` for asyncio: calls neither block the event loop nor use threads.
 
-    `client`: the client to use, or a socket's path for one of its own; `socket` is another name for such a path. The
-    other arguments are those of :class:`leafd.Client`, for a client of its own. Each event loop has a connection of its own, and each forked child; runs of ids are
-    held for the process, together with `client`.
+    `client`: the client to use, or the path of a socket for a new one, which `socket` sets as well. The other arguments
+    are those of :class:`leafd.Client`, for a new client. Each event loop and each forked child has its own connection;
+    runs of ids are held for the process, together with `client`.
 
-    Timeouts count from the call. A task that is cancelled gives its request up at once; ids that come too late are
-    skipped.
+    Timeouts start with the call. A cancelled task abandons its request at once; ids that arrive too late are skipped.
     """
 
     def __init__(
@@ -66,7 +65,7 @@ class AsyncClient:
         self._links: Dict[asyncio.AbstractEventLoop, Link] = {}
 
     async def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
-        """The next id of `tag`; see :meth:`leafd.Client.next_id`."""
+        """Returns the next id of `tag`; see :meth:`leafd.Client.next_id`."""
         handle = self._tags[tag]
         taken: int = library.loop_take(handle)
         if 0 < taken < _REFILL:
@@ -79,12 +78,12 @@ class AsyncClient:
         return await self._link().next_id(tag, handle, self._deadline(timeout))
 
     async def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
-        """The next id, drawn directly; see :meth:`leafd.Client.next_id_direct`."""
+        """Returns the next id, drawn directly; see :meth:`leafd.Client.next_id_direct`."""
         [ids] = await self._draw(tag, 1, self._deadline(timeout))
         return ids[0]
 
     async def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
-        """`count` ids; see :meth:`leafd.Client.next_ids`."""
+        """Returns `count` ids; see :meth:`leafd.Client.next_ids`."""
         library.check_count(count)
         deadline = self._deadline(timeout)
         ids: List[int] = []
@@ -97,7 +96,7 @@ class AsyncClient:
         return ids
 
     async def ids(self, tag: str) -> AsyncIterator[int]:
-        """Ids without end."""
+        """Yields ids endlessly."""
         while True:
             yield await self.next_id(tag)
 
@@ -139,7 +138,7 @@ class AsyncClient:
         return answers
 
     def close(self) -> None:
-        """Ends its connections; calls that wait fail. Closes the client as well, unless that was given."""
+        """Closes the connections; waiting calls fail. Also closes the client, unless it was passed in."""
         self._closed = True
         for link in self._links.values():
             link.close()
@@ -148,7 +147,7 @@ class AsyncClient:
         self._tags = Closed()
 
     async def aclose(self) -> None:
-        """As :meth:`close`, for `contextlib.aclosing` and code that awaits it."""
+        """Does the same as :meth:`close`, for `contextlib.aclosing` and other code that awaits it."""
         self.close()
 
     async def _ask_info(self, timeout: Optional[float]) -> protocol.InfoReply:
@@ -157,21 +156,21 @@ class AsyncClient:
         return protocol.info_of(body)
 
     async def _draw(self, tag: str, count: int, deadline: Deadline) -> List[range]:
-        # Also tells whether a tag can have this name.
+        # Raises an error if the tag's name is invalid.
         self._tags[tag]
         body = await self._link().ask(deadline, tag.encode(), count)
         assert isinstance(body, bytes)
         return protocol.ids_of(body, count)
 
     def _deadline(self, timeout: Optional[float]) -> Deadline:
-        """A deadline of its own ends a wait for a daemon that isn't there as well."""
+        """A call's own timeout also limits the wait for a missing daemon."""
         loop = asyncio.get_running_loop()
         if timeout is None:
             return Deadline(loop, self._timeout, self._wait)
         return Deadline(loop, library.milliseconds(timeout) / 1000, 0.0)
 
     def _link(self) -> Link:
-        """The running loop's."""
+        """The running loop's connection."""
         loop = asyncio.get_running_loop()
         link = self._links.get(loop)
         if link is None or link.pid != os.getpid():

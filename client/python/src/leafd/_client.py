@@ -18,22 +18,22 @@ _take: Callable[[library.TagHandle], int] = library.take
 
 
 class Client:
-    """A process's way to the daemon, for all its threads and, each on its own, for its forked children.
+    """A client of the daemon, for all threads of a process and, with their own connections, its forked children.
 
-    It connects on first use (:meth:`connect` for at once). While a call waits, other threads run, handlers of signals
-    (so that Ctrl-C ends it at once) and, where gevent has patched the process, greenlets. Clients can be pickled, to
-    be made anew in another process.
+    It connects on first use; call :meth:`connect` to connect at once. While a call waits, other threads run, and so do
+    signal handlers (so that Ctrl-C ends the call at once) and, if gevent has patched the process, greenlets. Clients
+    can be pickled, which creates a new client in the other process.
 
-    - `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else where a daemon of this user or of
-      the system listens.
-    - `timeout`: how long calls may take unless they say otherwise, in seconds, at most 60. When it is over, a call
-      waits up to 0.25 s more for the daemon's own word on why.
-    - `wait`: how long calls without a timeout of their own wait for a daemon that isn't there yet, in seconds, at
-      most 3600 and at least their timeout, before that begins to count. With 0 a daemon that never was there is an
-      error at once; one that seems to be restarting is waited for as long as the timeout lasts.
-    - `direct`: whether every id is drawn directly, by a request of its own, so that the ids of a tag are strictly
-      increasing on this host. Otherwise most come out of a run that the process holds, in well under a microsecond.
-    - `polling`: whether a thread that waits may poll for some microseconds, or yield its core, before it sleeps.
+    - `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else the socket of this user's daemon or of
+      the system's.
+    - `timeout`: the default timeout of calls, in seconds, at most 60. After it, a call waits up to 0.25 s more for the
+      daemon's error.
+    - `wait`: how long calls without their own timeout wait for a missing daemon before the timeout starts, in seconds;
+      at most 3600, and at least the timeout. With 0, calls fail immediately if no daemon was ever running; if the
+      daemon appears to be restarting, they wait until the timeout.
+    - `direct`: whether to draw each id directly, with a separate request, so that the ids of a tag are strictly
+      increasing on this host. Otherwise most ids come from a run that the process holds, in well under a microsecond.
+    - `polling`: whether a waiting thread may poll for some microseconds, or yield its core, before it sleeps.
 
     Every call may raise a subclass of :class:`leafd.Error`.
     """
@@ -63,9 +63,9 @@ class Client:
         self._tags: Dict[str, library.TagHandle] = _Tags(handle)
 
     def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
-        """The next id of `tag`: a number from 1 to 2**63 - 1 that nobody else gets.
+        """Returns the next id of `tag`: a unique number from 1 to 2**63 - 1.
 
-        `timeout`: in seconds; the client's own by default.
+        `timeout`: in seconds; by default the client's.
         """
         return _take(self._tags[tag]) or self._next_slow(tag, timeout)
 
@@ -76,11 +76,11 @@ class Client:
         return id.value
 
     def held_id(self, tag: str) -> Optional[int]:
-        """An id of the run that the process holds, without waiting; None: there is none. For event loops."""
+        """Returns an id from the held run without waiting, or None if no id is held. For event loops."""
         return _take(self._tags[tag]) or None
 
     def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
-        """The next id of `tag`, drawn directly, by a request of its own: higher than any drawn so on this host before."""
+        """Returns the next id of `tag`, drawn directly: above all ids drawn directly on this host before."""
         id = ctypes.c_uint64()
         name = library.name_bytes(tag)
         limit = library.milliseconds(timeout)
@@ -88,23 +88,23 @@ class Client:
         return id.value
 
     def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
-        """`count` ids, in the order in which they were issued, straight from the daemon: all or none.
+        """Returns `count` ids from the daemon, in the order in which they were issued: all of them, or none.
 
-        At most a thousand million.
+        At most 1,000,000,000.
         """
         return self.next_ids_array(tag, count, timeout).tolist()
 
     def next_ids_array(self, tag: str, count: int, timeout: Optional[float] = None) -> "array[int]":
-        """As :meth:`next_ids`, without a Python int for each: an ``array("Q")``."""
+        """Returns the same as :meth:`next_ids`, but as an ``array("Q")`` instead of Python ints."""
         library.check_count(count)
         ids = array("Q", bytes(8 * count))
         self.next_ids_into(tag, ids, timeout)
         return ids
 
     def next_ids_into(self, tag: str, buffer: Any, timeout: Optional[float] = None) -> None:
-        """Fills a buffer with ids: an ``array("Q")``, a NumPy array of 64-bit integers, a memoryview of such.
+        """Fills a buffer with ids: an ``array("Q")``, a NumPy array of 64-bit integers, or a memoryview of one.
 
-        It must be writable and contiguous. When the call fails, nothing is written.
+        The buffer must be writable and contiguous. If the call fails, nothing is written.
         """
         handle, limit = self._tags[tag], library.milliseconds(timeout)
         with _places(buffer) as view:
@@ -119,41 +119,41 @@ class Client:
                 del places
 
     def ids(self, tag: str) -> Iterator[int]:
-        """Ids without end, one :meth:`next_id` each. It holds none: it goes on in a forked child as well."""
+        """Yields ids endlessly, by :meth:`next_id`. The iterator holds no ids, so it works in forked children."""
         while True:
             yield self.next_id(tag)
 
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> PublicIds:
-        """What outsiders are shown instead of a tag's dense ids: numbers or text that nobody can count.
+        """Returns a converter between a tag's dense ids and public ids, which reveal neither count nor order.
 
-        `prefix`: what texts begin with, before a `_`. `bits`: how many the ids have, dense and public ones; 53 for
-        JavaScript's numbers. `key`: the number of the key; 0, the daemon's current one; texts carry theirs. The form must
-        be the same in both directions.
+        `prefix`: the prefix of texts, before a `_`. `bits`: the size of dense and public ids; 53 for JavaScript's
+        numbers. `key`: the number of the key; 0 means the daemon's current one. Texts contain the number of their key.
+        Use the same form in both directions.
         """
         return PublicIds(self._open, self.socket, Form.of(tag, prefix, bits, key))
 
     @property
     def socket(self) -> str:
-        """The path of the daemon's socket, as it was found when the client was made."""
+        """The path of the daemon's socket, as determined when the client was created."""
         return self._socket
 
     def connect(self) -> "Client":
-        """Connects now, and agrees with the daemon on the protocol's version. Returns the client."""
+        """Connects now, negotiates the protocol version, and returns the client."""
         self.info()
         return self
 
     def info(self, timeout: Optional[float] = None) -> Info:
-        """What the daemon reports about itself, such as whether it is ready."""
+        """Returns what the daemon reports about itself, such as whether it is ready."""
         told = library.DaemonInfo()
         library.info(self._open(), library.milliseconds(timeout), ctypes.byref(told))
         return Info(told.release.decode(), told.segments_ready, told.snowflake_ready, told.pid)
 
     def layout(self, name: str = "snowflake") -> Layout:
-        """The layout of the snowflake ids that are drawn under the tag name `name`, as the daemon has it."""
+        """Returns the daemon's layout of the snowflake ids that are drawn under the tag name `name`."""
         return layout_of(self._open(), name)
 
     def close(self) -> None:
-        """Lets go of the connection and of the ids held, once calls of other threads are done."""
+        """Closes the connections and drops held ids, once calls of other threads have returned."""
         self._handle = None
         self._tags = Closed()
 
@@ -182,7 +182,7 @@ class Client:
 
 
 class _Settings(NamedTuple):
-    """What a client was made with."""
+    """The arguments of a client."""
 
     socket: Optional[str]
     timeout: float
@@ -193,7 +193,7 @@ class _Settings(NamedTuple):
 
 @contextmanager
 def _places(buffer: Any) -> Iterator[memoryview]:
-    """The bytes of a buffer that ids can be written to."""
+    """The bytes of a buffer to which ids can be written."""
     with memoryview(buffer) as view:
         if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
             raise InvalidArgumentError(f"ids need items of 64-bit integers, not {view.format!r}")
@@ -204,7 +204,7 @@ def _places(buffer: Any) -> Iterator[memoryview]:
 
 
 def fill(buffer: Any, draw: Callable[[int], List[int]]) -> None:
-    """Fills a buffer with ids that are Python's."""
+    """Fills a buffer with ids from a function that returns Python ints."""
     with _places(buffer) as places, places.cast("Q") as numbers:
         numbers[:] = array("Q", draw(len(numbers)))
 
@@ -214,7 +214,7 @@ def _rebuild(socket: Optional[str], timeout: float, wait: float, direct: bool, p
 
 
 class _Tags(Dict[str, library.TagHandle]):
-    """A client's tags by name, made when they are first used. No lock: at worst one is made twice."""
+    """A client's tags by name, created on first use. Without a lock: at worst, one is created twice."""
 
     __slots__ = ("_client",)
 
@@ -230,7 +230,7 @@ class _Tags(Dict[str, library.TagHandle]):
 
 
 class Closed(Dict[str, library.TagHandle]):
-    """The tags of a client that is closed."""
+    """The tags of a closed client."""
 
     def __missing__(self, tag: str) -> library.TagHandle:
         raise library.closed()

@@ -1,7 +1,7 @@
-"""One connection of an event loop: the requests in flight, and the bytes that came.
+"""One connection of an event loop: the requests in flight, and the received bytes.
 
-A request is a future in the connection's table. Whoever gives up leaves a cancelled future there, so that the late
-answer finds nobody. Replies that bring a run to hold go to the library at once, whoever waits: this module keeps no ids.
+A request is a future in the connection's table. A cancelled request leaves its cancelled future there, so that a late
+reply is ignored. Replies with a run to hold go to the library at once: this module keeps no ids.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from . import _protocol as protocol
 from ._errors import Error, InvalidArgumentError
 
 IN_FLIGHT_MAX = 65_536
-"""Most requests of a connection that may await an answer."""
+"""The maximum number of unanswered requests of a connection."""
 
 ABANDONED_MAX = 8192
-"""When so many requests that were given up are still unanswered, the daemon is taken for hung."""
+"""If this many abandoned requests are still unanswered, the daemon counts as hung."""
 
 Answer = Union[bytes, int, "Broken", None]
-"""The body of a reply; of one that brought ids to hold, one of them, or 0 if there is none; None: it came too late."""
+"""The body of a reply; for one with ids to hold, one of them, or 0 if there is none; None: the reply was late."""
 
 
 class Broken:
-    """What a request comes to whose connection went first."""
+    """The outcome of a request whose connection broke before the reply."""
 
     __slots__ = ("served", "why")
 
@@ -35,13 +35,13 @@ class Broken:
 
 
 def give(future: "asyncio.Future[Any]", result: object) -> None:
-    """Ends a future that nobody has ended yet."""
+    """Sets the result of a future, unless it is done already."""
     if not future.done():
         future.set_result(result)
 
 
 class Request:
-    """A request in flight. `tag`: whose held run the answer is for. `ahead`: no call waits for it."""
+    """A request in flight. `tag`: the tag whose held run the reply refills. `ahead`: no call waits for the reply."""
 
     __slots__ = ("ahead", "asked", "asked_ns", "future", "opcode", "tag")
 
@@ -61,7 +61,7 @@ class Request:
         self.asked_ns = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
     def answer(self, status: int, body: bytes) -> None:
-        """Gives the answer to whoever waits."""
+        """Passes the reply to the waiting call."""
         future = self.future
         if status:
             if not future.done():
@@ -72,13 +72,13 @@ class Request:
             return
         id = library.hold(self.tag, body, self.asked, self.asked_ns)
         if not id and not self.ahead and not future.done():
-            # Now: when the loop wakes the task, the ids may be too old.
+            # Take the id now: by the time the loop wakes the task, the ids may be too old.
             id = library.loop_advance(self.tag)
         give(future, id)
 
 
 class Connection(asyncio.Protocol):
-    """One connection: requests by number, and the bytes that came."""
+    """One connection: its requests by number, and the received bytes."""
 
     def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.path = path
@@ -93,17 +93,17 @@ class Connection(asyncio.Protocol):
         self._received = b""
 
     def number(self) -> int:
-        """A number for the next request."""
+        """Returns a number for the next request."""
         if len(self.requests) >= IN_FLIGHT_MAX:
             raise InvalidArgumentError(f"at most {IN_FLIGHT_MAX} requests may await an answer; await some first")
-        # Never 0, by which the daemon speaks to nobody, nor that of a request whose answer is overdue.
+        # Never 0, which marks connection-level errors, and never the number of an overdue request.
         while True:
             self._last = self._last % 0xFFFF_FFFF + 1
             if self._last not in self.requests:
                 return self._last
 
     def has_room_ahead(self) -> bool:
-        """Whether a request may be sent that nobody waits for: those that do find room all the same."""
+        """Whether there is room for a request that no call waits for, beside those that calls wait for."""
         return len(self.requests) < IN_FLIGHT_MAX // 2
 
     def send(self, number: int, frame: bytes, request: Request) -> None:
@@ -113,16 +113,16 @@ class Connection(asyncio.Protocol):
         self.transport.write(frame)
 
     def abandon(self) -> None:
-        """A request is given up whose answer is still to come."""
+        """Counts an abandoned request whose reply has not arrived."""
         self._abandoned += 1
         if self._abandoned >= ABANDONED_MAX:
-            # Counted anew: answers may have come since.
+            # Count again: replies may have arrived since.
             self._abandoned = sum(request.future.done() for request in self.requests.values())
             if self._abandoned >= ABANDONED_MAX:
                 self.end(protocol.disconnected(self.path, "too many answers are overdue; the daemon may be hanging"))
 
     def end(self, why: Error) -> None:
-        """Ends the connection and every request on it."""
+        """Closes the connection and fails all requests on it."""
         if self.gone:
             return
         self.gone = True
@@ -134,7 +134,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
-        # uvloop's transports are no instances of asyncio's classes.
+        # uvloop's transports aren't instances of asyncio's classes.
         self.transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, error: Optional[Exception]) -> None:
@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
         self.end(protocol.disconnected(self.path, str(error) if error else "the daemon closed it"))
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop: gives each whole frame to the one who waits for it."""
+        """Called by the loop: passes each complete frame to its request."""
         if self._received:
             data = self._received + data
         start, header = 0, protocol.HEADER
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
                     return
                 start = stop
         except Error as error:
-            # Nothing that comes after it can be trusted.
+            # Nothing after it can be trusted.
             self.end(error)
             return
         self._received = data[start:]
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
     def _take(self, opcode: int, status: int, number: int, body: bytes) -> None:
         closes = status in protocol.CLOSING
         if number == 0 and closes:
-            # Said to the connection, not to a request.
+            # A connection-level error applies to all requests.
             for request in self.requests.values():
                 request.answer(status, body)
             self.end(protocol.refusal(status, body))

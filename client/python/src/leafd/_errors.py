@@ -1,4 +1,4 @@
-"""What can go wrong: a small tree of exceptions. The status of each says more.
+"""The exceptions. Each has a status with more detail.
 
     Error
     ├── UnavailableError        no ids right now; retry
@@ -11,7 +11,7 @@
     ├── UnknownTagError         there is no such tag (also LookupError)
     ├── DeniedError             this user may not do this (also PermissionError)
     ├── ExhaustedError          the numbers of a tag or layout are exhausted
-    ├── MaskKeyError            the daemon lacks the mask key, or has a wrong one
+    ├── MaskKeyError            the daemon has no mask key, or a wrong one
     ├── StoreError              the store holds something that can't be used safely
     ├── ResourceError           a limit of the library or the system was reached
     ├── ProtocolError           the peer is not leafd, or of another version
@@ -66,10 +66,10 @@ class Status(enum.IntEnum):
 
 
 class Error(Exception):
-    """A call that failed. It used up no id that another call could return."""
+    """A failed call. It did not use up an id that another call could return."""
 
     status: Status
-    """What went wrong, more precisely than by the exception's class."""
+    """The failure, more precise than the exception's class."""
 
     message: str
     """What failed, why, and what to do."""
@@ -78,7 +78,7 @@ class Error(Exception):
     """Whether the same call may succeed later without any repair."""
 
     retry_after: Optional[float]
-    """After how many seconds a retry may succeed, if the daemon said so."""
+    """The number of seconds after which a retry may succeed, if the daemon knows."""
 
     errno: Optional[int]
     """The system's error number (see :mod:`errno`) that caused it, if there is one."""
@@ -103,12 +103,12 @@ class Error(Exception):
         self.retry_after = retry_after
         self.errno = self._errno if errno is None else errno
         if isinstance(self, OSError):
-            # OSError's own text would show it.
+            # OSError's own text would contain it.
             setattr(self, "strerror", message)
 
     @property
     def is_timeout(self) -> bool:
-        """Whether the call took too long. Then it is a builtin :class:`TimeoutError` as well."""
+        """Whether the call timed out. The exception is then a builtin :class:`TimeoutError` as well."""
         return isinstance(self, TimeoutError)
 
     def __str__(self) -> str:

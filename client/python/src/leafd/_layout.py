@@ -1,4 +1,4 @@
-"""Taking snowflake ids apart."""
+"""Decoding snowflake ids."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Info(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How snowflake ids are put together: a sign bit of 0, then time, worker and sequence."""
+    """How snowflake ids are composed: a sign bit of 0, then time, worker and sequence."""
 
     time_bits: int
     worker_bits: int
@@ -68,7 +68,7 @@ class Layout(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """A snowflake id taken apart."""
+    """The parts of a snowflake id."""
 
     tick: int
     """Ticks since the layout's epoch."""
@@ -84,7 +84,7 @@ class Decoded(NamedTuple):
 
     @property
     def local_time(self) -> datetime.datetime:
-        """When its tick starts, in the zone of this machine; it knows its offset."""
+        """When its tick starts, in this machine's time zone, as an aware datetime."""
         return self.time.astimezone()
 
 
@@ -97,9 +97,9 @@ LEAF = _from_c(_leaf())
 
 
 def decode(id: int, layout: Layout = LEAF) -> Decoded:
-    """Takes a snowflake id apart by its layout (see :meth:`leafd.Client.layout`).
+    """Decodes a snowflake id by its layout (see :meth:`leafd.Client.layout`).
 
-    Raises :class:`leafd.InvalidArgumentError` for an id or a layout that can't be.
+    Raises :class:`leafd.InvalidArgumentError` for an invalid id or layout.
     """
     if not isinstance(id, int) or not 0 < id < 1 << 63:
         raise InvalidArgumentError(f"{id!r} is not an id: ids are from 1 to 2^63-1")
@@ -112,10 +112,10 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
 
 
 def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
-    """The smallest id that a layout can have at a moment: a bound for queries by time.
+    """Returns the smallest id that a layout can have at a given time: a bound for queries by time.
 
-    ``WHERE id >= snowflake_at(begin) AND id < snowflake_at(end)`` finds the rows whose ids were drawn from `begin` on
-    and before `end`, to the tick. `when`: a datetime that knows its zone; one that doesn't is taken as local time.
+    ``WHERE id >= snowflake_at(begin) AND id < snowflake_at(end)`` finds the rows whose ids were drawn from `begin`
+    until before `end`, to the tick. `when`: an aware datetime; a naive one counts as local time.
 
     Raises :class:`leafd.InvalidArgumentError` for a moment that the layout has no ids for.
     """

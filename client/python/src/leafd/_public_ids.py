@@ -1,4 +1,4 @@
-"""Public ids: what outsiders are shown instead of dense ones."""
+"""Public ids, which outsiders see instead of dense ids."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NUMBER_MAX = 2**64 - 1
 
 
 class Form(NamedTuple):
-    """Which public ids are meant: a tag's, of so many bits, by a key, and how their text begins."""
+    """The form of public ids: tag, bits, key, and prefix of the text."""
 
     tag: str
     prefix: str
@@ -25,7 +25,7 @@ class Form(NamedTuple):
 
     @classmethod
     def of(cls, tag: str, prefix: str, bits: int, key: int) -> "Form":
-        """Refuses what can't be told the daemon; what it can be told, it refuses itself."""
+        """Rejects values that can't be sent to the daemon. The daemon rejects other invalid values."""
         library.name_bytes(tag)
         if not isinstance(prefix, str) or not prefix.isascii() or "\0" in prefix:
             raise InvalidArgumentError(f"a prefix is a str of letters, digits and _, not {prefix!r}")
@@ -42,7 +42,7 @@ class Form(NamedTuple):
 
 
 def numbers_of(ids: Iterable[int]) -> "array[int]":
-    """Ids as the library takes them."""
+    """Converts ids to the library's type."""
     try:
         return ids if isinstance(ids, array) and ids.typecode == "Q" else array("Q", ids)
     except (TypeError, OverflowError):
@@ -50,7 +50,7 @@ def numbers_of(ids: Iterable[int]) -> "array[int]":
 
 
 def bytes_of(texts: Iterable[str]) -> List[bytes]:
-    """Texts as the library takes them. What can't be in a public id is a `?`, which the daemon refuses like it."""
+    """Converts texts to the library's type. Invalid characters become a `?`, which the daemon rejects as well."""
     if isinstance(texts, (str, bytes)):
         raise InvalidArgumentError(f"texts are a list or the like of str, not one of them: [{texts!r}]")
     try:
@@ -79,13 +79,14 @@ _unmask_text = library.Waiting(
 
 
 class PublicIds:
-    """The public ids of one tag, in one form; made by :meth:`leafd.Client.public_ids`.
+    """Converts ids of one tag to public ids of one form and back; created by :meth:`leafd.Client.public_ids`.
 
-    A call asks for many ids at once, 240 a request, and gives as many as it was given, in their order. `timeout`: of
-    the whole call, in seconds; the client's own by default.
+    A call converts many ids, with one request for every 240, and returns them in the same order. `timeout`: for the
+    whole call, in seconds; by default the client's.
 
-    Every call may raise :class:`leafd.InvalidArgumentError` for an id that is none of this form, :class:`leafd.DeniedError` where the user
-    may not mask and unmask, :class:`leafd.MaskKeyError` where the daemon has no such key or a wrong one.
+    Calls may raise :class:`leafd.InvalidArgumentError` for an id that doesn't have this form,
+    :class:`leafd.DeniedError` if the user may not mask and unmask, and :class:`leafd.MaskKeyError` if the daemon
+    doesn't have the key or has a different one.
     """
 
     __slots__ = ("_form", "_handle", "_socket")
@@ -96,25 +97,26 @@ class PublicIds:
         self._form = form
 
     def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """The public ids of dense ones, as numbers.
+        """Returns the public ids of dense ids, as numbers.
 
-        They don't say which key made them: once another one is in use, they are read wrongly unless `key` names theirs.
+        Numbers don't contain the number of their key: once another key is in use, they are decoded wrongly unless `key`
+        is theirs.
         """
         return self._numbers(_mask, numbers_of(ids), timeout)
 
     def unmask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """The dense ids of public ones."""
+        """Returns the dense ids of public ids."""
         return self._numbers(_unmask, numbers_of(ids), timeout)
 
     def mask_text(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[str]:
-        """The public ids of dense ones, as text such as `ord_16dsky4r4xzza8d`."""
+        """Returns the public ids of dense ids, as text such as `ord_16dsky4r4xzza8d`."""
         dense = numbers_of(ids)
         texts = ((ctypes.c_char * _TEXT_BYTES) * len(dense))()
         self._call(_mask_text, timeout, _places(dense), texts, len(dense))
         return [text.value.decode() for text in texts]
 
     def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """The dense ids of texts. :class:`leafd.InvalidArgumentError` names the first one that was mistyped, cut or made up."""
+        """Returns the dense ids of texts. :class:`leafd.InvalidArgumentError` names the first invalid one."""
         shown = bytes_of(texts)
         dense = array("Q", bytes(8 * len(shown)))
         self._call(_unmask_text, timeout, (c_char_p * len(shown))(*shown), _places(dense), len(shown))
@@ -139,7 +141,7 @@ def _places(numbers: "array[int]") -> "ctypes.Array[c_uint64]":
 
 
 class AsyncPublicIds:
-    """:class:`leafd.PublicIds` for asyncio; made by :meth:`leafd.AsyncClient.public_ids`."""
+    """:class:`leafd.PublicIds` for asyncio; created by :meth:`leafd.AsyncClient.public_ids`."""
 
     __slots__ = ("_ask", "_form", "_socket")
 
@@ -149,20 +151,20 @@ class AsyncPublicIds:
         self._form = form
 
     async def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.PublicIds.mask`."""
+        """Does the same as :meth:`leafd.PublicIds.mask`."""
         return await self._numbers(protocol.MASK, numbers_of(ids), timeout)
 
     async def unmask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.PublicIds.unmask`."""
+        """Does the same as :meth:`leafd.PublicIds.unmask`."""
         return await self._numbers(protocol.UNMASK, numbers_of(ids), timeout)
 
     async def mask_text(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[str]:
-        """As :meth:`leafd.PublicIds.mask_text`."""
+        """Does the same as :meth:`leafd.PublicIds.mask_text`."""
         items = [id.to_bytes(8, "little") for id in numbers_of(ids)]
         return [text.decode() for text in await self._ask(protocol.MASK, self._form, True, items, timeout)]
 
     async def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.PublicIds.unmask_text`."""
+        """Does the same as :meth:`leafd.PublicIds.unmask_text`."""
         items = [bytes([min(len(text), 255)]) + text[:255] for text in bytes_of(texts)]
         return _numbers_of(await self._ask(protocol.UNMASK, self._form, True, items, timeout))
 
