@@ -8,7 +8,7 @@ use leafd::cli::{adopt, declare_loss, demo, doctor, man, mask_key, routes, schem
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
-/// Gives the processes of this host unique 64-bit ids over a Unix socket.
+/// Serves unique 64-bit ids to the processes on this host over a Unix socket.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)] // They would be ignored.
 #[command(version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSettings:\n{}", settings_help()))]
@@ -21,18 +21,18 @@ struct Cli {
 
 const EXIT_STATUS: &str = "\
 Exit status:
-  0   stopped when asked, or done
-  1   failed; the text says what
+  0   success, or stopped as requested
+  1   failure; the message says why
   2   wrong arguments
-  64  a configuration that can't be used";
+  64  the configuration is invalid";
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Start a daemon in a temporary folder, draw ids of both kinds, and show how long that takes.
+    /// Start a daemon in a temporary directory, draw ids of both kinds, and show how long that takes.
     Demo(demo::DemoArgs),
-    /// Look at everything that ids depend on, and say what is wrong and what to do about it.
+    /// Check everything that ids depend on, and suggest a remedy for each problem.
     Doctor(doctor::DoctorArgs),
-    /// Check the configuration, and print every setting with its value and the value's source.
+    /// Check the configuration, and print each setting with its value and source.
     CheckConfig {
         /// Print nothing when the configuration is valid.
         #[arg(long)]
@@ -40,20 +40,20 @@ enum Command {
         #[command(flatten)]
         args: Args,
     },
-    /// Accept a store other than the one that this host used before: a copied or restored embedded store, or another
-    /// database behind the URL.
+    /// Accept a different store than this host used before: a copied or restored embedded store, or another database
+    /// behind the URL.
     ///
-    /// A copy lacks the ids issued after it was made: raise its tags above them first. No other copy of an embedded
-    /// store may be in use.
+    /// A copy doesn't know the ids issued after it was made, so raise its tags above them first. Never use two copies of
+    /// an embedded store.
     AdoptStore {
         #[command(flatten)]
         args: Args,
     },
-    /// Tell every host that the configured stores may have lost commits, after a backup was restored by any means.
+    /// Declare that the configured stores may have lost commits, for example after restoring a backup.
     ///
-    /// Run it before the daemons reach the restored store. Every host then reports the highest ids that it has seen, and
-    /// nothing is claimed for failover_settle; snowflake workers are covered as well. It also makes an old primary that
-    /// the hosts refuse usable again.
+    /// Run this before the daemons reconnect to the restored store. Every host then reports the highest ids it has seen,
+    /// and claims pause for failover_settle. This also covers snowflake workers, and makes an old primary that the hosts
+    /// refuse usable again.
     DeclareLoss {
         #[command(flatten)]
         args: Args,
@@ -68,26 +68,26 @@ enum Command {
         #[command(subcommand)]
         action: Routes,
     },
-    /// Make keys for public ids.
+    /// Generate keys for public ids.
     MaskKey {
         #[command(subcommand)]
         action: MaskKey,
     },
-    /// Write manual pages into a folder.
+    /// Write manual pages to a directory.
     #[command(hide = true)]
     Man(leafd_man::ManArgs),
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Routes {
-    /// Record in every store its role under the configured routes, also if it has tags or another role already.
+    /// Record the configured routes in every store, even if it already has tags or another role.
     ///
-    /// Every store must be reachable, and every tag must stay in its store. Shows the changes; applies them with --yes.
-    /// The same command finishes a change that was interrupted.
+    /// Every store must be reachable, and every tag must stay in its store. The command shows the changes, and applies
+    /// them with --yes. If it is interrupted, run it again to finish.
     Apply {
         #[command(flatten)]
         args: Args,
-        /// The former configuration, if it has stores that the new one lacks
+        /// The former configuration, if it has stores that the new one doesn't have
         #[arg(long, value_name = "FILE")]
         former: Option<PathBuf>,
         /// Apply the changes
@@ -103,7 +103,7 @@ enum Schema {
         #[command(flatten)]
         args: Args,
     },
-    /// Create the missing tables. Existing tables stay unchanged, and are refused if they differ.
+    /// Create missing tables. Existing tables are not changed; the command fails if they differ.
     Apply {
         #[command(flatten)]
         args: Args,
@@ -114,12 +114,12 @@ enum Schema {
 enum MaskKey {
     /// Write a new random key to a file that only its owner can read.
     ///
-    /// The file is for the setting mask_key_file of every host, or for the systemd credential mask_key.
+    /// Use the file with the setting mask_key_file on every host, or as the systemd credential mask_key.
     New {
-        /// The file, which must not be there yet
+        /// The file, which must not exist
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Add the key behind those that the file has; the first one is in use
+        /// Append the key to an existing file; the first key stays in use
         #[arg(long)]
         add: bool,
     },

@@ -10,8 +10,8 @@ use crate::failure::Failure;
 /// How to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, a warning or failed; what to do about it stands below. Stores, their certificates and rights, the clock
-and the state directory are what leafd doctor looks at, also where no daemon runs.
+Each line is ok, warning or failed, with a remedy below it. leafd doctor also checks stores, rights,
+the clock and the state directory, even if no daemon is running.
 
 Exit status: 0 nothing failed, 1 something failed.")]
 pub struct DoctorArgs {

@@ -14,7 +14,8 @@ use crate::whose::{host, instant, text};
 /// Which numbers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A host can tell what became of each id only for its own claims. For another host's, run this on that host.
+A host knows what became of each id only for its own claims. For another host's claims, run this
+command on that host.
 
 Examples:
   leafctl gaps orders 1..200000
@@ -23,10 +24,10 @@ pub struct GapsArgs {
     /// A segment tag
     #[arg(add = ArgValueCompleter::new(complete::tags))]
     pub tag: String,
-    /// The first number and the last one
+    /// The first and the last number
     #[arg(value_name = "FIRST..LAST", value_parser = range)]
     range: (u64, u64),
-    /// Print JSON, one part a line
+    /// Print JSON, one part per line
     #[arg(long)]
     json: bool,
 }

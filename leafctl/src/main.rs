@@ -24,7 +24,7 @@ mod worker;
 
 use failure::Failure;
 
-/// Talks to the leafd daemon of this host.
+/// Draws ids from the leafd daemon on this host, and administers it.
 #[derive(Debug, Parser)]
 #[command(name = "leafctl", version, after_help = EXIT_STATUS)]
 struct Cli {
@@ -39,56 +39,56 @@ struct Cli {
 const EXIT_STATUS: &str = "\
 Exit status:
   0  done
-  1  the daemon refused, or leafctl failed; the message says why
+  1  the daemon refused the request, or leafctl failed; the message says why
   2  wrong arguments
-  3  the daemon could not be reached or did not answer
+  3  the daemon is unreachable or does not answer
   4  ping, wait, status: the daemon answers, but is not in the requested state
 
 Examples:
   leafctl tag create orders          a tag that starts at 1
-  leafctl next orders                an id
-  leafctl next orders -n 1000        a thousand, one a line
+  leafctl next orders                one id
+  leafctl next orders -n 1000        a thousand ids, one per line
   leafctl decode 2124082651684941858
   leafctl status";
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Draw ids of a tag, one a line
+    /// Draw ids of a tag, and print one per line
     Next(next::NextArgs),
-    /// Take a snowflake id apart
+    /// Show the parts of a snowflake id
     Decode(decode::DecodeArgs),
-    /// Tell which host issued an id, and when
+    /// Show which host issued an id, and when
     Whose(whose::WhoseArgs),
-    /// Tell why numbers of a tag are missing
+    /// Show why numbers of a tag are missing
     Gaps(gaps::GapsArgs),
-    /// Turn ids into public ids, which nobody can count
+    /// Turn ids into public ids, which reveal neither count nor order
     Mask(mask::MaskArgs),
     /// Turn public ids back into ids
     Unmask(mask::MaskArgs),
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
-    /// List the snowflake workers of the registry, show this daemon's, release one
+    /// List the registry's snowflake workers, show this daemon's, or release one
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
     /// Show the daemon's state
     Status(status::StatusArgs),
-    /// Watch tags, stores, worker and users in the terminal, live
+    /// Watch the daemon's state live in the terminal
     Top(top::TopArgs),
-    /// Print the daemon's metrics, or write them for node_exporter
+    /// Print the daemon's metrics, or write them to a file for node_exporter
     Metrics(metrics::MetricsArgs),
-    /// Look at socket, daemon and health, and say what is wrong and what to do about it
+    /// Check socket, daemon and health, and suggest a remedy for each problem
     Doctor(doctor::DoctorArgs),
-    /// Ask whether the daemon answers; for probes
+    /// Check whether the daemon answers (for probes)
     Ping(ping::PingArgs),
-    /// Wait until the daemon answers, or until nobody uses it; for scripts and hooks
+    /// Wait until the daemon answers, or until no process is connected (for scripts and hooks)
     Wait(wait::WaitArgs),
-    /// Print a shell's completions
+    /// Print completions for a shell
     Completions {
-        /// For which shell
+        /// The shell
         shell: clap_complete::Shell,
     },
-    /// Write manual pages into a folder
+    /// Write manual pages to a directory
     #[command(hide = true)]
     Man(leafd_man::ManArgs),
 }

@@ -15,10 +15,10 @@ use crate::failure::Failure;
 Examples:
   leafctl mask orders 17                     16dsky4r4xzza8d
   leafctl mask orders 17 --prefix ord        ord_16dsky4r4xzza8d
-  leafctl mask orders 17 --number --bits 53  a number that JavaScript holds
+  leafctl mask orders 17 --number --bits 53  a number that fits JavaScript
   leafctl unmask orders ord_16dsky4r4xzza8d --prefix ord
 
-Unmask with the prefix, the bits and --number that the ids were masked with.")]
+To unmask, pass the same --prefix, --bits and --number as when masking.")]
 pub struct MaskArgs {
     /// A segment tag
     #[arg(add = ArgValueCompleter::new(complete::tags))]
@@ -26,7 +26,7 @@ pub struct MaskArgs {
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// What public ids begin with, before a _
+    /// The prefix of public ids, before a _
     #[arg(
         long,
         default_value = "",
@@ -35,13 +35,13 @@ pub struct MaskArgs {
         conflicts_with = "number"
     )]
     prefix: String,
-    /// How many bits the ids have, from 20 to 63
+    /// Size of the ids in bits, from 20 to 63
     #[arg(long, default_value_t = 63, value_name = "N")]
     bits: u8,
-    /// Public ids are numbers rather than text
+    /// Use numbers as public ids instead of text
     #[arg(long)]
     number: bool,
-    /// The number of the key that numbers are masked with [default: the one in use]
+    /// The number of the key for public ids in number form [default: the one in use]
     #[arg(long, value_name = "N", requires = "number", value_parser = clap::value_parser!(u8).range(1..=31))]
     key: Option<u8>,
 }

@@ -11,16 +11,16 @@ use crate::failure::Failure;
 /// What to write, and where.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-For administrators of the daemon (setting admin_uids).
+Requires an administrator of the daemon (setting admin_uids).
 
 Examples:
   leafctl metrics
   leafctl metrics --output /var/lib/prometheus/node-exporter/leafd.prom")]
 pub struct MetricsArgs {
-    /// OpenMetrics instead of Prometheus' text
+    /// Print OpenMetrics instead of Prometheus text
     #[arg(long)]
     openmetrics: bool,
-    /// Write this file, whole or not at all, instead of printing; a daemon that doesn't answer leaves none
+    /// Replace this file atomically instead of printing; remove it if the daemon doesn't answer
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }

@@ -16,20 +16,20 @@ use crate::failure::Failure;
 Examples:
   leafctl next orders
   leafctl next snowflake -n 10
-  leafctl next orders -n 10000000 > ids        batches; seconds
-  leafctl next orders -n 100 --direct          one request an id, strictly increasing on this host
+  leafctl next orders -n 10000000 > ids        in batches; takes seconds
+  leafctl next orders -n 100 --direct          one request per id; ids increase strictly on this host
   leafctl next orders -n 3 --json              [1,2,3]")]
 pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name
     #[arg(add = ArgValueCompleter::new(complete::tags))]
     pub tag: String,
-    /// How many ids, at most 100,000,000
+    /// Number of ids, at most 100,000,000
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
-    /// Draw each id directly, by a request of its own, as a program without held runs would
+    /// Draw each id directly, with a separate request, like a program without held runs
     #[arg(long)]
     direct: bool,
-    /// How long each request may wait, in milliseconds
+    /// The deadline of each request, in milliseconds
     #[arg(long, default_value_t = 2_000, value_name = "MS")]
     deadline_ms: u64,
     /// Print one JSON array

@@ -16,17 +16,18 @@ use crate::failure::Failure;
 /// What to ask.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit status: 0 the daemon answers (and is ready for what --ready names), 3 it doesn't answer, 4 it is not ready.
+Exit status: 0 the daemon answers, and is ready for each --ready; 3 it doesn't answer; 4 it isn't
+ready.
 
 Examples:
   leafctl ping
   leafctl ping --ready segments --ready snowflake
-  leafctl ping --ready orders                        for administrators")]
+  leafctl ping --ready orders                        requires an administrator")]
 pub struct PingArgs {
     /// Also require that the daemon can issue ids now: `segments`, `snowflake`, or the ids of a tag
     #[arg(long, value_name = "WHAT", add = ArgValueCompleter::new(complete::tags))]
     ready: Vec<String>,
-    /// How long to wait for the answer, in milliseconds
+    /// The maximum wait for an answer, in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     within_ms: u64,
     /// Print JSON

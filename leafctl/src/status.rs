@@ -17,13 +17,13 @@ use crate::failure::{Failure, NOT_READY};
 /// How to show it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The first line says which ids are available. Each problem follows: since when it has existed, what it means for ids, and
-what to do. Administrators see tags, rates and counters; others see whether the daemon can issue ids. protocol.md
-describes the JSON.
+The first line says which ids are available. Each problem follows, with its start, its effect on
+ids, and a remedy. Administrators see tags, rates and counters; others see whether the daemon can
+issue ids. protocol.md describes the JSON.
 
 Exit status: 0 ids are available, 3 the daemon doesn't answer, 4 some ids are unavailable.")]
 pub struct StatusArgs {
-    /// Print the daemon's JSON as it is
+    /// Print the daemon's JSON unchanged
     #[arg(long)]
     json: bool,
 }

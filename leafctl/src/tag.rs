@@ -21,27 +21,27 @@ Examples:
   leafctl tag create orders
   leafctl tag create invoices --start 500000 --step 100 --description 'invoice numbers'
   leafctl tag create legacy --ceiling 2147483647       for a 32-bit column
-  leafctl tag create ledger --strict                   increasing over all hosts
-  leafctl tag create tickets --masked 53               ids that nobody can count")]
+  leafctl tag create ledger --strict                   increasing across all hosts
+  leafctl tag create tickets --masked 53               ids that reveal no count or order")]
     Create {
-        /// Its name: 1 to 128 characters
+        /// The tag's name: 1 to 128 characters
         tag: String,
-        /// The first id to issue, from 1 to 9223372036854775806; above what was claimed under a name before [default: 1]
+        /// The first id to issue, from 1 to 9223372036854775806; must be above all ids claimed under a reused name [default: 1]
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         start: Option<u64>,
-        /// The smallest claim, and what a quiet host claims at once [default: 1000]
+        /// The minimum number of ids in a claim [default: 1000]
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         step: Option<u64>,
         /// The largest id that may ever be issued [default: 2^63 - 1]
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         ceiling: Option<u64>,
-        /// Ids increase strictly over all hosts, at the store's speed: nothing is claimed ahead
+        /// Make ids increase strictly across all hosts. They are never claimed ahead, so each one needs the store
         #[arg(long)]
         strict: bool,
-        /// Issue ids of this many bits, from 20 to 63, in no order, so that nobody can count them
+        /// Issue ids of this many bits, from 20 to 63, that reveal neither count nor order
         #[arg(long, value_name = "BITS", conflicts_with = "strict", value_parser = clap::value_parser!(u8).range(20..=63))]
         masked: Option<u8>,
-        /// What it is for
+        /// The tag's purpose
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
         /// Succeed if the tag exists and is equally strict or masked; nothing of it is changed
@@ -51,24 +51,24 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// List tags, store by store in each one's order of names
+    /// List tags, store by store, sorted by name within each store
     List {
-        /// Start after this tag
+        /// List only tags after this one
         #[arg(long, value_name = "TAG", add = ArgValueCompleter::new(complete::tags))]
         after: Option<String>,
-        /// Only those of this store
+        /// List only tags of this store
         #[arg(long, value_name = "NAME", add = ArgValueCompleter::new(complete::stores))]
         store: Option<String>,
-        /// List at most this many; by default all
+        /// List at most this many tags [default: all]
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         limit: Option<u64>,
-        /// Print JSON, one tag a line
+        /// Print JSON, one tag per line
         #[arg(long)]
         json: bool,
     },
     /// Show one tag
     Show {
-        /// Its name
+        /// The tag's name
         #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
         /// Print JSON
@@ -77,42 +77,42 @@ Examples:
     },
     /// Change a tag's step, ceiling or description
     Set {
-        /// Its name
+        /// The tag's name
         #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
-        /// The smallest claim from now on, and what a quiet host claims at once
+        /// The minimum number of ids in a claim from now on
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         step: Option<u64>,
         /// The largest id that may ever be issued
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         ceiling: Option<u64>,
-        /// What it is for; empty text removes it
+        /// The tag's purpose; an empty text removes the description
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Raise a tag's next id, after a backup was restored or where other systems issued ids
+    /// Raise a tag's next id, after a restored backup or if other systems have issued ids
     ///
-    /// Never lowers it. What hosts have claimed already stays in use.
+    /// This never lowers a tag. Hosts continue to issue the ids that they have already claimed.
     Raise {
-        /// Its name
+        /// The tag's name
         #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
-        /// The smallest id that may be claimed from now on
+        /// The lowest id that may be claimed from now on
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         to: u64,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Delete a tag; shows what would be lost, and deletes only when the name is repeated
+    /// Show what deleting a tag would lose, and delete it if --yes-delete repeats the name
     Delete {
-        /// Its name
+        /// The tag's name
         #[arg(add = ArgValueCompleter::new(complete::tags))]
         tag: String,
-        /// The name once more: yes, delete it
+        /// The tag's name again, to confirm the deletion
         #[arg(long, value_name = "TAG", add = ArgValueCompleter::new(complete::tags))]
         yes_delete: Option<String>,
         /// Print JSON

@@ -13,16 +13,16 @@ use crate::failure::Failure;
 /// What to wait for.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exit status: 0 the daemon is in that state, 3 it doesn't answer, 4 other processes are still connected.
+Exit status: 0 the daemon is in that state; 3 it doesn't answer; 4 other processes are connected.
 
 Examples:
-  leafctl wait answering                   before a program that needs ids is started
-  leafctl wait unused --within-ms 20000    before the daemon is stopped")]
+  leafctl wait answering                   before starting a program that needs ids
+  leafctl wait unused --within-ms 20000    before stopping the daemon")]
 pub struct WaitArgs {
     /// The state to wait for
     #[arg(value_enum)]
     what: What,
-    /// The longest wait, in milliseconds
+    /// The maximum wait, in milliseconds
     #[arg(long, default_value_t = 60_000, value_name = "MS")]
     within_ms: u64,
 }
@@ -30,9 +30,9 @@ pub struct WaitArgs {
 /// A state of the daemon.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum What {
-    /// Until the daemon answers
+    /// The daemon answers
     Answering,
-    /// Until no other process is connected (asked as an administrator)
+    /// No other process is connected (requires an administrator)
     Unused,
 }
 

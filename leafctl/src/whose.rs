@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Which id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The store remembers claims for the time of the setting claims_kept, and holders of workers for ever.
+The store records claims for as long as the setting claims_kept says, and holders of workers for ever.
 
 Examples:
   leafctl whose 2124082651684941858                 a snowflake id
@@ -27,7 +27,7 @@ pub struct WhoseArgs {
     /// A segment tag or a layout
     #[arg(long, default_value = "snowflake", value_name = "TAG", add = ArgValueCompleter::new(complete::tags))]
     tag: String,
-    /// How many bits a public id in text has, from 20 to 63
+    /// Size in bits of a public id in text form, from 20 to 63
     #[arg(long, default_value_t = 63, value_name = "N")]
     bits: u8,
     /// Print JSON

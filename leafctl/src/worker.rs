@@ -14,9 +14,9 @@ use crate::status::{lease, line, some};
 /// What to do about workers.
 #[derive(Debug, clap::Subcommand)]
 pub enum WorkerCommand {
-    /// List the workers that ever had a holder
+    /// List the workers that have ever had a holder
     List {
-        /// Print JSON, one worker a line
+        /// Print JSON, one worker per line
         #[arg(long)]
         json: bool,
     },
@@ -28,11 +28,11 @@ pub enum WorkerCommand {
     },
     /// Release a lease: this daemon's own, or another host's
     ///
-    /// This daemon's own worker is free at once; its next snowflake id leases one again. While the registry is away the
-    /// daemon keeps its worker, and the command fails. Another host loses its worker with its next renewal and leases
-    /// another one; the number is free when the old lease expires.
+    /// This daemon's own worker is released at once; the next request for a snowflake id leases one again. During a
+    /// registry outage the daemon keeps its worker, and the command fails. Another host loses its worker at the next
+    /// renewal and leases a different one; the number is free when the old lease expires.
     Release {
-        /// The worker's number; by default this daemon's own
+        /// The worker's number [default: this daemon's own]
         #[arg(long, value_name = "N")]
         worker: Option<u64>,
         /// Print JSON

@@ -13,19 +13,19 @@ pub struct Args {
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
 
-    /// Directory of the journal, such as /var/lib/leafd; one daemon a directory
+    /// Directory of the journal, such as /var/lib/leafd; each daemon needs its own
     #[arg(long, value_name = "PATH")]
     pub state_dir: Option<PathBuf>,
 
-    /// Where ids are claimed, such as sqlite:/var/lib/leafd/store.db or postgres://leafd@db1,db2/ids
+    /// URL of the store, such as sqlite:/var/lib/leafd/store.db or postgres://leafd@db1,db2/ids
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
 
-    /// Where the snowflake worker number comes from: store, zookeeper, none, or static:N such as static:17
+    /// Source of the snowflake worker number: store, zookeeper, none, or static:N such as static:17
     #[arg(long, value_name = "SPEC")]
     pub worker: Option<String>,
 
-    /// Any setting by its key, such as autonomy=30m or 'admin_uids=[0, 1000]'; may be repeated
+    /// Set any setting, such as autonomy=30m or 'admin_uids=[0, 1000]'; may be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }
@@ -33,10 +33,10 @@ pub struct Args {
 /// Examples at the end of a help page.
 pub const EXAMPLES: &str = "\
 Examples:
-  leafd                                         SQLite in the user's own folders
-  leafd --store postgres://leafd@db/ids         ids and worker numbers from a database shared by many hosts
-  leafd --worker static:17                      snowflake ids as worker 17, which no other host may use
-  leafd --config /etc/leafd/leafd.toml          a configuration file
-  LEAFD_LOG=debug leafd --set autonomy=30m      one setting from the environment, one by its key
+  leafd                                       use SQLite in the user's own directories
+  leafd --store postgres://leafd@db/ids       share a database with other hosts
+  leafd --worker static:17                    use worker 17, which no other host may use
+  leafd --config /etc/leafd/leafd.toml        use a configuration file
+  LEAFD_LOG=debug leafd --set autonomy=30m    set one setting by variable, one by argument
 
-An argument beats the environment, the environment beats the file, and the file beats the default.";
+Arguments override the environment, which overrides the file, which overrides the defaults.";

@@ -7,17 +7,16 @@ use super::settings::{Default, Kind, SECTIONS, Section, Setting, settings};
 
 /// How settings are given, in plain sentences.
 pub const INTRODUCTION: [&str; 4] = [
-    "The argument `--config FILE`, or the variable `LEAFD_CONFIG`, names the configuration file. Without either there \
-     is none.",
-    "Each setting has one key. In the TOML file it stands under this key. In the environment it is `LEAFD_` and the \
-     key in capitals, such as `LEAFD_AUTONOMY`. On the command line it is `--set KEY=VALUE`; `--socket`, \
-     `--state-dir`, `--store` and `--worker` are short forms. An argument beats the environment, and the environment \
-     beats the file. A key that doesn't exist is refused.",
-    "`leafd check-config` checks the configuration and prints every setting with its value and where that came from. A \
-     value that can't be used is refused at the start: the error names the place, the key, the value and what is \
-     allowed.",
-    "Times are a whole number and a unit: ms, s, m or h. A reload is SIGHUP, or `systemctl reload leafd`; settings \
-     without a note about it need a restart.",
+    "leafd reads the configuration file named by `--config FILE` or by the variable `LEAFD_CONFIG`. There is no default \
+     file.",
+    "Each setting has one key, which is its name in the TOML file. Its environment variable is `LEAFD_` and the key in \
+     capitals, such as `LEAFD_AUTONOMY`. On the command line, use `--set KEY=VALUE`; `--socket`, `--state-dir`, \
+     `--store` and `--worker` are short forms. Arguments override the environment, which overrides the file. Unknown \
+     keys are rejected.",
+    "`leafd check-config` checks the configuration and prints each setting with its value and source. leafd doesn't \
+     start with an invalid value: the error names the source, the key, the value and the allowed values.",
+    "Times consist of a whole number and a unit: ms, s, m or h. `systemctl reload leafd` (SIGHUP) applies changes to \
+     settings that are marked as such; the others need a restart.",
 ];
 
 /// Longest line of the configuration file.
@@ -34,7 +33,7 @@ impl Setting {
             }
             other => other.to_string(),
         };
-        let reload = if self.is_reloaded() { " A reload puts a change in force." } else { "" };
+        let reload = if self.is_reloaded() { " A reload applies changes." } else { "" };
         format!("Default: {}. Allowed: {allowed}.{reload}", self.default)
     }
 
@@ -76,7 +75,7 @@ pub fn settings_help() -> String {
 #[must_use]
 pub fn settings_markdown() -> String {
     let mut out = String::from(
-        "# Settings\n\n<!-- Made from the table in daemon/src/config/settings; ARCHITECTURE.md says how. -->\n",
+        "# Settings\n\n<!-- Generated from daemon/src/config/settings; see ARCHITECTURE.md. -->\n",
     );
     for paragraph in INTRODUCTION {
         let _ = write!(out, "\n{paragraph}\n");
@@ -109,7 +108,7 @@ pub fn settings_file() -> String {
     let mut out = String::from(
         "# leafd's configuration: every setting with its default, or with an example.\n",
     );
-    comment(&mut out, "A setting is in force when its lines have no # before them.");
+    comment(&mut out, "To use a setting, remove the # before its lines.");
     for paragraph in INTRODUCTION {
         out.push_str("#\n");
         comment(&mut out, paragraph);

@@ -21,7 +21,7 @@ use screen::{Key, Screen};
 Keys: q quits; the arrow and page keys scroll.
 Administrators see tags, stores, users and events. Others see whether the daemon can issue ids.")]
 pub struct TopArgs {
-    /// Ask the daemon this often, in milliseconds
+    /// Update interval in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
     every_ms: u64,
 }

@@ -16,7 +16,7 @@ use child::ChildDaemon;
 /// How long to stay.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Stop when everything is shown, instead of running until Ctrl-C
+    /// Exit after showing everything, instead of running until Ctrl-C
     #[arg(long)]
     exit: bool,
 }

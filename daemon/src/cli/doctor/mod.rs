@@ -27,11 +27,11 @@ use crate::store::sql::WorkersWish;
 /// What to look at, and how to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, a warning or failed; what to do about it stands below. Nothing is written, and a daemon that runs is
-asked as well. Run it as the daemon's user and with its configuration:
+Each line is ok, warning or failed, with a remedy below it. The doctor writes nothing, and also
+queries a running daemon. Run it as the daemon's user and with its configuration:
   runuser -u leafd -- leafd doctor --config /etc/leafd/leafd.toml
 
-Exit status: 0 nothing failed, 1 something failed, 64 a configuration that can't be used.")]
+Exit status: 0 nothing failed, 1 something failed, 64 the configuration is invalid.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     args: Args,

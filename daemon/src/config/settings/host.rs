@@ -12,16 +12,16 @@ pub(in crate::config) static SOCKET: Setting = Setting {
               ~/.local/state",
         example: "socket = \"/run/leafd/leafd.sock\"",
     },
-    help: "The Unix socket that clients connect to. systemd's `RUNTIME_DIRECTORY` applies if it is set. If \
-           systemd passes a socket to the daemon, the daemon serves that one instead, and its unit decides \
-           path, mode and group.",
+    help: "The Unix socket that clients connect to, by default in systemd's `RUNTIME_DIRECTORY` if that is set. \
+           If systemd passes a socket to the daemon, the daemon uses it instead, and the socket unit sets path, \
+           mode and group.",
 };
 
 pub(in crate::config) static SOCKET_MODE: Setting = Setting {
     key: "socket_mode",
     kind: Kind::Text("octal permission bits in quotes, \"0600\" to \"0777\", with 6 for the owner"),
     default: Default::Is("0660"),
-    help: "Permission bits of the socket. They decide who may connect.",
+    help: "The permission bits of the socket. They decide who may connect.",
 };
 
 pub(in crate::config) static SOCKET_GROUP: Setting = Setting {
@@ -38,75 +38,74 @@ pub(in crate::config) static STATE_DIR: Setting = Setting {
         how: "/var/lib/leafd for root, else leafd in $XDG_STATE_HOME or ~/.local/state",
         example: "state_dir = \"/var/lib/leafd\"",
     },
-    help: "The directory of the journal. It must survive a reboot, and every daemon needs its own. \
-           systemd's `STATE_DIRECTORY` applies if it is set.",
+    help: "The directory of the journal, by default systemd's `STATE_DIRECTORY` if that is set. It must survive \
+           a reboot, and each daemon needs its own.",
 };
 
 pub(in crate::config) static IDENTITY: Setting = Setting {
     key: "identity",
     kind: Kind::Text("1 to 128 characters, no control characters"),
     default: Default::Unset { example: "identity = \"pod-7\"" },
-    help: "Distinguishes daemons that have the same machine id, such as the pods of one node. A new \
-           identity makes this a new host: the daemon sets the journal aside and skips the ids it held.",
+    help: "Distinguishes daemons with the same machine id, such as the pods of one node. Changing it makes this \
+           a new host: the daemon sets the journal aside and skips its held ids.",
 };
 
 pub(in crate::config) static CONNECTIONS_MAX: Setting = Setting {
     key: "connections_max",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("4096"),
-    help: "The maximum number of connections. They are shared between users: one user may open as many as \
-           remain for all others, so at most half. A few are reserved for root, the daemon's own user and \
-           administrators. Further connections are refused.",
+    help: "The maximum number of connections. One user may open at most as many as remain for all others, and \
+           thus at most half. A few are reserved for root, the daemon's own user and administrators. Further \
+           connections are refused.",
 };
 
 pub(in crate::config) static PEER_MEMORY_MIB: Setting = Setting {
     key: "peer_memory_mib",
     kind: Kind::Integer(1, 65_536),
     default: Default::Is("32"),
-    help: "The most memory, in MiB, that all clients together can make the daemon use for unread answers and for \
-        unfinished or waiting requests. It is shared out by user as connections are. When a user's share is used up, \
-        the daemon reads nothing more from that user's connections until the user reads its answers.",
+    help: "The maximum memory, in MiB, for the unread replies and the unfinished or waiting requests of all \
+           clients together. It is divided between users as connections are. When a user's share is exhausted, \
+           the daemon stops reading from that user's connections until the user reads some replies.",
 };
 
 pub(in crate::config) static WAITERS_MAX: Setting = Setting {
     key: "waiters_max",
     kind: Kind::Integer(1, 1_000_000),
     default: Default::Is("10000"),
-    help: "The maximum number of requests that may wait for one tag, shared between users as connections \
-           are. Further requests fail at once.",
+    help: "The maximum number of requests that may wait for one tag, divided between users as connections are. \
+           Further requests fail immediately.",
 };
 
 pub(in crate::config) static DRAWS_KEPT: Setting = Setting {
     key: "draws_kept",
     kind: Kind::Integer(0, 1 << 20),
     default: Default::Is("32768"),
-    help: "How many recent draws to remember for `leafctl whose`, at 32 bytes each. They are lost on \
-           restart. Ids that a process draws one after another within a second count as one draw. `whose` \
-           searches all of them while other requests wait, so a large value delays answers by some \
-           milliseconds. 0 turns this off.",
+    help: "How many recent draws to remember for `leafctl whose`, at 32 bytes each. They are lost on restart. \
+           Consecutive ids that a process draws within a second count as one draw. `whose` searches all draws \
+           while other requests wait, so a large value delays replies by some milliseconds. 0 turns this off.",
 };
 
 pub(in crate::config) static STOP_WITHIN: Setting = Setting {
     key: "stop_within",
     kind: Kind::Time(Duration::from_millis(100), secs(300)),
     default: Default::Is("5s"),
-    help: "The maximum time a stop may take to answer pending requests and write exact marks.",
+    help: "How long the daemon may take to stop: to answer pending requests and write exact marks.",
 };
 
 pub(in crate::config) static POLLING: Setting = Setting {
     key: "polling",
     kind: Kind::Boolean,
     default: Default::Is("true"),
-    help: "Whether to poll for some microseconds before sleeping while requests keep coming. This lowers \
-           latency and costs some CPU.",
+    help: "Whether to poll for some microseconds before sleeping while requests arrive back to back. Polling \
+           lowers latency at the cost of some CPU.",
 };
 
 pub(in crate::config) static MASK_KEY_FILE: Setting = Setting {
     key: "mask_key_file",
     kind: Kind::Text("the path of a file that `leafd mask-key new` wrote, UTF-8"),
     default: Default::Unset { example: "mask_key_file = \"/etc/leafd/mask_keys\"" },
-    help: "The file with the keys of public ids. It must be the same on all hosts and readable only by \
-           users who may know the keys. Without this setting the systemd credential `mask_key` is used, if \
+    help: "The file with the keys of public ids. It must be the same on all hosts, and readable only by users \
+           who may know the keys. Without this setting, the daemon uses the systemd credential `mask_key`, if \
            there is one. A reload reads the file again.",
 };
 
@@ -116,17 +115,16 @@ pub(in crate::config) static LOG: Setting = Setting {
         "off, error, warn, info, debug or trace; or a list such as \"info,leafd::store=debug\"",
     ),
     default: Default::Is("info"),
-    help: "What to log to standard error: one level for everything, or a level per module. The ZooKeeper \
-           client logs only errors unless it is named (zookeeper_client=info).",
+    help: "What to log to standard error: one level for everything, or one per module. The ZooKeeper client \
+           logs only errors unless it is listed (zookeeper_client=info).",
 };
 
 pub(in crate::config) static LOG_FORMAT: Setting = Setting {
     key: "log_format",
     kind: Kind::Text("auto, human or json"),
     default: Default::Is("auto"),
-    help: "The format of log lines. `human` is for people, in colour on a terminal. `json` writes one \
-           object per line. `auto` is `human`, but without time and level in systemd's journal, which \
-           records both itself.",
+    help: "The format of log lines. `human` is for people, in colour on a terminal. `json` writes one object \
+           per line. `auto` is like `human`, but omits time and level in systemd's journal, which records both.",
 };
 
 pub(in crate::config) static ADMIN_UIDS: Setting = Setting {
@@ -147,10 +145,10 @@ pub(in crate::config) static TRUST_CONTAINERS: Setting = Setting {
     key: "trust_containers",
     kind: Kind::Boolean,
     default: Default::Is("true"),
-    help: "Whether root and the daemon's own user may administer from other containers than the daemon's. Set it to \
-           false where containers that don't belong to you can connect: their root has the same number. A container is \
-           recognized by its PID namespace. Before Linux 6.5 a daemon that can't see other processes in `/proc` trusts \
-           only `admin_uids` and `admin_gids` then.",
+    help: "Whether root and the daemon's own user are administrators in other containers too. Set this to false \
+           if containers that you don't trust can connect, because root there has the same user number. The \
+           daemon identifies a container by its PID namespace. Before Linux 6.5, if this is false and the \
+           daemon can't see other processes in `/proc`, it trusts only `admin_uids` and `admin_gids`.",
 };
 
 pub(in crate::config) static ACCESS: Setting = Setting {
@@ -162,10 +160,11 @@ pub(in crate::config) static ACCESS: Setting = Setting {
         value: "[]",
         example: "[[access]]\ntags = [\"orders\", \"pay.*\"]\nuids = [1000]\ngids = [27]",
     },
-    help: "Who may draw which tags. A tag that a rule names is reserved for the users and groups of those rules, for \
-        root and for the daemon's own user. A tag that no rule names is open to everyone who can connect. A `*` at the \
-        end of a name stands for any ending. `ids_per_second` is a quota: each of the rule's users may draw this many \
-        ids of each tag, and `burst` at once (by default the same number). A rule with a quota and without users is a \
-        quota for everyone. `unmask_uids` and `unmask_gids` name those who may mask and unmask ids of the tags, besides \
-        administrators; that neither allows nor reserves drawing them.",
+    help: "Who may draw which tags. A tag named by a rule is reserved for the users and groups of the rules \
+           that name it, for root and for the daemon's own user. Anyone who can connect may draw all other \
+           tags. A `*` at the end of a name matches any ending. `ids_per_second` is a quota: each of the rule's \
+           users may draw this many ids of each tag per second, and `burst` at once (by default the same \
+           number). A quota in a rule without users applies to everyone. `unmask_uids` and `unmask_gids` list \
+           who, besides administrators, may mask and unmask ids of the tags; they neither permit nor reserve \
+           drawing.",
 };

@@ -93,7 +93,7 @@ pub static SECTIONS: &[Section] = &[
     },
     Section {
         title: "The store",
-        intro: "Where ids are claimed. For several stores see the last section.",
+        intro: "The store is the database in which ids are claimed. The last section is about several stores.",
         settings: &[
             &STORE,
             &STORE_PASSWORD_FILE,
@@ -111,7 +111,7 @@ pub static SECTIONS: &[Section] = &[
     },
     Section {
         title: "Snowflake workers",
-        intro: "The registry is where worker numbers are leased: a store or ZooKeeper.",
+        intro: "Worker numbers are leased from a registry: a store or ZooKeeper.",
         settings: &[
             &WORKER,
             &WORKER_MODE,
@@ -156,7 +156,7 @@ pub static SECTIONS: &[Section] = &[
     },
     Section {
         title: "Access rules",
-        intro: "The socket's mode and group decide who may connect. The kernel tells the daemon who is asking.",
+        intro: "The socket's mode and group decide who may connect. The kernel identifies each caller to the daemon.",
         settings: &[&ADMIN_UIDS, &ADMIN_GIDS, &TRUST_CONTAINERS, &ACCESS],
     },
     Section { title: "Snowflake layouts", intro: "", settings: &[&LAYOUTS] },
