@@ -1,4 +1,4 @@
-"""For the tests of programs that use leafd: a client that needs no daemon, and a daemon that lives for a test.
+"""For tests of programs that use leafd: a client that needs no daemon, and a temporary daemon.
 
     from leafd.testing import FakeClient, daemon
 
@@ -45,7 +45,7 @@ _TAG_CREATE = 16
 
 @dataclass(frozen=True)
 class Call:
-    """A call that a :class:`FakeClient` got."""
+    """A recorded call of a :class:`FakeClient`."""
 
     method: str
     tag: str
@@ -53,16 +53,16 @@ class Call:
 
 
 class FakeClient:
-    """A :class:`leafd.Client` without a daemon, whose ids are known beforehand.
+    """A :class:`leafd.Client` without a daemon, whose ids are predictable.
 
-    The ids of a tag are 1, 2, 3 … in the order of the calls, or begin at `starts[tag]`; those of `snowflake` are of
-    Leaf's layout and worker 0, one for each millisecond from the beginning of 2026 (UTC) on. `tags`: the ones that
-    there are; any other is :class:`leafd.UnknownTagError`. By default there are all.
+    The ids of a tag are 1, 2, 3 … in the order of the calls, or start at `starts[tag]`. Those of `snowflake` have
+    Leaf's layout and worker 0, one per millisecond from the beginning of 2026 (UTC) on. `tags`: the existing tags; any
+    other raises :class:`leafd.UnknownTagError`. By default every tag exists.
 
-    Public ids can be foretold as well: the one of the dense id `n` is `2**bits - n`, and its text has the real one's form,
-    of key 1.
+    Public ids are predictable as well: that of the dense id `n` is `2**bits - n`, and its text has the real form, with
+    key 1.
 
-    `calls` has each call, in order. :meth:`fail` has later ones fail.
+    `calls` records each call, in order. :meth:`fail` makes later calls fail.
     """
 
     socket = "/fake/leafd.sock"
@@ -77,12 +77,12 @@ class FakeClient:
         self._closed = False
 
     def fail(self, error: Error, times: int = 1) -> None:
-        """Has the next calls that draw, mask or unmask ids raise `error`, so many times."""
+        """Makes the next `times` calls that draw, mask or unmask ids raise `error`."""
         with self._lock:
             self._failures.extend([error] * times)
 
     def reset(self) -> None:
-        """Forgets calls and failures, and begins to count anew."""
+        """Clears calls and failures, and restarts the ids."""
         with self._lock:
             self.calls.clear()
             self._next.clear()
@@ -97,7 +97,7 @@ class FakeClient:
         return self._draw("next_id_direct", tag, 1, timeout)[0]
 
     def held_id(self, tag: str) -> Optional[int]:
-        """As :meth:`leafd.Client.held_id`: there always is one."""
+        """As :meth:`leafd.Client.held_id`, but always returns an id."""
         return self._draw("held_id", tag, 1, None)[0]
 
     def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
@@ -130,18 +130,18 @@ class FakeClient:
                 raise self._failures.pop(0)
 
     def connect(self) -> "FakeClient":
-        """As :meth:`leafd.Client.connect`: there is nothing to connect to."""
+        """As :meth:`leafd.Client.connect`, but does nothing."""
         self._check_open()
         return self
 
     def info(self, timeout: Optional[float] = None) -> Info:
-        """As :meth:`leafd.Client.info`: a fake is always ready."""
+        """As :meth:`leafd.Client.info`. A fake is always ready."""
         self._check_open()
         library.milliseconds(timeout)
         return Info(library.library_version(), True, True, os.getpid())
 
     def layout(self, name: str = "snowflake") -> Layout:
-        """As :meth:`leafd.Client.layout`: of `snowflake` alone."""
+        """As :meth:`leafd.Client.layout`, but only for `snowflake`."""
         self._check_open()
         if name != "snowflake":
             raise InvalidArgumentError(f"leafd has no layout {name!r}; it has snowflake")
@@ -189,7 +189,7 @@ class FakeClient:
 
 
 class FakeAsyncClient:
-    """A :class:`leafd.AsyncClient` without a daemon: a :class:`FakeClient`, awaited. `client`: the one to use."""
+    """A :class:`leafd.AsyncClient` without a daemon, backed by a :class:`FakeClient`. `client`: the fake to use."""
 
     def __init__(self, client: Optional[FakeClient] = None, **settings: Any) -> None:
         self.fake = FakeClient(**settings) if client is None else client
@@ -254,7 +254,7 @@ class FakeAsyncClient:
 
 
 class Daemon:
-    """A real daemon with an embedded store, in a folder of its own."""
+    """A real daemon with an embedded store, in its own directory."""
 
     def __init__(self, folder: Path, program: str) -> None:
         self.folder = folder
@@ -263,7 +263,7 @@ class Daemon:
         self._process: "Optional[subprocess.Popen[bytes]]" = None
 
     def start(self) -> None:
-        """Starts it, and waits until it gives ids."""
+        """Starts the daemon, and waits until it issues ids."""
         command = [self.program, "--socket", self.socket, "--state-dir", str(self.folder / "state")]
         command += ["--worker", "static:0", "--set", f"worker_lock_dir={self.folder}"]
         # Variables that begin so are the daemon's settings; these are another one's.
@@ -285,7 +285,7 @@ class Daemon:
                 time.sleep(0.01)
 
     def stop(self) -> None:
-        """Ends it as an administrator would; :meth:`start` goes on with what it has."""
+        """Stops the daemon cleanly; :meth:`start` continues with its state."""
         if self._process is not None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -293,7 +293,7 @@ class Daemon:
             self.kill()
 
     def kill(self) -> None:
-        """Ends it at once."""
+        """Kills the daemon."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -312,15 +312,15 @@ class Daemon:
             raise refusal(status, answer)
 
     def client(self, **settings: Any) -> Client:
-        """A client of this daemon's; `settings` as of :class:`leafd.Client`."""
+        """Returns a client of this daemon; `settings` are those of :class:`leafd.Client`."""
         return Client(self.socket, **settings)
 
 
 @contextlib.contextmanager
 def daemon(tags: Iterable[str] = (), program: Optional[str] = None) -> Iterator[Daemon]:
-    """A :class:`Daemon` that has `tags`, each starting at 1, and ends with the block.
+    """A context manager with a :class:`Daemon` that has `tags`, each starting at 1.
 
-    `program`: the daemon's; by default `$LEAFD_PROGRAM`, else `leafd` from the path.
+    `program`: the path of the daemon; by default `$LEAFD_PROGRAM`, else `leafd` from the path.
     """
     named = program or os.environ.get("LEAFD_PROGRAM") or "leafd"
     found = shutil.which(named)
