@@ -1,0 +1,16 @@
+import org.springframework.boot.SpringApplication;
+import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
+
+/** Prints what the health indicator reports. Its interface has another package in Spring Boot 4 than in 3. */
+@EnableAutoConfiguration
+public class SpringBootHealth {
+    public static void main(String[] args) throws Exception {
+        System.setProperty("spring.datasource.url", System.getenv("JDBC_URL"));
+        try (var application = SpringApplication.run(SpringBootHealth.class, args)) {
+            Object indicator = application.getBean("leafdHealthIndicator");
+            var method = indicator.getClass().getMethod("health");
+            method.setAccessible(true);
+            System.out.println("health " + method.invoke(indicator));
+        }
+    }
+}
