@@ -199,7 +199,7 @@ def test_arguments_that_can_not_be_are_told_in_words(host: Host) -> None:
         with pytest.raises(leafd.InvalidArgumentError, match="a timeout is a number of seconds"):
             leafd.Client(**settings)
     with pytest.raises(leafd.InvalidArgumentError, match="a moment is a datetime"):
-        leafd.snowflake_at("2026-01-01")  # type: ignore[arg-type]
+        leafd.first_id_at("2026-01-01")  # type: ignore[arg-type]
     with pytest.raises(leafd.InvalidArgumentError, match="is not an id"):
         leafd.decode("5")  # type: ignore[arg-type]
 
@@ -249,23 +249,23 @@ def test_moments_are_bounds_of_ids(host: Host) -> None:
     ids = [host.client().next_id_direct("snowflake") for _ in range(50)]
     # A static worker without a journal begins some seconds ahead of the clock.
     end = datetime.datetime.now(utc) + datetime.timedelta(seconds=10)
-    assert all(leafd.snowflake_at(begin) <= id < leafd.snowflake_at(end) for id in ids)
+    assert all(leafd.first_id_at(begin) <= id < leafd.first_id_at(end) for id in ids)
     moment = datetime.datetime(2026, 3, 29, 1, 2, 3, 456_999, utc)
-    id = leafd.snowflake_at(moment)
+    id = leafd.first_id_at(moment)
     parts = leafd.decode(id)
     assert (parts.worker, parts.sequence) == (0, 0)
     assert parts.time == moment.replace(microsecond=456_000)
     # The same moment, said elsewhere and without a zone.
     elsewhere = moment.astimezone(datetime.timezone(datetime.timedelta(hours=5, minutes=45)))
-    assert leafd.snowflake_at(elsewhere) == id == leafd.snowflake_at(moment.astimezone().replace(tzinfo=None))
+    assert leafd.first_id_at(elsewhere) == id == leafd.first_id_at(moment.astimezone().replace(tzinfo=None))
     assert parts.local_time == parts.time and parts.local_time.utcoffset() is not None
     seconds = leafd.Layout(31, 4, 18, 1000, 1_600_000_000_000)
-    assert leafd.snowflake_at(moment, seconds) == (int(moment.timestamp()) - 1_600_000_000) << 22
+    assert leafd.first_id_at(moment, seconds) == (int(moment.timestamp()) - 1_600_000_000) << 22
     first = datetime.datetime(2010, 11, 4, 1, 42, 54, 657_000, utc)
-    assert leafd.snowflake_at(first) == 0
+    assert leafd.first_id_at(first) == 0
     for none in (first - datetime.timedelta(microseconds=1), datetime.datetime(2200, 1, 1, tzinfo=utc)):
         with pytest.raises(leafd.InvalidArgumentError, match="there are no ids of .* begin at 2010-.* and end before 2080-"):
-            leafd.snowflake_at(none)
+            leafd.first_id_at(none)
 
 
 def run_module(host: Host, *arguments: str) -> "subprocess.CompletedProcess[str]":

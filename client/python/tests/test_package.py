@@ -12,7 +12,7 @@ import leafd
 from conftest import PACKAGE, ROOT, Host, check_unique
 
 INSTALLED = Path(leafd.__file__).parent
-PYTHONS = [f"python3.{minor}" for minor in range(9, 15)]
+PYTHONS = [*(f"python3.{minor}" for minor in range(9, 15)), "pypy3"]
 
 
 def test_the_wheel_carries_the_package_and_its_library_alone() -> None:
@@ -55,6 +55,7 @@ with leafd.Client() as client:
 def test_it_fits_every_python_that_is_here(host: Host, tmp_path: Path) -> None:
     shutil.copytree(INSTALLED, tmp_path / "leafd")
     environment = {**host.environment(), "PYTHONPATH": str(tmp_path)}
+    assert shutil.which("pypy3"), "pypy3 is missing; install it: one wheel is for PyPy as well"
     ids: List[int] = []
     fitting = []
     for python in [sys.executable, *filter(None, map(shutil.which, PYTHONS))]:

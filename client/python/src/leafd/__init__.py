@@ -7,6 +7,11 @@
         hundred = client.next_ids("orders", 100)
 
 Threads and forked children can share a client: a forked child never gets an id that its parent held.
+
+- :class:`Client` and :class:`AsyncClient` draw ids. :class:`IdSource` and :class:`AsyncIdSource` stand for either and its
+  fake in :mod:`leafd.testing`.
+- :func:`decode` and :func:`first_id_at` take snowflake ids apart, and bound them by time.
+- Every failure is a :class:`leafd.Error`: `retryable`, `retry_after`, `is_timeout` and `status` say more.
 """
 
 from ._aio import AsyncClient
@@ -30,7 +35,7 @@ from ._errors import (
     UnavailableError,
     UnknownTagError,
 )
-from ._layout import LEAF, Decoded, Info, Layout, decode, snowflake_at
+from ._layout import LEAF, Decoded, Info, Layout, decode, first_id_at
 from ._library import library_version
 from ._public_ids import AsyncPublicIds, PublicIds
 from ._sources import AsyncIdSource, AsyncPublicIdSource, IdSource, PublicIdSource
@@ -68,7 +73,7 @@ __all__ = [
     "UnavailableError",
     "UnknownTagError",
     "decode",
-    "snowflake_at",
+    "first_id_at",
 ]
 
 # Shown, in tracebacks and by help(), as they are imported.

@@ -110,14 +110,14 @@ class AsyncClient:
         return (await self._ask_info(timeout)).info
 
     async def layout(self, name: str = "snowflake") -> Layout:
-        """A layout as the daemon has it; see :meth:`leafd.Client.layout`."""
+        """The daemon's layout; see :meth:`leafd.Client.layout`."""
         layouts = (await self._ask_info(None)).layouts
         if name not in layouts:
             raise InvalidArgumentError(f"leafd has no layout {name!r}; its layouts are {', '.join(layouts)}")
         return layouts[name]
 
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> AsyncPublicIds:
-        """What outsiders are shown instead of a tag's dense ids; see :meth:`leafd.Client.public_ids`."""
+        """Converts dense ids to public ids, and back; see :meth:`leafd.Client.public_ids`."""
         return AsyncPublicIds(self._ask_masks, self._client.socket, Form.of(tag, prefix, bits, key))
 
     async def _ask_masks(

@@ -111,13 +111,13 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
     return Decoded(parts.tick, parts.worker, parts.sequence, parts.unix_ms)
 
 
-def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
+def first_id_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
     """Returns the smallest id that a layout can have at a given time: a bound for queries by time.
 
-    ``WHERE id >= snowflake_at(begin) AND id < snowflake_at(end)`` finds the rows whose ids were drawn from `begin`
+    ``WHERE id >= first_id_at(begin) AND id < first_id_at(end)`` finds the rows whose ids were drawn from `begin`
     until before `end`, to the tick. `when`: an aware datetime; a naive one counts as local time.
 
-    Raises :class:`leafd.InvalidArgumentError` for a moment that the layout has no ids for.
+    Raises :class:`leafd.InvalidArgumentError` for a time at which the layout has no ids.
     """
     if not isinstance(when, datetime.datetime):
         raise InvalidArgumentError(f"a moment is a datetime, not {when!r}")
@@ -132,7 +132,7 @@ def snowflake_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
 
 
 def _range(layout: Layout) -> str:
-    """From when to when a layout has ids; its end may be beyond what a datetime can say."""
+    """The time span of a layout's ids. Its end may be later than any datetime."""
     words = [f"begin at {_moment(layout.epoch_ms)}"]
     try:
         words.append(f"end before {_moment(layout.epoch_ms + (layout.tick_ms << layout.time_bits))}")

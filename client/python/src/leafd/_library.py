@@ -14,7 +14,7 @@ import sys
 import threading
 from ctypes import POINTER, c_bool, c_char, c_char_p, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from pathlib import Path
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Optional, Type
 
 from ._errors import Error, InvalidArgumentError, error_of
 
@@ -28,10 +28,12 @@ DIRECT = 1
 NO_POLLING = 2
 
 _path = str(Path(__file__).with_name("libleafd.so"))
+# PyPy has none, and releases its lock in each call.
+_keeping_the_lock: Type[ctypes.CDLL] = getattr(ctypes, "PyDLL", ctypes.CDLL)
 try:
-    quick = ctypes.PyDLL(_path)
+    quick = _keeping_the_lock(_path)
     # In an object of its own: functions of one have one way to wait.
-    watched = ctypes.PyDLL(_path)
+    watched = _keeping_the_lock(_path)
     waiting = ctypes.CDLL(_path)
 except OSError as error:
     raise ImportError(f"leafd's library can't be loaded: {error}; install the package again with pip") from error

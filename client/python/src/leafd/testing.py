@@ -34,7 +34,7 @@ from . import _library as library
 from ._client import Client, fill
 from ._errors import Error, InvalidArgumentError, UnknownTagError
 from ._fake_public_ids import FakeAsyncPublicIds, FakePublicIds
-from ._layout import LEAF, Info, Layout, snowflake_at
+from ._layout import LEAF, Info, Layout, first_id_at
 from ._protocol import HEADER, refusal
 from ._public_ids import Form
 
@@ -170,7 +170,7 @@ class FakeClient:
                 raise UnknownTagError(f"leafd answered TAG_UNKNOWN: there is no tag {tag!r} in this fake")
             first, stride = self._starts.get(tag, 1), 1
             if tag == "snowflake":
-                first, stride = snowflake_at(datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)), 1 << 22
+                first, stride = first_id_at(datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)), 1 << 22
                 first = self._starts.get(tag, first)
             first = self._next.get(tag, first)
             self._next[tag] = first + count * stride
