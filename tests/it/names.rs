@@ -29,16 +29,34 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character: char| !character.is_alphanumeric() && character != '_')
 }
 
-#[test]
-fn every_name_in_the_table_is_one_of_its_client() {
+/// The table's rows, each with an empty cell at either end.
+fn rows() -> Vec<Vec<&'static str>> {
     let guide = include_str!("../../docs/guide/clients.md");
     let (_, table) = guide.split_once("## Names\n").expect("the table");
-    let rows: Vec<Vec<&str>> = table
-        .lines()
-        .skip_while(|line| !line.starts_with('|'))
-        .take_while(|line| line.starts_with('|'))
-        .map(|line| line.split('|').map(str::trim).collect())
-        .collect();
+    let lines = table.lines().skip_while(|line| !line.starts_with('|'));
+    let lines = lines.take_while(|line| line.starts_with('|'));
+    lines.map(|line| line.split('|').map(str::trim).collect()).collect()
+}
+
+/// A name without its language's style.
+fn plain(cell: &str) -> String {
+    let name = cell.trim_matches('`').to_lowercase().replace('_', "");
+    name.strip_prefix("leafd").map_or(name.clone(), str::to_owned)
+}
+
+#[test]
+fn every_difference_has_a_reason() {
+    for row in &rows()[2..] {
+        let names = &row[2..2 + CLIENTS.len()];
+        let differ = names.iter().any(|name| plain(name) != plain(names[0]));
+        let reason = row[2 + CLIENTS.len()];
+        assert_eq!(differ, !reason.is_empty(), "{}: {names:?} because {reason:?}", row[1]);
+    }
+}
+
+#[test]
+fn every_name_in_the_table_is_one_of_its_client() {
+    let rows = rows();
     let (head, rows) = (&rows[0], &rows[2..]);
     assert!(rows.len() >= 15, "only {} rows were found", rows.len());
     for (column, (client, folders)) in CLIENTS.iter().enumerate() {

@@ -33,6 +33,7 @@ final class ReadmeTest {
         while (blocks.find()) {
             sources.add(blocks.group(1));
         }
+        sources.add(Files.readString(Host.ROOT.resolve("client/java/examples/DrawIds.java")));
         Check.that(sources.size() >= SPRING.size() + 5, "only " + sources.size() + " sources were found");
         for (String page : List.of("README.md", "docs/guide/clients.md", "docs/guide/public-ids.md")) {
             Matcher shown = BLOCK.matcher(Files.readString(Host.ROOT.resolve(page)));
