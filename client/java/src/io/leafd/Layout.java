@@ -3,7 +3,7 @@ package io.leafd;
 import java.time.Instant;
 
 /**
- * How a snowflake id is put together: a sign bit of 0, then time, worker and sequence.
+ * The composition of snowflake ids: a sign bit of 0, then time, worker and sequence.
  *
  * <p>Time counts ticks of {@code tickMs} milliseconds since the epoch.
  *
@@ -14,15 +14,15 @@ import java.time.Instant;
  * @param epochMs where time starts, in milliseconds of Unix time
  */
 public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs, long epochMs) {
-    /** Leaf's own: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of sequence. */
+    /** Leaf's own layout: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of sequence. */
     public static final Layout LEAF = new Layout(41, 10, 12, 1, 1_288_834_974_657L);
 
     private static final int TICK_MS_MAX = 3_600_000;
 
     /**
-     * A layout that can be.
+     * Creates a valid layout.
      *
-     * @throws IllegalArgumentException when its ids would not be positive, or its instants not be milliseconds
+     * @throws IllegalArgumentException if its ids would not be positive, or its times don't fit milliseconds
      */
     public Layout {
         if (timeBits < 1 || workerBits < 0 || sequenceBits < 1 || (long) timeBits + workerBits + sequenceBits > 63) {
@@ -41,7 +41,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     }
 
     /**
-     * A snowflake id taken apart.
+     * The parts of a snowflake id.
      *
      * @param time when its tick starts
      * @param tick ticks since the layout's epoch
@@ -51,7 +51,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     public record Decoded(Instant time, long tick, long worker, long sequence) {}
 
     /**
-     * Takes an id apart.
+     * Decodes an id.
      *
      * @param id an id of this layout
      * @return its parts

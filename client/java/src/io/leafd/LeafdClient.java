@@ -6,13 +6,13 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Draws ids from the leafd daemon of this host. One client serves all threads of a process, virtual ones as well.
+ * Draws ids from the leafd daemon on this host. One client serves all threads of a process, including virtual ones.
  *
- * <p>All calls block, none longer than its deadline (and 250 ms of grace). An interrupt ends a wait; an id of a held run
- * needs none. The client starts no thread. {@link #close} gives its descriptors back.
+ * <p>Calls block, but no longer than their deadline plus 250 ms. An interrupt ends a wait; ids from a held run don't wait.
+ * The client starts no threads. {@link #close} releases its descriptors.
  */
 public final class LeafdClient implements IdSource, AutoCloseable {
-    /** Most tags that one client can use in its life. */
+    /** The maximum number of tags that one client can use. */
     public static final int TAGS_MAX = 65_536;
 
     private final Path path;
@@ -31,46 +31,46 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Connects to this host's daemon, now: at {@code $LEAFD_SOCKET}, else at this user's own socket if there is one, else
+     * Connects now to the daemon on this host: at {@code $LEAFD_SOCKET}, else at this user's own socket if it exists, else
      * at {@code /run/leafd/leafd.sock}.
      *
-     * @return a client to be closed when it isn't used any more
-     * @throws LeafdException when nobody answers there, or none that speaks this version of the protocol
+     * @return a client; close it when it is no longer needed
+     * @throws LeafdException if no daemon answers, or if it doesn't support this version of the protocol
      */
     public static LeafdClient connect() {
         return builder().connect();
     }
 
     /**
-     * Connects to the daemon at a path, now.
+     * Connects now to the daemon at a path.
      *
-     * @param socket of 1 to 107 bytes
-     * @return a client to be closed when it isn't used any more
-     * @throws LeafdException when nobody answers there, or none that speaks this version of the protocol
+     * @param socket the path, 1 to 107 bytes
+     * @return a client; close it when it is no longer needed
+     * @throws LeafdException if no daemon answers, or if it doesn't support this version of the protocol
      */
     public static LeafdClient connect(Path socket) {
         return builder().socket(socket).connect();
     }
 
     /**
-     * A client with other settings, or one that connects on first use.
+     * Creates a builder for a client with other settings, or for one that connects on first use.
      *
-     * @return settings to be changed
+     * @return a builder with the default settings
      */
     public static Builder builder() {
         return new Builder();
     }
 
     /**
-     * The next id of a tag.
+     * Draws the next id of a tag.
      *
-     * <p>With held runs (the default) most calls answer out of a run that the process holds, without a system call; ids of
-     * different threads and processes are then not in order of time. {@link #tag} saves the look-up of the name.
+     * <p>With held runs (the default), most calls return an id from a run that the process holds, without a system call.
+     * Ids of different threads and processes are then not in order of time. {@link #tag} avoids looking up the name.
      *
-     * @param tag a segment tag, or a snowflake layout's name; 1 to 128 characters, none of them a control character
-     * @return a positive number, and unique
-     * @throws IllegalArgumentException for a name that no tag can have
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @param tag a segment tag or the name of a snowflake layout; 1 to 128 characters, no control characters
+     * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid
+     * @throws LeafdException if the call fails
      */
     @Override
     public long nextId(String tag) {
@@ -78,12 +78,12 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * As {@link #nextId(String)}, within a time.
+     * Does the same as {@link #nextId(String)}, within a time limit.
      *
-     * @param tag as there
+     * @param tag as in {@link #nextId(String)}
      * @param within see {@link Builder#deadline}
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     @Override
     public long nextId(String tag, Duration within) {
@@ -91,11 +91,11 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * The next id of a tag by a request of its own: higher than any that was drawn so on this host before.
+     * Draws the next id of a tag directly: above all ids drawn directly on this host before.
      *
      * @param tag as in {@link #nextId(String)}
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     @Override
     public long nextIdDirect(String tag) {
@@ -103,12 +103,12 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * As {@link #nextIdDirect(String)}, within a time.
+     * Does the same as {@link #nextIdDirect(String)}, within a time limit.
      *
      * @param tag as in {@link #nextId(String)}
      * @param within see {@link Builder#deadline}
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     @Override
     public long nextIdDirect(String tag, Duration within) {
@@ -116,12 +116,12 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Several ids of a tag, straight from the daemon.
+     * Draws several ids of a tag from the daemon.
      *
      * @param tag as in {@link #nextId(String)}
-     * @param count how many, from 0; each million is a request
-     * @return in the order in which they were issued
-     * @throws LeafdException if the daemon does not answer with what was asked for; ids that were drawn before that are skipped
+     * @param count the number of ids, from 0; each million takes one request
+     * @return the ids, in the order of issue
+     * @throws LeafdException if the call fails; ids that were drawn before the failure are skipped
      */
     @Override
     public long[] nextIds(String tag, int count) {
@@ -129,13 +129,13 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * As {@link #nextIds(String, int)}, all of it within a time.
+     * Does the same as {@link #nextIds(String, int)}, within a time limit for all ids.
      *
      * @param tag as in {@link #nextId(String)}
-     * @param count how many, from 0
+     * @param count the number of ids, from 0
      * @param within see {@link Builder#deadline}
-     * @return in the order in which they were issued
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return the ids, in the order of issue
+     * @throws LeafdException if the call fails
      */
     @Override
     public long[] nextIds(String tag, int count, Duration within) {
@@ -143,33 +143,32 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * A handle for drawing many ids. The daemon is not asked whether there is such a tag.
+     * Creates a handle for drawing many ids, without asking the daemon whether the tag exists.
      *
      * @param name as in {@link #nextId(String)}
-     * @return good for all threads, as long as the client is open
-     * @throws IllegalArgumentException for a name that no tag can have, or when this client has used {@link #TAGS_MAX} others
+     * @return a handle that all threads can use while the client is open
+     * @throws IllegalArgumentException if the name is invalid, or this client has used {@link #TAGS_MAX} other tags
      */
     public LeafdTag tag(String name) {
         return new LeafdTag(this, name, supply(name), limit);
     }
 
     /**
-     * The public ids of a tag: what outsiders are shown instead of dense ones. The daemon is not asked whether there is such a
-     * tag.
+     * Creates a converter between a tag's dense ids and public ids, without asking the daemon whether the tag exists.
      *
      * @param tag as in {@link #nextId(String)}
-     * @return of 63 bits, without a prefix and by the daemon's current key, as long as nothing else is said; good for all threads
-     * @throws IllegalArgumentException for a name that no tag can have
+     * @return a converter for 63 bits, no prefix and the daemon's current key; all threads can use it
+     * @throws IllegalArgumentException if the name is invalid
      */
     public PublicIds publicIds(String tag) {
         return new PublicIds(this, requests, tag, limit);
     }
 
     /**
-     * What the daemon reports about itself: its release, whether ids are available now, its snowflake layouts.
+     * Returns what the daemon reports about itself: its release, whether ids are available now, its snowflake layouts.
      *
      * @return the state at the time of the call
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @throws LeafdException if the call fails
      */
     @Override
     public DaemonInfo info() {
@@ -177,7 +176,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * As {@link #info()}, within a time limit.
+     * Does the same as {@link #info()}, within a time limit.
      *
      * @param within see {@link Builder#deadline}
      * @return the state at the time of the call
@@ -197,14 +196,13 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Takes a snowflake id apart, by the layout that the daemon has under a name. {@link Layout#decode} does so without
-     * asking the daemon.
+     * Decodes a snowflake id by one of the daemon's layouts. {@link Layout#decode} does so without asking the daemon.
      *
-     * @param layout such as {@code snowflake}
+     * @param layout the layout's name, such as {@code snowflake}
      * @param id an id of that layout
      * @return its parts
-     * @throws IllegalArgumentException when the daemon has no such layout, or the id is none of it
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @throws IllegalArgumentException if the daemon has no such layout, or the id doesn't fit it
+     * @throws LeafdException if the call fails
      */
     public Layout.Decoded decode(String layout, long id) {
         Argument.given(layout, "a layout's name");
@@ -216,7 +214,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * The path of the daemon's socket.
+     * Returns the path of the daemon's socket.
      *
      * @return the path in use
      */
@@ -224,7 +222,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         return path;
     }
 
-    /** Closes the connection and drops what is held. Calls that wait fail, and so do all later ones. */
+    /** Closes the connection and drops held ids. Waiting calls fail, and so do all later ones. */
     @Override
     public void close() {
         closed = true;
@@ -266,9 +264,9 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         private Builder() {}
 
         /**
-         * Where the daemon listens.
+         * Sets the path of the daemon's socket.
          *
-         * @param path of 1 to 107 bytes; by default as {@link LeafdClient#connect()} says
+         * @param path 1 to 107 bytes; by default as in {@link LeafdClient#connect()}
          * @return this
          */
         public Builder socket(Path path) {
@@ -277,10 +275,10 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * How long calls without a deadline of their own may take. Connecting, waiting in the daemon and one retry all
-         * count. When the time is over, a call still waits up to 250 ms for the daemon's own word on why.
+         * Sets how long calls without their own deadline may take, including connecting, waiting in the daemon and one
+         * retry. After this time, a call waits up to 250 ms more for the daemon's error.
          *
-         * @param limit from 0; 2 s by default; more than 60 s, which is what the daemon honours, is cut to that
+         * @param limit from 0; 2 s by default; cut to 60 s, the daemon's maximum
          * @return this
          */
         public Builder deadline(Duration limit) {
@@ -290,11 +288,12 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * How long calls without a deadline of their own wait for a daemon that isn't there, before their deadline begins
-         * to count: for a process that may start before the daemon does. They wait as long as their deadline even if this
-         * is shorter. Without, a daemon that never was there is an error at once. One that seems to be restarting is waited for even so, as long as the deadline lasts.
+         * Sets how long calls without their own deadline wait for a missing daemon before their deadline starts: for a
+         * process that may start before the daemon. They wait at least as long as their deadline. With 0, calls fail
+         * immediately if no daemon was ever running. If the daemon appears to be restarting, calls always wait for it,
+         * up to their deadline.
          *
-         * @param limit from 0, which is the default; more than an hour is cut to that
+         * @param limit from 0, the default; cut to one hour
          * @return this
          */
         public Builder waitForDaemon(Duration limit) {
@@ -304,9 +303,9 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * Whether every id is drawn directly, by a request of its own, and none comes out of a run that the process
-         * holds. Ids of a tag are then strictly increasing on this host, none is skipped when the process ends, and each
-         * takes microseconds instead of nanoseconds.
+         * Sets whether to draw each id directly, with a separate request, instead of from a run that the process holds.
+         * Ids of a tag are then strictly increasing on this host, none is skipped when the process exits, and each takes
+         * microseconds instead of nanoseconds.
          *
          * @param direct false by default
          * @return this
@@ -317,9 +316,9 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * Whether a waiting thread may poll the socket for at most 100 microseconds before it sleeps. Even then it does so
-         * only while requests come back to back, the daemon polls as well, polls bring something, and more than one core
-         * is usable.
+         * Sets whether a waiting thread may poll the socket for at most 100 microseconds before it sleeps. It does so only
+         * while requests arrive back to back, the daemon polls as well, polling succeeds, and more than one core is
+         * usable.
          *
          * @param poll true by default
          * @return this
@@ -330,20 +329,20 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * A client that connects on first use.
+         * Creates a client that connects on first use.
          *
-         * @return to be closed when it isn't used any more
-         * @throws IllegalArgumentException for a path that no socket can have
+         * @return a client; close it when it is no longer needed
+         * @throws IllegalArgumentException if the path is invalid
          */
         public LeafdClient build() {
             return new LeafdClient(this);
         }
 
         /**
-         * A client that is connected.
+         * Creates a client and connects.
          *
-         * @return to be closed when it isn't used any more
-         * @throws LeafdException when nobody answers, or none that speaks this version of the protocol
+         * @return a client; close it when it is no longer needed
+         * @throws LeafdException if no daemon answers, or if it doesn't support this version of the protocol
          */
         public LeafdClient connect() {
             LeafdClient client = build();

@@ -6,11 +6,11 @@ import java.time.Duration;
 import java.util.Optional;
 
 /**
- * Why a call failed: each kind is a class of its own in here.
+ * A failed call. Each kind of failure is a nested class.
  *
- * <p>{@link Refused} is the daemon's own answer; the client found all others. A failed call never used up an id that
- * another call could return: at most ids are skipped. Invalid arguments are
- * {@link IllegalArgumentException}, calls of a closed client {@link IllegalStateException}.
+ * <p>{@link Refused} is an error of the daemon; all others come from the client. A failed call never uses up an id that
+ * another call could return; at most, ids are skipped. Invalid arguments cause an {@link IllegalArgumentException}, and
+ * calls on a closed client an {@link IllegalStateException}.
  */
 public abstract sealed class LeafdException extends RuntimeException {
     private static final long serialVersionUID = 1;
@@ -22,12 +22,12 @@ public abstract sealed class LeafdException extends RuntimeException {
     /**
      * Whether the same call may succeed later without any repair.
      *
-     * @return false where somebody has to do something first
+     * @return false if somebody has to fix something first
      */
     public abstract boolean isRetryable();
 
     /**
-     * Whether the call took too long: the daemon says so, or it did not answer in time.
+     * Whether the call timed out: the daemon says so, or did not answer in time.
      *
      * @return true for {@link TimedOut}, and for {@link Refused} with {@link Status#DEADLINE}
      */
@@ -36,7 +36,7 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * After how long a retry may succeed, when the daemon said so.
+     * The time after which a retry may succeed, if the daemon knows.
      *
      * @return empty if unknown
      */
@@ -45,15 +45,15 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * What the daemon said.
+     * The daemon's status.
      *
-     * @return empty when it was not the daemon that failed the call
+     * @return empty if the error is not from the daemon
      */
     public Optional<Status> status() {
         return Optional.empty();
     }
 
-    /** The daemon answered, and refused. */
+    /** The daemon refused the request. */
     public static final class Refused extends LeafdException {
         private static final long serialVersionUID = 1;
 
@@ -90,7 +90,7 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
 
         /**
-         * The status as it came in.
+         * The status number as received.
          *
          * @return a number that this client may not know; {@link #status} is {@link Status#INTERNAL} then
          */
@@ -99,11 +99,11 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** No connection could be made. */
+    /** The connection failed. */
     public static final class Unreachable extends LeafdException {
         private static final long serialVersionUID = 1;
 
-        /** Whether the socket is there, and not for this user. */
+        /** Whether the socket exists, but this user may not use it. */
         private final boolean denied;
 
         Unreachable(Path socket, String hint, boolean denied, IOException cause) {
@@ -117,7 +117,7 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** The connection broke while the call waited, and what may be retried has been. */
+    /** The connection broke while the call waited, and again after any retry. */
     public static final class Disconnected extends LeafdException {
         private static final long serialVersionUID = 1;
 
@@ -148,8 +148,8 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * The thread was interrupted while it waited; its interrupt status is still set. Not retryable: while the status is
-     * set, each further call that waits would end in the same way.
+     * The thread was interrupted while it waited; its interrupt status is still set. Not retryable, because further
+     * waiting calls would fail in the same way while the status is set.
      */
     public static final class Interrupted extends LeafdException {
         private static final long serialVersionUID = 1;
@@ -164,7 +164,7 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** The peer sent something that is not leafd's protocol. */
+    /** The peer doesn't follow leafd's protocol. */
     public static final class ProtocolBroken extends LeafdException {
         private static final long serialVersionUID = 1;
 

@@ -2,7 +2,7 @@ package io.leafd;
 
 import java.time.Duration;
 
-/** One tag of a client, with its name looked up already. It is made by {@link LeafdClient#tag}; any thread may use it. */
+/** A handle for one tag of a client, created by {@link LeafdClient#tag}. Any thread may use it. */
 public final class LeafdTag {
     private final LeafdClient client;
     private final String name;
@@ -17,74 +17,74 @@ public final class LeafdTag {
     }
 
     /**
-     * The tag's name.
+     * Returns the tag's name.
      *
-     * @return as it was given to {@link LeafdClient#tag}
+     * @return the name that was passed to {@link LeafdClient#tag}
      */
     public String name() {
         return name;
     }
 
     /**
-     * The next id; see {@link LeafdClient#nextId(String)}. From a held run this takes nanoseconds.
+     * Draws the next id; see {@link LeafdClient#nextId(String)}. From a held run this takes nanoseconds.
      *
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     public long nextId() {
         return supply.next(limit);
     }
 
     /**
-     * As {@link #nextId()}, within a time.
+     * Does the same as {@link #nextId()}, within a time limit.
      *
      * @param within see {@link LeafdClient.Builder#deadline}
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     public long nextId(Duration within) {
         return supply.next(Deadline.Limit.of(within));
     }
 
     /**
-     * The next id by a request of its own; see {@link LeafdClient#nextIdDirect(String)}.
+     * Draws the next id directly; see {@link LeafdClient#nextIdDirect(String)}.
      *
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     public long nextIdDirect() {
         return supply.nextDirect(limit);
     }
 
     /**
-     * Several ids straight from the daemon; see {@link LeafdClient#nextIds(String, int)}.
+     * Draws several ids from the daemon; see {@link LeafdClient#nextIds(String, int)}.
      *
-     * @param count how many, from 0
+     * @param count the number of ids, from 0
      * @return the ids, in the order of issue
-     * @throws LeafdException if the daemon does not answer with what was asked for
+     * @throws LeafdException if the call fails
      */
     public long[] nextIds(int count) {
         return client.nextIds(name, count);
     }
 
     /**
-     * As {@link #nextIdDirect()}, within a time limit.
+     * Does the same as {@link #nextIdDirect()}, within a time limit.
      *
      * @param within see {@link LeafdClient.Builder#deadline}
-     * @return a positive number, and unique
-     * @throws LeafdException if the daemon does not answer with an id
+     * @return a positive, unique number
+     * @throws LeafdException if the call fails
      */
     public long nextIdDirect(Duration within) {
         return supply.nextDirect(Deadline.Limit.of(within));
     }
 
     /**
-     * As {@link #nextIds(int)}, all of them within a time limit.
+     * Does the same as {@link #nextIds(int)}, within a time limit for all ids.
      *
-     * @param count how many, from 0
+     * @param count the number of ids, from 0
      * @param within see {@link LeafdClient.Builder#deadline}
      * @return the ids, in the order of issue
-     * @throws LeafdException if the daemon does not answer with all of them
+     * @throws LeafdException if the call fails
      */
     public long[] nextIds(int count, Duration within) {
         return client.nextIds(name, count, within);

@@ -11,7 +11,7 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The client's way to the daemon: one connection at a time, shared by all threads and made anew when it breaks.
+ * The connection to the daemon: one at a time, shared by all threads and reopened when it breaks.
  *
  * <p>Requests are told apart by their id, so that any number of threads wait at once. One of them reads and hands the
  * others their answers; when it has its own, the next one takes over. No lock is held while a thread waits.

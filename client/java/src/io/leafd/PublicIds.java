@@ -11,19 +11,18 @@ import java.util.Collections;
 import java.util.List;
 
 /**
- * The public ids of one tag, in one form: numbers of some bits, or text that the same number is written as. It is made by
- * {@link LeafdClient#publicIds}; any thread may use it, and it doesn't change.
+ * Converts dense ids of one tag to public ids of one form, and back. Public ids are numbers, or text that encodes the same
+ * number. Created by {@link LeafdClient#publicIds}. Objects are immutable, and any thread may use them.
  *
- * <p>A public id tells nothing of how many ids there are, nor of their order; only daemons with the key make one of a dense
- * id, or the other way round. The form must be the same in both directions. Each call gives as many as it is given, in their
- * order, and asks for 240 at a time.
+ * <p>A public id reveals neither how many ids exist nor their order; only daemons with the key can convert it. Use the same
+ * form in both directions. Each call returns as many ids as it receives, in the same order, with one request for every 240.
  *
- * <p>Calls fail by {@link LeafdException.Refused} with the status {@link Status#VALUE_REFUSED} for an id that is none of this
- * form, {@link Status#DENIED} where this user may not mask and unmask, {@link Status#MASK_KEY} where the daemon has no such
- * key or a wrong one.
+ * <p>Calls throw {@link LeafdException.Refused} with the status {@link Status#VALUE_REFUSED} for an id that doesn't have this
+ * form, {@link Status#DENIED} if this user may not mask and unmask, and {@link Status#MASK_KEY} if the daemon doesn't have
+ * the key or has a different one.
  */
 public final class PublicIds {
-    /** A text has up to 256 bytes in a request, so that fewer than the most ids are sure to fit a frame. */
+    /** Ids per request. A text has up to 256 bytes in a request, so this many always fit a frame. */
     private static final int BATCH = 240;
 
     /** Longer than any public id. */
@@ -55,11 +54,11 @@ public final class PublicIds {
     }
 
     /**
-     * The same with another prefix of its texts.
+     * Returns a copy with another prefix of texts.
      *
-     * @param prefix what they begin with, before a {@code _}: a letter and further {@code a} to {@code z}, {@code 0} to
-     *     {@code 9} or {@code _}, up to 32; none unless given
-     * @return another one
+     * @param prefix the prefix, before a {@code _}: a letter, then {@code a} to {@code z}, {@code 0} to {@code 9} or
+     *     {@code _}, up to 32 characters; none by default
+     * @return a new object with the change
      */
     public PublicIds prefix(String prefix) {
         if (Argument.given(prefix, "a prefix").length() > TEXT_BYTES_MAX) {
@@ -69,64 +68,64 @@ public final class PublicIds {
     }
 
     /**
-     * The same with another number of bits.
+     * Returns a copy with another number of bits.
      *
-     * @param bits of dense ids and public ones: 20 to 63, which it is unless given, and 53 for JavaScript's numbers
-     * @return another one
+     * @param bits the size of dense and public ids: 20 to 63, by default 63; 53 for JavaScript's numbers
+     * @return a new object with the change
      */
     public PublicIds bits(int bits) {
         return new PublicIds(client, requests, tag, limit, prefix, oneByte("bits", bits), key);
     }
 
     /**
-     * The same by another key.
+     * Returns a copy with another key.
      *
-     * @param key its number, 1 to 31; 0, the daemon's current one, unless given. Texts carry theirs
-     * @return another one
+     * @param key the key's number, 1 to 31; by default 0, the daemon's current key. Texts contain the number of their key
+     * @return a new object with the change
      */
     public PublicIds key(int key) {
         return new PublicIds(client, requests, tag, limit, prefix, bits, oneByte("a key", key));
     }
 
     /**
-     * The same with another time for each call.
+     * Returns a copy with another time limit for each call.
      *
-     * @param within see {@link LeafdClient.Builder#deadline}; it holds for all requests of a call
-     * @return another one
+     * @param within see {@link LeafdClient.Builder#deadline}; it applies to all requests of a call together
+     * @return a new object with the change
      */
     public PublicIds within(Duration within) {
         return new PublicIds(client, requests, tag, Deadline.Limit.of(within), prefix, bits, key);
     }
 
     /**
-     * The public ids of dense ones, as numbers. They don't say which key made them: once another one is in use, they are read
-     * wrongly unless {@link #key} names theirs.
+     * Converts dense ids to public ids, as numbers. Numbers don't contain the number of their key: once another key is in
+     * use, they are decoded wrongly unless {@link #key} is theirs.
      *
-     * @param ids dense ones
+     * @param ids the dense ids
      * @return their public ids
-     * @throws LeafdException as is said above, or whatever kept the daemon from answering
+     * @throws LeafdException as described for this class, or if the call fails otherwise
      */
     public long[] mask(long... ids) {
         return numbers(ask(Wire.MASK, false, numbers(ids)));
     }
 
     /**
-     * The dense ids of public ones.
+     * Converts public ids back to dense ids.
      *
      * @param publicIds as {@link #mask} made them
      * @return their dense ids
-     * @throws LeafdException as is said above, or whatever kept the daemon from answering
+     * @throws LeafdException as described for this class, or if the call fails otherwise
      */
     public long[] unmask(long... publicIds) {
         return numbers(ask(Wire.UNMASK, false, numbers(publicIds)));
     }
 
     /**
-     * The public ids of dense ones, as text such as {@code ord_16dsky4r4xzza8d}.
+     * Converts dense ids to public ids, as text such as {@code ord_16dsky4r4xzza8d}.
      *
-     * @param ids dense ones
+     * @param ids the dense ids
      * @return their public ids
-     * @throws LeafdException as is said above, or whatever kept the daemon from answering
+     * @throws LeafdException as described for this class, or if the call fails otherwise
      */
     public List<String> maskText(long... ids) {
         List<byte[]> texts = ask(Wire.MASK, true, numbers(ids));
@@ -134,23 +133,23 @@ public final class PublicIds {
     }
 
     /**
-     * The dense ids of texts.
+     * Converts texts back to dense ids.
      *
-     * @param texts as {@link #maskText} made them; {@link Status#VALUE_REFUSED} names the first that was mistyped, cut or made
-     *     up
+     * @param texts as {@link #maskText} made them; {@link Status#VALUE_REFUSED} names the first one that was mistyped,
+     *     truncated or made up
      * @return their dense ids
-     * @throws LeafdException as is said above, or whatever kept the daemon from answering
+     * @throws LeafdException as described for this class, or if the call fails otherwise
      */
     public long[] unmaskText(List<String> texts) {
         return numbers(ask(Wire.UNMASK, true, Argument.given(texts, "a list of public ids").stream().map(PublicIds::text).toList()));
     }
 
     /**
-     * The dense id of one text.
+     * Converts one text back to a dense id.
      *
      * @param text as {@link #maskText} made it
      * @return its dense id
-     * @throws LeafdException as of {@link #unmaskText(List)}
+     * @throws LeafdException as for {@link #unmaskText(List)}
      */
     public long unmaskText(String text) {
         return unmaskText(Collections.singletonList(text))[0];
@@ -189,7 +188,7 @@ public final class PublicIds {
         return ByteBuffer.wrap(item).order(ByteOrder.LITTLE_ENDIAN).getLong();
     }
 
-    /** A length, and so much of a text as a request takes: a longer one is no public id. */
+    /** The length, and as much of the text as a request can carry; a longer text is not a public id. */
     private static byte[] text(String text) {
         byte[] bytes = Argument.given(text, "a public id").getBytes(StandardCharsets.UTF_8);
         int length = Math.min(bytes.length, TEXT_BYTES_MAX);

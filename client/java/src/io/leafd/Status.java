@@ -1,57 +1,56 @@
 package io.leafd;
 
 /**
- * The numbered outcomes of a request, as {@code protocol.md} has them. A number is given once and never used again for
- * anything else.
+ * The numbered outcomes of a request, as in {@code protocol.md}. Numbers are never reused.
  */
 public enum Status {
-    /** The answer is there. */
+    /** Success. */
     OK(false, false),
-    /** The body is not what the opcode asks for. */
+    /** The body doesn't match the opcode. */
     MALFORMED(false, false),
     /** The daemon doesn't know the opcode. */
     UNKNOWN_OPCODE(false, false),
     /** Client and daemon have no version of the protocol in common. */
     VERSION(false, true),
-    /** A length field that no frame may have. */
+    /** The length field is out of range. */
     FRAME_LENGTH(false, true),
-    /** The tag's name is not one that a tag can have. */
+    /** The tag's name is invalid. */
     TAG_INVALID(false, false),
     /** The store has no such tag. */
     TAG_UNKNOWN(false, false),
     /** The count is zero or above the limit. */
     COUNT_INVALID(false, false),
-    /** This user may not do this. */
+    /** This user has no right to do this. */
     DENIED(false, false),
     /** A queue is full. */
     OVERLOADED(true, false),
-    /** The deadline passed; the message says what was waited for. */
+    /** The deadline passed; the message says what the request waited for. */
     DEADLINE(true, false),
-    /** The central store can't be reached. */
+    /** The store is unavailable. */
     STORE_UNAVAILABLE(true, false),
-    /** The clock is further behind the last id than the daemon's {@code max_drift}. */
+    /** The clock is behind the last id by more than the daemon's {@code max_drift}. */
     CLOCK_BEHIND(true, false),
-    /** The daemon holds no snowflake worker; the message says why, and whether it is getting one. */
+    /** The daemon holds no worker number; the message says why, and whether it is trying to get one. */
     NO_WORKER(true, false),
-    /** The tag's numbers are used up to its ceiling. */
+    /** All ids up to the tag's ceiling are used. */
     TAG_EXHAUSTED(false, false),
-    /** The layout's time bits can't hold the present time. */
+    /** The current time doesn't fit the layout's time bits. */
     TIME_EXHAUSTED(false, false),
-    /** The daemon's state directory can't be written; nothing is issued until it can. */
+    /** The daemon can't write to its state directory; it issues no ids until it can. */
     JOURNAL(true, false),
     /** The daemon is stopping. */
     SHUTTING_DOWN(true, true),
-    /** A tag of this name is there already. */
+    /** A tag of this name already exists. */
     TAG_EXISTS(false, false),
-    /** An administrative request asks for a value that is not allowed. */
+    /** The request contains a value that is not allowed there. */
     VALUE_REFUSED(false, false),
-    /** A defect in the daemon; also what a status that this client doesn't know counts as. */
+    /** A bug in the daemon, or a status that this client doesn't know. */
     INTERNAL(false, false),
-    /** The daemon has as many connections as it may have. */
+    /** The connection limit is reached. */
     CONNECTION_LIMIT(true, true),
-    /** The store holds something for this tag that can't be used safely. */
+    /** The store's data for this tag can't be used safely. */
     STORE_REFUSED(false, false),
-    /** The daemon lacks the key for masking, or has another one than the store knows. */
+    /** The daemon has no key for masking, or its key differs from the one that the store knows. */
     MASK_KEY(false, false);
 
     // Numbers go up from 0 without a gap, so that the place in this list is the number.
@@ -66,7 +65,7 @@ public enum Status {
     }
 
     /**
-     * The number that goes over the wire.
+     * The number in the protocol.
      *
      * @return from 0 up
      */
@@ -75,20 +74,20 @@ public enum Status {
     }
 
     /**
-     * Whether the same request for ids may succeed later without anyone changing anything.
+     * Whether the same request for ids may succeed later without any repair.
      *
-     * @return as the protocol's table of statuses has it
+     * @return the value in the protocol's status table
      */
     public boolean isRetryable() {
         return retryable;
     }
 
-    /** Whether the daemon closes the connection after an answer of this status. */
+    /** Whether the daemon closes the connection after a reply with this status. */
     boolean closes() {
         return closes;
     }
 
-    /** The status of a number; one that a later daemon may know is INTERNAL. */
+    /** The status with this number; INTERNAL if this client doesn't know it. */
     static Status of(int number) {
         return isKnown(number) ? ALL[number] : INTERNAL;
     }

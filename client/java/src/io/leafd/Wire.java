@@ -7,7 +7,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * The bytes of requests and answers, as {@code protocol.md} has them. Buffers are little-endian; a body to decode is all
+ * The bytes of requests and replies, as in {@code protocol.md}. Buffers are little-endian; a body to decode is all
  * that lies between a buffer's position and its limit.
  *
  * <p>Nothing in here allocates by what the peer's numbers say, but only by the bytes that came.
