@@ -26,12 +26,12 @@ fn settings_page() -> String {
     for paragraph in INTRODUCTION {
         let _ = write!(out, ".PP\n{}\n", marked_up(paragraph));
     }
-    for section in SECTIONS {
+    for section in &*SECTIONS {
         let _ = writeln!(out, ".SH \"{}\"", section.title.to_uppercase());
         if !section.intro.is_empty() {
-            let _ = writeln!(out, "{}", marked_up(section.intro));
+            let _ = writeln!(out, "{}", marked_up(&section.intro));
         }
-        for setting in section.settings {
+        for setting in &section.settings {
             let (help, facts) = (marked_up(setting.help), marked_up(&setting.facts()));
             let _ = write!(out, ".TP\n.B {}\n{help}\n.IP\n{facts}\n", escaped(setting.key));
             if setting.has_example() {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leafd_core::quota::Quota;
 
 use super::pattern::{self, Pattern};
-use super::value::{InvalidValue, Node};
+use super::value::{ConfigNode, InvalidValue};
 
 /// A process at the other end of a connection, by the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,46 +199,38 @@ impl Members {
 
 // === parsing ===
 
-pub(super) fn parse_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {
-    let mut ids = Vec::new();
-    for (index, item) in node.list()?.iter().enumerate() {
+pub(super) fn parse_ids(node: &ConfigNode) -> Result<Vec<u32>, InvalidValue> {
+    node.items(|item| {
         // To the kernel the largest 32-bit number means "no change", so it is no user's.
-        let id = item.integer(0, u64::from(u32::MAX) - 1);
-        let id = id.map_err(|bad| bad.within(format!("[{index}]")))?;
-        ids.push(u32::try_from(id).map_err(|_| item.bad())?);
-    }
-    Ok(ids)
+        let id = item.integer(0, u64::from(u32::MAX) - 1)?;
+        u32::try_from(id).map_err(|_| item.bad())
+    })
 }
 
-pub(super) fn parse_rules(node: &Node) -> Result<Vec<Rule>, InvalidValue> {
-    let rules = node.list()?.iter().enumerate();
-    rules
-        .map(|(index, rule)| parse_rule(rule).map_err(|bad| bad.within(format!("[{index}]"))))
-        .collect()
+pub(super) fn parse_rules(node: &ConfigNode) -> Result<Vec<Rule>, InvalidValue> {
+    node.items(parse_rule)
 }
 
-fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
+fn parse_rule(node: &ConfigNode) -> Result<Rule, InvalidValue> {
     let mut patterns = None;
     let (mut members, mut unmaskers) = (Members::default(), Members::default());
     let (mut ids_per_second, mut burst) = (None, None);
     let (mut names_somebody, mut names_others) = (false, false);
-    for (key, value) in node.table()? {
-        let here = |bad: InvalidValue| bad.within(format!(".{key}"));
-        match key.as_str() {
-            "tags" => patterns = Some(pattern::parse_list(value).map_err(here)?),
-            "uids" => members.uids.extend(parse_member_ids(value).map_err(here)?),
-            "gids" => members.gids.extend(parse_member_ids(value).map_err(here)?),
-            "unmask_uids" => unmaskers.uids.extend(parse_member_ids(value).map_err(here)?),
-            "unmask_gids" => unmaskers.gids.extend(parse_member_ids(value).map_err(here)?),
-            "ids_per_second" => {
-                ids_per_second = Some(value.integer(1, QUOTA_MAX).map_err(here)?);
-            }
-            "burst" => burst = Some(value.integer(1, QUOTA_MAX).map_err(here)?),
-            _ => return Err(here(value.bad_for(format!("only the keys {RULE_KEYS}")))),
+    node.entries(|key, value| {
+        match key {
+            "tags" => patterns = Some(pattern::parse_list(value)?),
+            "uids" => members.uids.extend(parse_member_ids(value)?),
+            "gids" => members.gids.extend(parse_member_ids(value)?),
+            "unmask_uids" => unmaskers.uids.extend(parse_member_ids(value)?),
+            "unmask_gids" => unmaskers.gids.extend(parse_member_ids(value)?),
+            "ids_per_second" => ids_per_second = Some(value.integer(1, QUOTA_MAX)?),
+            "burst" => burst = Some(value.integer(1, QUOTA_MAX)?),
+            _ => return Err(value.bad_for(format!("only the keys {RULE_KEYS}"))),
         }
-        names_somebody |= ["uids", "gids"].contains(&key.as_str());
-        names_others |= ["unmask_uids", "unmask_gids"].contains(&key.as_str());
-    }
+        names_somebody |= ["uids", "gids"].contains(&key);
+        names_others |= ["unmask_uids", "unmask_gids"].contains(&key);
+        Ok(())
+    })?;
     let quota = match (ids_per_second, burst) {
         (Some(ids_per_second), burst) => {
             Some(Quota { ids_per_second, burst: burst.unwrap_or(ids_per_second) })
@@ -254,7 +246,7 @@ fn parse_rule(node: &Node) -> Result<Rule, InvalidValue> {
     Ok(Rule { patterns, members, unmaskers, quota })
 }
 
-fn parse_member_ids(node: &Node) -> Result<Vec<u32>, InvalidValue> {
+fn parse_member_ids(node: &ConfigNode) -> Result<Vec<u32>, InvalidValue> {
     parse_ids(node).map_err(|bad| InvalidValue {
         allowed: bad.allowed.or_else(|| Some("a list of numbers, such as [1000]".to_owned())),
         ..bad

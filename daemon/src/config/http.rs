@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use super::types;
-use super::value::{InvalidValue, Node};
+use super::value::{ConfigNode, InvalidValue};
 
 /// Where HTTP is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,14 +17,14 @@ pub enum HttpAddress {
     Unix(PathBuf),
 }
 
-pub(super) fn parse(node: &Node) -> Result<HttpAddress, InvalidValue> {
+pub(super) fn parse(node: &ConfigNode) -> Result<HttpAddress, InvalidValue> {
     if node.text()?.starts_with('/') {
         return types::socket(node).map(HttpAddress::Unix);
     }
     parse_tcp(node).map(HttpAddress::Tcp)
 }
 
-pub(super) fn parse_tcp(node: &Node) -> Result<SocketAddr, InvalidValue> {
+pub(super) fn parse_tcp(node: &ConfigNode) -> Result<SocketAddr, InvalidValue> {
     node.text()?.parse().map_err(|_| node.bad())
 }
 
@@ -55,13 +55,13 @@ pub struct Network {
     bits: u32,
 }
 
-pub(super) fn parse_networks(node: &Node) -> Result<Vec<Network>, InvalidValue> {
-    let network = |node: &Node| node.text()?.parse().map_err(|()| node.bad());
+pub(super) fn parse_networks(node: &ConfigNode) -> Result<Vec<Network>, InvalidValue> {
+    let network = |node: &ConfigNode| node.text()?.parse().map_err(|()| node.bad());
     node.list()?.iter().map(network).collect()
 }
 
-pub(super) fn parse_names(node: &Node) -> Result<Vec<String>, InvalidValue> {
-    let name = |node: &Node| {
+pub(super) fn parse_names(node: &ConfigNode) -> Result<Vec<String>, InvalidValue> {
+    let name = |node: &ConfigNode| {
         let name = node.text()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
         let is_name = !name.is_empty() && name.chars().all(plain);

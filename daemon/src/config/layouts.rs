@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use leafd_wire::Layout;
 
-use super::value::{InvalidValue, Node, Value, parse_duration};
+use super::value::{ConfigNode, InvalidValue, Value, parse_duration};
 use leafd_core::Tag;
 
 /// Snowflake layouts by the tag name that draws from them.
@@ -40,26 +40,26 @@ impl Layouts {
     }
 }
 
-pub(super) fn parse(node: &Node) -> Result<Layouts, InvalidValue> {
+pub(super) fn parse(node: &ConfigNode) -> Result<Layouts, InvalidValue> {
     let mut layouts = BTreeMap::new();
     if let Ok(leaf) = Tag::parse(LEAF_NAME.as_bytes()) {
         layouts.insert(leaf, Layout::LEAF);
     }
-    for (name, value) in node.table()? {
-        let here = |bad: InvalidValue| bad.within(format!(".{name}"));
+    node.entries(|name, value| {
         let tag = Tag::parse(name.as_bytes())
-            .map_err(|cause| here(value.bad_for(format!("a valid tag as its name: {cause}"))))?;
+            .map_err(|cause| value.bad_for(format!("a valid tag as its name: {cause}")))?;
         let layout = match value.value {
-            Value::Boolean(true) => shipped(name, value).map_err(here)?,
-            _ => parse_layout(value).map_err(here)?,
+            Value::Boolean(true) => shipped(name, value)?,
+            _ => parse_layout(value)?,
         };
         layouts.insert(tag, layout);
-    }
+        Ok(())
+    })?;
     Ok(Layouts(layouts))
 }
 
 /// The shipped layout with this name.
-fn shipped(name: &str, node: &Node) -> Result<Layout, InvalidValue> {
+fn shipped(name: &str, node: &ConfigNode) -> Result<Layout, InvalidValue> {
     let known = SHIPPED.iter().find(|(known, _)| *known == name);
     known.map(|(_, layout)| *layout).ok_or_else(|| {
         let names = SHIPPED.map(|(name, _)| name).join(", ");
@@ -69,7 +69,7 @@ fn shipped(name: &str, node: &Node) -> Result<Layout, InvalidValue> {
     })
 }
 
-fn parse_layout(node: &Node) -> Result<Layout, InvalidValue> {
+fn parse_layout(node: &ConfigNode) -> Result<Layout, InvalidValue> {
     let entries =
         node.table().map_err(|_| node.bad_for(format!("a table with the keys {LAYOUT_KEYS}")))?;
     let known: Vec<&str> = LAYOUT_KEYS.split(", ").collect();
@@ -102,7 +102,7 @@ fn parse_layout(node: &Node) -> Result<Layout, InvalidValue> {
     Ok(layout)
 }
 
-fn parse_unit(node: &Node) -> Result<u32, InvalidValue> {
+fn parse_unit(node: &ConfigNode) -> Result<u32, InvalidValue> {
     let unit = node.text().ok().and_then(parse_duration);
     let unit_ms = unit.and_then(|unit| u32::try_from(unit.as_millis()).ok());
     unit_ms
@@ -110,7 +110,7 @@ fn parse_unit(node: &Node) -> Result<u32, InvalidValue> {
         .ok_or_else(|| node.bad_for("the length of a tick, \"1ms\" to \"1h\""))
 }
 
-fn parse_epoch(node: &Node) -> Result<u64, InvalidValue> {
+fn parse_epoch(node: &ConfigNode) -> Result<u64, InvalidValue> {
     let wrong = || {
         node.bad_for(
             "an instant since 1970 in whole milliseconds, such as \"2025-01-01T00:00:00Z\" or 1735689600000",

@@ -6,7 +6,7 @@
 //! environment, the environment beats the file, the file beats the default. A setting is taken whole from one of them,
 //! lists and tables included.
 //!
-//! - `settings`: the table of settings, the single source of keys, defaults, ranges and texts. `reference`: the
+//! - `settings`: the table of settings in `settings.toml`, the single source of keys, defaults, ranges and texts. `reference`: the
 //!   documents that are made from it.
 //! - `sources`: collects which values were given where, and refuses unknown names.
 //! - `value`, `reader`: from text to typed values, with the errors.
@@ -64,7 +64,7 @@ pub use reader::Effective;
 pub use reference::{INTRODUCTION, settings_file, settings_help, settings_markdown};
 pub use routes::PRIMARIES_MAX;
 pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
-pub use settings::{Kind, RELOADED, SECTIONS, Section, Setting, settings};
+pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings};
 #[cfg(feature = "http")]
 pub(crate) use store_url::percent_decoded;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
@@ -196,20 +196,18 @@ impl Config {
     /// See [`Config::load`].
     pub fn load_from(args: &Args, env: &Env) -> Result<Config, ConfigError> {
         let mut read = Reader::new(sources::collect(args, env)?);
-        let socket = read.computed(&settings::SOCKET, || paths::socket(env), types::socket)?;
-        let state_dir =
-            read.computed(&settings::STATE_DIR, || paths::state_dir(env), types::path)?;
+        let socket = read.computed("socket", || paths::socket(env), types::socket)?;
+        let state_dir = read.computed("state_dir", || paths::state_dir(env), types::path)?;
         let mut warnings = Vec::new();
         let routing = read_routing(&mut read, env, &state_dir, &mut warnings)?;
-        let layouts = read.value(&settings::LAYOUTS, layouts::parse)?;
-        let identity = read.optional(&settings::IDENTITY, types::identity)?;
+        let layouts = read.value("layouts", layouts::parse)?;
+        let identity = read.optional("identity", types::identity)?;
         let host_name = identity.clone().unwrap_or_else(|| env.host.clone());
-        let worker_mode = read.value(&settings::WORKER_MODE, workers::parse_mode)?;
-        let leaf_name = read.optional(&settings::LEAF_NAME, workers::parse_leaf_name)?;
+        let worker_mode = read.value("worker_mode", workers::parse_mode)?;
+        let leaf_name = read.optional("leaf_name", workers::parse_leaf_name)?;
         let worker = {
-            let numbers =
-                read.value(&settings::WORKERS, |node| workers::parse_numbers(node, &layouts))?;
-            let zookeeper = read.optional(&settings::ZOOKEEPER, workers::parse_servers)?;
+            let numbers = read.value("workers", |node| workers::parse_numbers(node, &layouts))?;
+            let zookeeper = read.optional("zookeeper", workers::parse_servers)?;
             let context = workers::Context {
                 layouts: &layouts,
                 stores: routing.stores().iter().map(|store| &*store.name).collect(),
@@ -221,80 +219,79 @@ impl Config {
                 leaf_name: leaf_name.as_ref(),
             };
             read.computed(
-                &settings::WORKER,
+                "worker",
                 || Ok(context.default().to_owned()),
                 |node| workers::parse(node, &context),
             )?
         };
         let all = || Ok(format!("0..{}", layouts.worker_max().0.saturating_add(1)));
-        let worker_range = read
-            .computed(&settings::WORKER_RANGE, all, |node| workers::parse_range(node, &layouts))?;
-        let auth = read.optional(&settings::ZOOKEEPER_AUTH_FILE, types::path)?;
-        let mask_key_file = read.optional(&settings::MASK_KEY_FILE, types::path)?;
-        let admin_uids = read.value(&settings::ADMIN_UIDS, access::parse_ids)?;
-        let admin_gids = read.value(&settings::ADMIN_GIDS, access::parse_ids)?;
-        let rules = read.value(&settings::ACCESS, access::parse_rules)?;
+        let worker_range =
+            read.computed("worker_range", all, |node| workers::parse_range(node, &layouts))?;
+        let auth = read.optional("zookeeper_auth_file", types::path)?;
+        let mask_key_file = read.optional("mask_key_file", types::path)?;
+        let admin_uids = read.value("admin_uids", access::parse_ids)?;
+        let admin_gids = read.value("admin_gids", access::parse_ids)?;
+        let rules = read.value("access", access::parse_rules)?;
         Ok(Config {
             socket,
-            socket_mode: read.value(&settings::SOCKET_MODE, types::mode)?,
-            socket_group: read.optional(&settings::SOCKET_GROUP, types::group)?,
+            socket_mode: read.value("socket_mode", types::mode)?,
+            socket_group: read.optional("socket_group", types::group)?,
             state_dir,
             routing,
-            store_connect_timeout: read.duration(&settings::STORE_CONNECT_TIMEOUT)?,
-            store_statement_timeout: read.duration(&settings::STORE_STATEMENT_TIMEOUT)?,
-            failover_settle: read.duration(&settings::FAILOVER_SETTLE)?,
-            leaf_only: read.boolean(&settings::LEAF_ONLY)?,
-            untested_engine: read.boolean(&settings::UNTESTED_ENGINE)?,
+            store_connect_timeout: read.duration("store_connect_timeout")?,
+            store_statement_timeout: read.duration("store_statement_timeout")?,
+            failover_settle: read.duration("failover_settle")?,
+            leaf_only: read.boolean("leaf_only")?,
+            untested_engine: read.boolean("untested_engine")?,
             worker,
             worker_lock_dir: read.computed(
-                &settings::WORKER_LOCK_DIR,
+                "worker_lock_dir",
                 || paths::worker_lock_dir(env),
                 types::path,
             )?,
             worker_mode,
-            lease: read.duration(&settings::LEASE)?,
+            lease: read.duration("lease")?,
             worker_range,
-            restart_grace: read.duration(&settings::RESTART_GRACE)?,
-            clock_threshold: read.duration(&settings::CLOCK_THRESHOLD)?,
+            restart_grace: read.duration("restart_grace")?,
+            clock_threshold: read.duration("clock_threshold")?,
             zookeeper_auth: auth.map_or(StorePassword::None, StorePassword::File),
             leaf_name,
-            leaf_name_new: read.boolean(&settings::LEAF_NAME_NEW)?,
+            leaf_name_new: read.boolean("leaf_name_new")?,
             host_name,
             identity,
-            autonomy: read.duration(&settings::AUTONOMY)?,
-            max_step: read.integer(&settings::MAX_STEP)?,
-            mark_ahead: read.duration(&settings::MARK_AHEAD)?,
-            claims_kept: read.duration(&settings::CLAIMS_KEPT)?,
-            max_drift: read.duration(&settings::MAX_DRIFT)?,
-            removed_tag_check: read.duration(&settings::REMOVED_TAG_CHECK)?,
-            tag_idle: read.duration(&settings::TAG_IDLE)?,
-            connections_max: read.count(&settings::CONNECTIONS_MAX)?,
-            peer_memory_bytes: read.integer(&settings::PEER_MEMORY_MIB)? << 20,
-            waiters_max: read.count(&settings::WAITERS_MAX)?,
-            draws_kept: read.count(&settings::DRAWS_KEPT)?,
-            stop_within: read.duration(&settings::STOP_WITHIN)?,
-            polling: read.boolean(&settings::POLLING)?,
+            autonomy: read.duration("autonomy")?,
+            max_step: read.integer("max_step")?,
+            mark_ahead: read.duration("mark_ahead")?,
+            claims_kept: read.duration("claims_kept")?,
+            max_drift: read.duration("max_drift")?,
+            removed_tag_check: read.duration("removed_tag_check")?,
+            tag_idle: read.duration("tag_idle")?,
+            connections_max: read.count("connections_max")?,
+            peer_memory_bytes: read.integer("peer_memory_mib")? << 20,
+            waiters_max: read.count("waiters_max")?,
+            draws_kept: read.count("draws_kept")?,
+            stop_within: read.duration("stop_within")?,
+            polling: read.boolean("polling")?,
             mask_key_file: mask_keys::find(mask_key_file, env),
-            log: read.value(&settings::LOG, types::log)?,
-            log_format: read.value(&settings::LOG_FORMAT, types::log_format)?,
-            leaf_http: read.optional(&settings::LEAF_HTTP, http::parse_tcp)?,
+            log: read.value("log", types::log)?,
+            log_format: read.value("log_format", types::log_format)?,
+            leaf_http: read.optional("leaf_http", http::parse_tcp)?,
             leaf_http_callers: LeafHttp {
-                allow: read.value(&settings::LEAF_HTTP_ALLOW, http::parse_networks)?,
-                names: read.value(&settings::LEAF_HTTP_NAMES, http::parse_names)?,
-                requests_per_second: read
-                    .optional(&settings::LEAF_HTTP_REQUESTS_PER_SECOND, |node| {
-                        node.integer(1, 10_000_000)
-                    })?,
+                allow: read.value("leaf_http_allow", http::parse_networks)?,
+                names: read.value("leaf_http_names", http::parse_names)?,
+                requests_per_second: read.optional("leaf_http_requests_per_second", |node| {
+                    node.integer(1, 10_000_000)
+                })?,
             },
-            leaf_http_token_file: read.optional(&settings::LEAF_HTTP_TOKEN_FILE, types::path)?,
-            metrics_tags: read.count(&settings::METRICS_TAGS)?,
-            http: read.optional(&settings::HTTP, http::parse)?,
+            leaf_http_token_file: read.optional("leaf_http_token_file", types::path)?,
+            metrics_tags: read.count("metrics_tags")?,
+            http: read.optional("http", http::parse)?,
             access: AccessRules::compile(
                 rules,
                 admin_uids,
                 admin_gids,
                 env.uid,
-                read.boolean(&settings::TRUST_CONTAINERS)?,
+                read.boolean("trust_containers")?,
             ),
             layouts,
             effective: read.finish(),
@@ -350,33 +347,33 @@ fn read_routing(
     state_dir: &Path,
     warnings: &mut Vec<String>,
 ) -> Result<Routing, ConfigError> {
-    if let Some(other) = read.source_of(&settings::STORES) {
-        for sole in [&settings::STORE, &settings::STORE_PASSWORD_FILE] {
-            if let Some(source_) = read.source_of(sole) {
-                let (key, other_key) = (sole.key, settings::STORES.key);
+    if let Some(other) = read.source_of("stores") {
+        for key in ["store", "store_password_file"] {
+            if let Some(source_) = read.source_of(key) {
+                let other_key = "stores";
                 return Err(ConfigError::Together { source_, key, other_key, other });
             }
         }
     }
-    let routed = read.source_of(&settings::ROUTES).is_some();
-    let named = read.optional(&settings::STORES, |node| stores::parse(node, routed))?;
+    let routed = read.source_of("routes").is_some();
+    let named = read.optional("stores", |node| stores::parse(node, routed))?;
     let Some(named) = named else {
         let default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
-        let url = read.computed(&settings::STORE, default, store_url::parse)?;
-        let file = read.optional(&settings::STORE_PASSWORD_FILE, types::path)?;
-        read.optional::<()>(&settings::ROUTES, |node| {
+        let url = read.computed("store", default, store_url::parse)?;
+        let file = read.optional("store_password_file", types::path)?;
+        read.optional::<()>("routes", |node| {
             Err(node.bad_for("none without stores, which defines the stores to route to"))
         })?;
         warnings.extend(sources::check_passwords(env, &[""])?);
         let password = password::find("", file, env);
         return Ok(Routing::unrouted(vec![StoreSpec { name: "".into(), url, password }]));
     };
-    read.unset(&settings::STORE);
-    read.unset(&settings::STORE_PASSWORD_FILE);
+    read.unset("store");
+    read.unset("store_password_file");
     let names: Vec<&str> = named.iter().map(stores::Named::name).collect();
     warnings.extend(sources::check_passwords(env, &names)?);
     let specs: Vec<StoreSpec> = named.iter().map(|one| one.spec(env)).collect();
-    let routing = read.optional(&settings::ROUTES, |node| {
+    let routing = read.optional("routes", |node| {
         let rules = routes::parse(node, &named)?;
         Routing::compile(specs.clone(), rules).map_err(|bytes| {
             let found = routes::counted(node, &format!("rules that take {bytes} bytes to record"));

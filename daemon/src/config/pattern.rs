@@ -1,6 +1,6 @@
 //! Tags in settings: an exact name, or a prefix followed by `*`.
 
-use super::value::{InvalidValue, Node};
+use super::value::{ConfigNode, InvalidValue};
 use leafd_core::Tag;
 
 /// Which tags a rule applies to.
@@ -13,18 +13,15 @@ pub(super) enum Pattern {
 }
 
 /// A list of patterns, at least one.
-pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, InvalidValue> {
-    let wrong = |node: &Node| {
+pub(super) fn parse_list(node: &ConfigNode) -> Result<Vec<Pattern>, InvalidValue> {
+    let wrong = |node: &ConfigNode| {
         node.bad_for("a list of tags, such as [\"orders\", \"pay.*\"]; a * only at the end of one")
     };
-    let items = node.list().map_err(|_| wrong(node))?;
-    if items.is_empty() {
+    if node.list().map_err(|_| wrong(node))?.is_empty() {
         return Err(wrong(node));
     }
-    let mut patterns = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let here = |bad: InvalidValue| bad.within(format!("[{index}]"));
-        let text = item.text().map_err(|_| here(wrong(item)))?;
+    node.items(|item| {
+        let text = item.text().map_err(|_| wrong(item))?;
         let pattern = match text.strip_suffix('*') {
             Some(prefix) => Pattern::Prefix(prefix.to_owned()),
             None => Pattern::Exact(text.to_owned()),
@@ -32,11 +29,10 @@ pub(super) fn parse_list(node: &Node) -> Result<Vec<Pattern>, InvalidValue> {
         let fixed = pattern.fixed();
         let everything = matches!(&pattern, Pattern::Prefix(fixed) if fixed.is_empty());
         if fixed.contains('*') || (!everything && Tag::parse(fixed.as_bytes()).is_err()) {
-            return Err(here(wrong(item)));
+            return Err(wrong(item));
         }
-        patterns.push(pattern);
-    }
-    Ok(patterns)
+        Ok(pattern)
+    })
 }
 
 // === impl Pattern ===

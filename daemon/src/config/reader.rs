@@ -5,9 +5,9 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::{ConfigError, Source};
-use super::settings::{Default, Kind, Setting, settings};
+use super::settings::{Default, Setting, ValueKind, named, settings};
 use super::sources::Inputs;
-use super::value::{InvalidValue, Node, Value, parse_value};
+use super::value::{ConfigNode, InvalidValue, Value, parse_value};
 
 /// A setting as it took effect.
 #[derive(Clone, Debug)]
@@ -31,26 +31,27 @@ impl Reader {
     }
 
     /// Where a setting was given, if it was.
-    pub(super) fn source_of(&self, setting: &'static Setting) -> Option<Source> {
-        self.inputs.get(setting.key).map(|(_, source)| source.clone())
+    pub(super) fn source_of(&self, key: &str) -> Option<Source> {
+        self.inputs.get(key).map(|(_, source)| source.clone())
     }
 
     /// A setting that has a default of its own.
     pub(super) fn value<T>(
         &mut self,
-        setting: &'static Setting,
-        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
+        key: &str,
+        parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
-        self.computed(setting, || Err("the table of settings gives none".to_owned()), parse)
+        self.computed(key, || Err("the table of settings gives none".to_owned()), parse)
     }
 
     /// A setting whose default is found at the start.
     pub(super) fn computed<T>(
         &mut self,
-        setting: &'static Setting,
+        key: &str,
         find: impl FnOnce() -> Result<String, String>,
-        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
+        parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
+        let setting = named(key);
         let given = match self.given(setting) {
             Some(given) => given,
             None => (default_of(setting, find)?, Source::Default),
@@ -61,48 +62,53 @@ impl Reader {
     /// A setting that may be left unset.
     pub(super) fn optional<T>(
         &mut self,
-        setting: &'static Setting,
-        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
+        key: &str,
+        parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<Option<T>, ConfigError> {
+        let setting = named(key);
         if let Some(given) = self.given(setting) {
             return self.take(setting, given, parse).map(Some);
         }
-        self.unset(setting);
+        self.unset(key);
         Ok(None)
     }
 
     /// Notes that a setting has no effect.
-    pub(super) fn unset(&mut self, setting: &'static Setting) {
-        self.effective.push(Effective { key: setting.key, value: None, source: Source::Default });
+    pub(super) fn unset(&mut self, key: &str) {
+        self.effective.push(Effective {
+            key: named(key).key,
+            value: None,
+            source: Source::Default,
+        });
     }
 
     /// A length of time within the setting's bounds.
-    pub(super) fn duration(&mut self, setting: &'static Setting) -> Result<Duration, ConfigError> {
-        self.value(setting, |node| {
+    pub(super) fn duration(&mut self, key: &str) -> Result<Duration, ConfigError> {
+        self.value(key, |node| {
             let time = node.duration()?;
-            match setting.kind {
-                Kind::Time(least, most) if time < least || time > most => Err(node.bad()),
+            match named(key).kind {
+                ValueKind::Time(least, most) if time < least || time > most => Err(node.bad()),
                 _ => Ok(time),
             }
         })
     }
 
     /// A whole number within the setting's bounds.
-    pub(super) fn integer(&mut self, setting: &'static Setting) -> Result<u64, ConfigError> {
-        let (least, most) = match setting.kind {
-            Kind::Integer(least, most) => (least, most),
+    pub(super) fn integer(&mut self, key: &str) -> Result<u64, ConfigError> {
+        let (least, most) = match named(key).kind {
+            ValueKind::Integer(least, most) => (least, most),
             _ => (0, u64::MAX),
         };
-        self.value(setting, |node| node.integer(least, most))
+        self.value(key, |node| node.integer(least, most))
     }
 
     /// A whole number that counts things in memory.
-    pub(super) fn count(&mut self, setting: &'static Setting) -> Result<usize, ConfigError> {
-        Ok(usize::try_from(self.integer(setting)?).unwrap_or(usize::MAX))
+    pub(super) fn count(&mut self, key: &str) -> Result<usize, ConfigError> {
+        Ok(usize::try_from(self.integer(key)?).unwrap_or(usize::MAX))
     }
 
-    pub(super) fn boolean(&mut self, setting: &'static Setting) -> Result<bool, ConfigError> {
-        self.value(setting, Node::boolean)
+    pub(super) fn boolean(&mut self, key: &str) -> Result<bool, ConfigError> {
+        self.value(key, ConfigNode::boolean)
     }
 
     /// What took effect, in the order of the table.
@@ -112,22 +118,22 @@ impl Reader {
         effective
     }
 
-    fn given(&mut self, setting: &'static Setting) -> Option<(Node, Source)> {
+    fn given(&mut self, setting: &'static Setting) -> Option<(ConfigNode, Source)> {
         self.inputs.remove(setting.key)
     }
 
     fn take<T>(
         &mut self,
         setting: &'static Setting,
-        (node, source): (Node, Source),
-        parse: impl FnOnce(&Node) -> Result<T, InvalidValue>,
+        (node, source): (ConfigNode, Source),
+        parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
         let value = parse(&node).map_err(|bad| refused(setting, bad, &source))?;
         self.took(setting, &node, source);
         Ok(value)
     }
 
-    fn took(&mut self, setting: &'static Setting, node: &Node, source: Source) {
+    fn took(&mut self, setting: &'static Setting, node: &ConfigNode, source: Source) {
         let value = Some(show_typed(setting, node));
         self.effective.push(Effective { key: setting.key, value, source });
     }
@@ -136,19 +142,19 @@ impl Reader {
 fn default_of(
     setting: &Setting,
     find: impl FnOnce() -> Result<String, String>,
-) -> Result<Node, ConfigError> {
+) -> Result<ConfigNode, ConfigError> {
     match setting.default {
         Default::Is(text) | Default::Empty { value: text, .. } => written_default(setting, text),
         Default::Found { .. } | Default::Unset { .. } => {
-            find().map(Node::bare).map_err(|cause| no_default(setting, cause))
+            find().map(ConfigNode::bare).map_err(|cause| no_default(setting, cause))
         }
     }
 }
 
-fn written_default(setting: &Setting, text: &str) -> Result<Node, ConfigError> {
+fn written_default(setting: &Setting, text: &str) -> Result<ConfigNode, ConfigError> {
     match setting.kind {
-        Kind::Toml(_) => parse_value(text).map_err(|cause| no_default(setting, cause)),
-        _ => Ok(Node::bare(text)),
+        ValueKind::Toml(_) => parse_value(text).map_err(|cause| no_default(setting, cause)),
+        _ => Ok(ConfigNode::bare(text)),
     }
 }
 
@@ -167,7 +173,7 @@ fn refused(setting: &Setting, bad: InvalidValue, source: &Source) -> ConfigError
 
 /// A value for an error message. A store that isn't a local file may carry a password anywhere, especially
 /// if it is misspelt. So only the scheme of such a value is shown.
-fn show(setting: &Setting, node: &Node) -> String {
+fn show(setting: &Setting, node: &ConfigNode) -> String {
     if !["store", "stores"].contains(&setting.key) {
         return node.to_string();
     }
@@ -181,10 +187,10 @@ fn show(setting: &Setting, node: &Node) -> String {
 
 /// A value as the file would have it: bare text gets its setting's type. An accepted store URL has no
 /// password in it.
-fn show_typed(setting: &Setting, node: &Node) -> String {
+fn show_typed(setting: &Setting, node: &ConfigNode) -> String {
     match (&setting.kind, &node.value) {
         _ if ["store", "stores"].contains(&setting.key) => node.to_toml(&str::to_owned),
-        (Kind::Integer(..) | Kind::Boolean, Value::Bare(text)) => text.clone(),
+        (ValueKind::Integer(..) | ValueKind::Boolean, Value::Bare(text)) => text.clone(),
         _ => show(setting, node),
     }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::settings::{Default, Kind, SECTIONS, Section, Setting, settings};
+use super::settings::{Default, SECTIONS, Section, Setting, ValueKind, settings};
 
 /// How settings are given, in plain sentences.
 pub const INTRODUCTION: [&str; 4] = [
@@ -28,12 +28,12 @@ impl Setting {
     pub fn facts(&self) -> String {
         let allowed = match &self.kind {
             // The introduction explains the units.
-            Kind::Time(..) => {
+            ValueKind::Time(..) => {
                 self.kind.to_string().replace(": a whole number and ms, s, m or h", "")
             }
             other => other.to_string(),
         };
-        let reload = if self.is_reloaded() { " A reload applies changes." } else { "" };
+        let reload = if self.is_reloaded { " A reload applies changes." } else { "" };
         format!("Default: {}. Allowed: {allowed}.{reload}", self.default)
     }
 
@@ -42,8 +42,8 @@ impl Setting {
     pub fn example(&self) -> String {
         match self.default {
             Default::Is(value) => match self.kind {
-                Kind::Text(_) | Kind::Time(..) => format!("{} = \"{value}\"", self.key),
-                Kind::Integer(..) | Kind::Boolean | Kind::Toml(_) => {
+                ValueKind::Text(_) | ValueKind::Time(..) => format!("{} = \"{value}\"", self.key),
+                ValueKind::Integer(..) | ValueKind::Boolean | ValueKind::Toml(_) => {
                     format!("{} = {value}", self.key)
                 }
             },
@@ -75,7 +75,7 @@ pub fn settings_help() -> String {
 #[must_use]
 pub fn settings_markdown() -> String {
     let mut out = String::from(
-        "# Settings\n\n<!-- Generated from daemon/src/config/settings; see ARCHITECTURE.md. -->\n",
+        "# Settings\n\n<!-- Generated from daemon/src/config/settings.toml; see ARCHITECTURE.md. -->\n",
     );
     for paragraph in INTRODUCTION {
         let _ = write!(out, "\n{paragraph}\n");
@@ -85,12 +85,12 @@ pub fn settings_markdown() -> String {
         format!("| {} | {} |\n", section.title, keys.collect::<Vec<_>>().join(", "))
     });
     let _ = write!(out, "\n| about | settings |\n|---|---|\n{}", sections.collect::<String>());
-    for Section { title, intro, settings } in SECTIONS {
+    for Section { title, intro, settings } in &*SECTIONS {
         let _ = write!(out, "\n## {title}\n");
         if !intro.is_empty() {
             let _ = write!(out, "\n{intro}\n");
         }
-        for setting in *settings {
+        for setting in settings {
             let Setting { key, help, .. } = setting;
             let facts = setting.facts().replace('<', "\\<").replace('*', "\\*");
             let _ = write!(out, "\n### `{key}`\n\n{help}\n\n{facts}\n");
@@ -113,10 +113,10 @@ pub fn settings_file() -> String {
         out.push_str("#\n");
         comment(&mut out, paragraph);
     }
-    for Section { title, intro, settings } in SECTIONS {
+    for Section { title, intro, settings } in &*SECTIONS {
         let _ = write!(out, "\n# --- {title} ---\n");
         comment(&mut out, intro);
-        for setting in *settings {
+        for setting in settings {
             out.push('\n');
             comment(&mut out, setting.help);
             comment(&mut out, &setting.facts());

@@ -3,7 +3,7 @@
 
 use super::pattern::{self, Pattern};
 use super::stores::{NO_SQLITE, Named};
-use super::value::{InvalidValue, Node, Value};
+use super::value::{ConfigNode, InvalidValue, Value};
 
 /// A rule. Its stores are indices into the list of stores.
 #[derive(Debug)]
@@ -32,25 +32,24 @@ pub const PRIMARIES_MAX: usize = 64;
 const RULE_KEYS: &str = "tags with one of store, hash and primaries; era with primaries";
 
 /// Parses `routes` for these stores.
-pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, InvalidValue> {
-    let items = node.list()?;
-    if items.is_empty() {
+pub(super) fn parse(node: &ConfigNode, stores: &[Named]) -> Result<Vec<Rule>, InvalidValue> {
+    if node.list()?.is_empty() {
         return Err(node.bad_for("at least one rule"));
     }
     let mut rules: Vec<Rule> = Vec::new();
     let mut patterns_count = 0;
-    for (index, item) in items.iter().enumerate() {
-        let here = |bad: InvalidValue| bad.within(format!("[{index}]"));
-        let rule = parse_rule(item, stores).map_err(here)?;
+    node.items(|item| {
+        let rule = parse_rule(item, stores)?;
         patterns_count += rule.patterns.len();
         if patterns_count > PATTERNS_MAX {
             let found = counted(item, "rules with more tags");
-            return Err(here(found.bad_for(format!("at most {PATTERNS_MAX} tags in all rules"))));
+            return Err(found.bad_for(format!("at most {PATTERNS_MAX} tags in all rules")));
         }
-        check_reached(item, &rule, &rules).map_err(here)?;
-        check_shared(item, &rule, &rules, stores).map_err(here)?;
+        check_reached(item, &rule, &rules)?;
+        check_shared(item, &rule, &rules, stores)?;
         rules.push(rule);
-    }
+        Ok(())
+    })?;
     let unused = (0..stores.len())
         .find(|store| !rules.iter().any(|rule| rule.home.stores().contains(store)));
     if let Some(store) = unused.and_then(|store| stores.get(store)) {
@@ -61,38 +60,37 @@ pub(super) fn parse(node: &Node, stores: &[Named]) -> Result<Vec<Rule>, InvalidV
 }
 
 /// The same place, with a few words in place of a long value.
-pub(super) fn counted(node: &Node, words: &str) -> Node {
-    Node { value: Value::Other("list", words.to_owned()), line: node.line }
+pub(super) fn counted(node: &ConfigNode, words: &str) -> ConfigNode {
+    ConfigNode { value: Value::Other("list", words.to_owned()), line: node.line }
 }
 
-fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, InvalidValue> {
+fn parse_rule(node: &ConfigNode, stores: &[Named]) -> Result<Rule, InvalidValue> {
     let shape = || node.bad_for(format!("a table of {RULE_KEYS}"));
-    let (mut patterns, mut home, mut era) = (None, None, None);
-    for (key, value) in node.table().map_err(|_| shape())? {
-        let here = |bad: InvalidValue| bad.within(format!(".{key}"));
-        let found = match key.as_str() {
-            "tags" => {
-                patterns = Some(pattern::parse_list(value).map_err(here)?);
-                continue;
-            }
+    let (mut patterns, mut era) = (None, None);
+    node.table().map_err(|_| shape())?;
+    let mut homes = Vec::new();
+    node.entries(|key, value| {
+        match key {
+            "tags" => patterns = Some(pattern::parse_list(value)?),
             "era" => {
-                let number = value.integer(1, u64::from(u32::MAX)).map_err(here)?;
-                era = Some(u32::try_from(number).map_err(|_| here(value.bad()))?);
-                continue;
+                let number = value.integer(1, u64::from(u32::MAX))?;
+                era = Some(u32::try_from(number).map_err(|_| value.bad())?);
             }
-            "store" => RouteTarget::One(store_of(value, stores).map_err(here)?),
+            "store" => homes.push(RouteTarget::One(store_of(value, stores)?)),
             "hash" => {
-                RouteTarget::Hashed(list_of(value, stores, stores.len().max(2)).map_err(here)?)
+                homes.push(RouteTarget::Hashed(list_of(value, stores, stores.len().max(2))?));
             }
             "primaries" => {
-                RouteTarget::Primaries(list_of(value, stores, PRIMARIES_MAX).map_err(here)?, 0)
+                homes.push(RouteTarget::Primaries(list_of(value, stores, PRIMARIES_MAX)?, 0));
             }
-            _ => return Err(here(value.bad_for(format!("only {RULE_KEYS}")))),
-        };
-        if home.replace(found).is_some() {
-            return Err(node.bad_for("a table with only one of store, hash and primaries"));
+            _ => return Err(value.bad_for(format!("only {RULE_KEYS}"))),
         }
+        Ok(())
+    })?;
+    if homes.len() > 1 {
+        return Err(node.bad_for("a table with only one of store, hash and primaries"));
     }
+    let home = homes.pop();
     let (Some(patterns), Some(home)) = (patterns, home) else { return Err(shape()) };
     let home = match (home, era) {
         (RouteTarget::Primaries(members, _), Some(era)) => RouteTarget::Primaries(members, era),
@@ -107,7 +105,7 @@ fn parse_rule(node: &Node, stores: &[Named]) -> Result<Rule, InvalidValue> {
     Ok(Rule { patterns, home })
 }
 
-fn store_of(node: &Node, stores: &[Named]) -> Result<usize, InvalidValue> {
+fn store_of(node: &ConfigNode, stores: &[Named]) -> Result<usize, InvalidValue> {
     let place = node.text().ok().and_then(|text| stores.iter().position(|one| one.name() == text));
     let place = place.ok_or_else(|| {
         let names: Vec<&str> = stores.iter().map(Named::name).collect();
@@ -120,26 +118,24 @@ fn store_of(node: &Node, stores: &[Named]) -> Result<usize, InvalidValue> {
 }
 
 /// Between two and `most` different stores.
-fn list_of(node: &Node, stores: &[Named], most: usize) -> Result<Vec<usize>, InvalidValue> {
+fn list_of(node: &ConfigNode, stores: &[Named], most: usize) -> Result<Vec<usize>, InvalidValue> {
     let wrong = || node.bad_for(format!("a list of 2 to {most} names of stores"));
-    let items = node.list().map_err(|_| wrong())?;
-    if !(2..=most).contains(&items.len()) {
+    if !(2..=most).contains(&node.list().map_err(|_| wrong())?.len()) {
         return Err(wrong());
     }
     let mut members = Vec::new();
-    for (index, item) in items.iter().enumerate() {
-        let here = |bad: InvalidValue| bad.within(format!("[{index}]"));
-        let store = store_of(item, stores).map_err(here)?;
+    node.items(|item| {
+        let store = store_of(item, stores)?;
         if members.contains(&store) {
-            return Err(here(item.bad_for("each store once")));
+            return Err(item.bad_for("each store once"));
         }
         members.push(store);
-    }
-    Ok(members)
+        Ok(store)
+    })
 }
 
 /// Refuses a rule that no tag reaches, because an earlier one matches all its tags.
-fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), InvalidValue> {
+fn check_reached(node: &ConfigNode, rule: &Rule, earlier: &[Rule]) -> Result<(), InvalidValue> {
     for (place, pattern) in rule.patterns.iter().enumerate() {
         let covers = |other: &Rule| other.patterns.iter().any(|one| one.covers(pattern));
         if let Some(first) = earlier.iter().position(covers) {
@@ -156,7 +152,7 @@ fn check_reached(node: &Node, rule: &Rule, earlier: &[Rule]) -> Result<(), Inval
 
 /// Refuses a store that is one of several primaries and also used alone: its rows count differently.
 fn check_shared(
-    node: &Node,
+    node: &ConfigNode,
     rule: &Rule,
     earlier: &[Rule],
     stores: &[Named],
@@ -178,7 +174,7 @@ fn check_shared(
 }
 
 /// An item of a rule's list, for an error.
-fn item_of(rule: &Node, key: &str, place: usize) -> Node {
+fn item_of(rule: &ConfigNode, key: &str, place: usize) -> ConfigNode {
     let list = rule.table().ok().and_then(|entries| entries.iter().find(|(name, _)| name == key));
     let item = list.and_then(|(_, list)| list.list().ok()?.get(place));
     item.unwrap_or(rule).clone()

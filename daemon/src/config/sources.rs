@@ -9,11 +9,11 @@ use super::args::Args;
 use super::env::Env;
 use super::error::{ConfigError, Source, most_like};
 use super::password;
-use super::settings::{self, Kind, Setting};
-use super::value::{Node, parse_document, parse_value};
+use super::settings::{self, Setting, ValueKind};
+use super::value::{ConfigNode, parse_document, parse_value};
 
 /// The value of each given setting, by key, with its source.
-pub(super) type Inputs = BTreeMap<&'static str, (Node, Source)>;
+pub(super) type Inputs = BTreeMap<&'static str, (ConfigNode, Source)>;
 
 const PREFIX: &str = "LEAFD_";
 
@@ -94,7 +94,7 @@ fn from_variables(env: &Env) -> Result<Inputs, ConfigError> {
 /// Whether this is the variable of a store's password, for any store name. The names are not known yet: see
 /// [`check_passwords`].
 fn is_password(name: &str) -> bool {
-    name.starts_with(password::VARIABLE) && name != settings::STORE_PASSWORD_FILE.variable()
+    name.starts_with(password::VARIABLE) && name != "LEAFD_STORE_PASSWORD_FILE"
 }
 
 /// Password variables that no store uses, which may be left over. `stores`: the names of all stores. A variable of the
@@ -215,7 +215,7 @@ fn unknown(name: &str, source: &Source) -> ConfigError {
 }
 
 /// A value from outside a file: TOML for lists and tables, otherwise bare text.
-fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<Node, ConfigError> {
+fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<ConfigNode, ConfigError> {
     let refused = |value: &str, allowed: String| ConfigError::Value {
         source_: source.clone(),
         key: setting.key.to_owned(),
@@ -226,10 +226,10 @@ fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<Node, Co
         .to_str()
         .ok_or_else(|| refused("something that is not UTF-8", setting.kind.to_string()))?;
     match setting.kind {
-        Kind::Toml(_) => parse_value(text)
+        ValueKind::Toml(_) => parse_value(text)
             .map_err(|cause| refused("read as TOML", format!("{} ({cause})", setting.kind))),
         // Files and messages put text between quotes. Quotes are not part of the value here either.
-        _ => Ok(Node::bare(unquoted(text))),
+        _ => Ok(ConfigNode::bare(unquoted(text))),
     }
 }
 

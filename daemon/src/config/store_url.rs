@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::value::{InvalidValue, Node};
+use super::value::{ConfigNode, InvalidValue};
 
 /// Where numbers are claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,7 +85,7 @@ const MYSQL: Scheme = Scheme {
 const PARAMETERS: &str = "sslmode=verify-full (the default for other hosts; require is the same here), sslmode=disable, \
                           sslrootcert=PATH (or system), sslcert=PATH with sslkey=PATH, target_session_attrs=read-write";
 
-pub(super) fn parse(node: &Node) -> Result<StoreUrl, InvalidValue> {
+pub(super) fn parse(node: &ConfigNode) -> Result<StoreUrl, InvalidValue> {
     let text = node.text()?;
     let Some((scheme, rest)) = text.split_once(':') else { return Err(node.bad()) };
     match scheme {
@@ -100,7 +100,7 @@ pub(super) fn parse(node: &Node) -> Result<StoreUrl, InvalidValue> {
     }
 }
 
-fn sqlite(node: &Node, rest: &str) -> Result<PathBuf, InvalidValue> {
+fn sqlite(node: &ConfigNode, rest: &str) -> Result<PathBuf, InvalidValue> {
     // `sqlite:///PATH` is the same file written as a URL with an empty authority.
     let path = match rest.strip_prefix("//") {
         Some(path) if path.starts_with('/') => path,
@@ -322,7 +322,8 @@ impl std::str::FromStr for StoreUrl {
 
     /// Parses the setting `store`; the error says what is allowed.
     fn from_str(text: &str) -> Result<StoreUrl, String> {
-        parse(&Node::bare(text)).map_err(|bad| bad.allowed.unwrap_or_else(|| ALLOWED.to_owned()))
+        parse(&ConfigNode::bare(text))
+            .map_err(|bad| bad.allowed.unwrap_or_else(|| ALLOWED.to_owned()))
     }
 }
 

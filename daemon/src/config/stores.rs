@@ -7,7 +7,7 @@ use super::env::Env;
 use super::password::{self, StorePassword};
 use super::store_url::{self, StoreUrl};
 use super::types;
-use super::value::{InvalidValue, Node, Value};
+use super::value::{ConfigNode, InvalidValue, Value};
 
 /// One store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,13 +37,13 @@ const NAME_BYTES_MAX: usize = 32;
 const STORE_KEYS: &str = "url, password_file";
 
 /// Parses `stores`: at least one, ordered by name; several only if there are routes to them.
-pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, InvalidValue> {
+pub(super) fn parse(node: &ConfigNode, routed: bool) -> Result<Vec<Named>, InvalidValue> {
     let entries = node.table()?;
     if !(1..=STORES_MAX).contains(&entries.len()) {
         return Err(node.bad_for(format!("1 to {STORES_MAX} stores by name")));
     }
     if entries.len() > 1 && !routed {
-        let found = Node {
+        let found = ConfigNode {
             value: Value::Other("table", format!("{} stores without routes", entries.len())),
             line: node.line,
         };
@@ -52,21 +52,21 @@ pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, InvalidValu
         );
     }
     let mut stores: Vec<Named> = Vec::new();
-    for (name, value) in entries {
-        let here = |bad: InvalidValue| bad.within(format!(".{name}"));
-        check_name(name, value).map_err(here)?;
-        let store = parse_store(name, value).map_err(here)?;
+    node.entries(|name, value| {
+        check_name(name, value)?;
+        let store = parse_store(name, value)?;
         // Without its parameters: a store with other certificate checks is the same store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
             let why = format!("another store; {} is this one already", same.name);
-            return Err(here(value.bad_for(why)));
+            return Err(value.bad_for(why));
         }
         if matches!(store.url, StoreUrl::Sqlite(_)) && entries.len() > 1 {
-            return Err(here(value.bad_for(format!("among several stores {NO_SQLITE}"))));
+            return Err(value.bad_for(format!("among several stores {NO_SQLITE}")));
         }
         stores.push(store);
-    }
+        Ok(())
+    })?;
     stores.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(stores)
 }
@@ -75,7 +75,7 @@ pub(super) fn parse(node: &Node, routed: bool) -> Result<Vec<Named>, InvalidValu
 pub(super) const NO_SQLITE: &str = "one on postgres:// or mysql://; sqlite serves one host only, as its sole store, \
                                     and other hosts could not find the tags in it";
 
-fn check_name(name: &str, value: &Node) -> Result<(), InvalidValue> {
+fn check_name(name: &str, value: &ConfigNode) -> Result<(), InvalidValue> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(plain) {
         return Err(
@@ -91,32 +91,32 @@ fn check_name(name: &str, value: &Node) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-fn parse_store(name: &str, node: &Node) -> Result<Named, InvalidValue> {
+fn parse_store(name: &str, node: &ConfigNode) -> Result<Named, InvalidValue> {
     let shape = || node.bad_for("a URL as for store, or a table {url, password_file}");
-    let as_url = |node: &Node| {
+    let as_url = |node: &ConfigNode| {
         store_url::parse(node).map_err(|bad| InvalidValue {
             allowed: bad.allowed.or_else(|| Some(store_url::ALLOWED.to_owned())),
             ..bad
         })
     };
-    let Value::Table(entries) = &node.value else {
+    let Value::Table(_) = &node.value else {
         node.text().map_err(|_| shape())?;
         return Ok(Named { name: name.to_owned(), url: as_url(node)?, password_file: None });
     };
     let (mut url, mut password_file) = (None, None);
-    for (key, value) in entries {
-        let here = |bad: InvalidValue| bad.within(format!(".{key}"));
-        match key.as_str() {
-            "url" => url = Some(as_url(value).map_err(here)?),
+    node.entries(|key, value| {
+        match key {
+            "url" => url = Some(as_url(value)?),
             "password_file" => {
                 let path = types::path(value).map_err(|bad| {
-                    here(bad.node.bad_for("the path of a file with nothing but the password"))
+                    bad.node.bad_for("the path of a file with nothing but the password")
                 })?;
                 password_file = Some(path);
             }
-            _ => return Err(here(value.bad_for(format!("only the keys {STORE_KEYS}")))),
+            _ => return Err(value.bad_for(format!("only the keys {STORE_KEYS}"))),
         }
-    }
+        Ok(())
+    })?;
     let url = url.ok_or_else(shape)?;
     Ok(Named { name: name.to_owned(), url, password_file })
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tracing_subscriber::filter::Targets;
 
-use super::value::{InvalidValue, Node};
+use super::value::{ConfigNode, InvalidValue};
 
 /// A group of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ const QUIET: &str = "zookeeper_client=error";
 /// Longest identity.
 const IDENTITY_CHARACTERS_MAX: usize = 128;
 
-pub(super) fn path(node: &Node) -> Result<PathBuf, InvalidValue> {
+pub(super) fn path(node: &ConfigNode) -> Result<PathBuf, InvalidValue> {
     let text = node.text()?;
     if text.is_empty() || text.chars().any(char::is_control) {
         return Err(node.bad());
@@ -49,7 +49,7 @@ pub(super) fn path(node: &Node) -> Result<PathBuf, InvalidValue> {
     Ok(PathBuf::from(text))
 }
 
-pub(super) fn socket(node: &Node) -> Result<PathBuf, InvalidValue> {
+pub(super) fn socket(node: &ConfigNode) -> Result<PathBuf, InvalidValue> {
     let path = path(node)?;
     if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX || path.file_name().is_none() {
         return Err(node.bad());
@@ -57,7 +57,7 @@ pub(super) fn socket(node: &Node) -> Result<PathBuf, InvalidValue> {
     Ok(path)
 }
 
-pub(super) fn mode(node: &Node) -> Result<u32, InvalidValue> {
+pub(super) fn mode(node: &ConfigNode) -> Result<u32, InvalidValue> {
     let text = node.text()?;
     let octal =
         matches!(text.len(), 3 | 4) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
@@ -65,7 +65,7 @@ pub(super) fn mode(node: &Node) -> Result<u32, InvalidValue> {
     mode.filter(|mode| *mode <= 0o777 && mode & 0o600 == 0o600).ok_or_else(|| node.bad())
 }
 
-pub(super) fn group(node: &Node) -> Result<SocketGroup, InvalidValue> {
+pub(super) fn group(node: &ConfigNode) -> Result<SocketGroup, InvalidValue> {
     let text = node.text()?;
     if let Ok(gid) = text.parse() {
         return Ok(SocketGroup { gid, name: text.to_owned() });
@@ -79,7 +79,7 @@ pub(super) fn group(node: &Node) -> Result<SocketGroup, InvalidValue> {
     }
 }
 
-pub(super) fn identity(node: &Node) -> Result<String, InvalidValue> {
+pub(super) fn identity(node: &ConfigNode) -> Result<String, InvalidValue> {
     let text = node.text()?;
     let fits = (1..=IDENTITY_CHARACTERS_MAX).contains(&text.chars().count());
     if !fits || text.chars().any(char::is_control) {
@@ -88,7 +88,7 @@ pub(super) fn identity(node: &Node) -> Result<String, InvalidValue> {
     Ok(text.to_owned())
 }
 
-pub(super) fn log(node: &Node) -> Result<LogFilter, InvalidValue> {
+pub(super) fn log(node: &ConfigNode) -> Result<LogFilter, InvalidValue> {
     let text = node.text()?;
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
@@ -109,7 +109,7 @@ pub(super) fn log(node: &Node) -> Result<LogFilter, InvalidValue> {
     }
 }
 
-pub(super) fn log_format(node: &Node) -> Result<LogFormat, InvalidValue> {
+pub(super) fn log_format(node: &ConfigNode) -> Result<LogFormat, InvalidValue> {
     match node.text()? {
         "auto" => Ok(LogFormat::Auto),
         "human" => Ok(LogFormat::Human),

@@ -8,7 +8,7 @@ use toml::de::{DeTable, DeValue};
 
 /// A value and the line of the file that it stands on.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Node {
+pub(super) struct ConfigNode {
     pub(super) value: Value,
     /// From 1; `None` if the value didn't come from a file.
     pub(super) line: Option<usize>,
@@ -24,12 +24,12 @@ pub(super) enum Value {
     /// Types that no setting (or only one) allows, as they were written.
     Other(&'static str, String),
     Boolean(bool),
-    List(Vec<Node>),
+    List(Vec<ConfigNode>),
     Table(Entries),
 }
 
 /// The keys and values of a table.
-pub(super) type Entries = Vec<(String, Node)>;
+pub(super) type Entries = Vec<(String, ConfigNode)>;
 
 /// What is wrong with a value.
 #[derive(Debug)]
@@ -37,14 +37,14 @@ pub(super) struct InvalidValue {
     /// The place within the setting's value, such as `[1].uids`.
     pub(super) place: String,
     /// What was given there.
-    pub(super) node: Node,
+    pub(super) node: ConfigNode,
     /// What is allowed there; `None` for the setting's own text.
     pub(super) allowed: Option<String>,
 }
 
-impl Node {
-    pub(super) fn bare(text: impl Into<String>) -> Node {
-        Node { value: Value::Bare(text.into()), line: None }
+impl ConfigNode {
+    pub(super) fn bare(text: impl Into<String>) -> ConfigNode {
+        ConfigNode { value: Value::Bare(text.into()), line: None }
     }
 
     /// This value is not what the setting allows.
@@ -111,18 +111,40 @@ impl Node {
         self.text().ok().and_then(parse_duration).ok_or_else(|| self.bad())
     }
 
-    pub(super) fn list(&self) -> Result<&[Node], InvalidValue> {
+    pub(super) fn list(&self) -> Result<&[ConfigNode], InvalidValue> {
         match &self.value {
             Value::List(nodes) => Ok(nodes),
             _ => Err(self.bad()),
         }
     }
 
-    pub(super) fn table(&self) -> Result<&[(String, Node)], InvalidValue> {
+    pub(super) fn table(&self) -> Result<&[(String, ConfigNode)], InvalidValue> {
         match &self.value {
             Value::Table(entries) => Ok(entries),
             _ => Err(self.bad()),
         }
+    }
+
+    /// Parses each item of a list. An error names the item's place.
+    pub(super) fn items<T>(
+        &self,
+        mut parse: impl FnMut(&ConfigNode) -> Result<T, InvalidValue>,
+    ) -> Result<Vec<T>, InvalidValue> {
+        let items = self.list()?.iter().enumerate();
+        let parsed =
+            items.map(|(index, item)| parse(item).map_err(|bad| bad.within(format!("[{index}]"))));
+        parsed.collect()
+    }
+
+    /// Parses each entry of a table. An error names the entry's key.
+    pub(super) fn entries<T>(
+        &self,
+        mut parse: impl FnMut(&str, &ConfigNode) -> Result<T, InvalidValue>,
+    ) -> Result<Vec<T>, InvalidValue> {
+        let entries = self.table()?.iter();
+        let parsed = entries
+            .map(|(key, value)| parse(key, value).map_err(|bad| bad.within(format!(".{key}"))));
+        parsed.collect()
     }
 }
 
@@ -147,7 +169,7 @@ pub(super) fn parse_document(text: &str) -> Result<Entries, (Option<usize>, Stri
 ///
 /// # Errors
 /// See [`parse_document`].
-pub(super) fn parse_value(text: &str) -> Result<Node, String> {
+pub(super) fn parse_value(text: &str) -> Result<ConfigNode, String> {
     match DeValue::parse(text) {
         Ok(value) => Ok(convert(value, None)),
         Err(error) => Err(located(&error, text).1),
@@ -163,7 +185,7 @@ fn line_of(text: &str, offset: usize) -> usize {
     text.as_bytes().iter().take(offset).filter(|byte| **byte == b'\n').count() + 1
 }
 
-fn convert(spanned: Spanned<DeValue<'_>>, text: Option<&str>) -> Node {
+fn convert(spanned: Spanned<DeValue<'_>>, text: Option<&str>) -> ConfigNode {
     let line = text.map(|text| line_of(text, spanned.span().start));
     let value = match spanned.into_inner() {
         DeValue::String(text) => Value::Text(text.into_owned()),
@@ -178,13 +200,13 @@ fn convert(spanned: Spanned<DeValue<'_>>, text: Option<&str>) -> Node {
         }
         DeValue::Table(table) => Value::Table(convert_table(table, text)),
     };
-    Node { value, line }
+    ConfigNode { value, line }
 }
 
 fn convert_table(table: DeTable<'_>, text: Option<&str>) -> Entries {
     let entries = table.into_iter().map(|(key, value)| {
         let line = text.map(|text| line_of(text, key.span().start));
-        let node = Node { line, ..convert(value, text) };
+        let node = ConfigNode { line, ..convert(value, text) };
         (key.into_inner().into_owned(), node)
     });
     entries.collect()
@@ -215,7 +237,7 @@ pub(super) fn show_duration(time: Duration) -> String {
     if ms == 0 { "0s".to_owned() } else { format!("{ms}ms") }
 }
 
-impl fmt::Display for Node {
+impl fmt::Display for ConfigNode {
     /// As TOML on one line, without anything that looks like a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.to_toml(&redact))

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::layouts::Layouts;
-use super::value::{InvalidValue, Node};
+use super::value::{ConfigNode, InvalidValue};
 use super::zookeeper::{LeafAddress, LeafName, Servers};
 use leafd_core::WorkerId;
 use leafd_core::registry::Mode;
@@ -47,7 +47,7 @@ impl Context<'_> {
 /// Checks what permanent numbers need: a name to give them to; in ZooKeeper also the service's name, and a host name
 /// of Leaf's form. Leased numbers must not be where Leaf has its own.
 fn check_permanent(
-    node: &Node,
+    node: &ConfigNode,
     context: &Context<'_>,
     zookeeper: bool,
 ) -> Result<(), InvalidValue> {
@@ -81,7 +81,7 @@ fn check_permanent(
     }
 }
 
-pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, InvalidValue> {
+pub(super) fn parse(node: &ConfigNode, context: &Context<'_>) -> Result<WorkerSpec, InvalidValue> {
     let text = node.text()?;
     match text {
         "none" => return Ok(WorkerSpec::None),
@@ -142,31 +142,29 @@ pub(super) fn parse(node: &Node, context: &Context<'_>) -> Result<WorkerSpec, In
 
 /// The numbers of hosts: each has its own.
 pub(super) fn parse_numbers(
-    node: &Node,
+    node: &ConfigNode,
     layouts: &Layouts,
 ) -> Result<Vec<(String, WorkerId)>, InvalidValue> {
     let (most, layout) = layouts.worker_max();
     let mut numbers: Vec<(String, WorkerId)> = Vec::new();
-    for (host, value) in node.table()? {
-        let here = |bad: InvalidValue| bad.within(format!(".{host}"));
-        let number =
-            value.integer(0, most).map_err(|_| {
-                here(value.bad_for(format!(
-                    "a whole number from 0 to {most}, the most of layout {layout:?}"
-                )))
-            })?;
+    node.entries(|host, value| {
+        let number = value.integer(0, most).map_err(|_| {
+            value.bad_for(format!("a whole number from 0 to {most}, the most of layout {layout:?}"))
+        })?;
         if let Some((other, _)) = numbers.iter().find(|(_, taken)| taken.0 == number) {
-            return Err(here(
-                value.bad_for(format!("a number of its own: {other:?} has this one")),
-            ));
+            return Err(value.bad_for(format!("a number of its own: {other:?} has this one")));
         }
-        numbers.push((host.clone(), WorkerId(number)));
-    }
+        numbers.push((host.to_owned(), WorkerId(number)));
+        Ok(())
+    })?;
     Ok(numbers)
 }
 
 /// The numbers that may be claimed: `FIRST..END`, without the end.
-pub(super) fn parse_range(node: &Node, layouts: &Layouts) -> Result<Range<u64>, InvalidValue> {
+pub(super) fn parse_range(
+    node: &ConfigNode,
+    layouts: &Layouts,
+) -> Result<Range<u64>, InvalidValue> {
     let (most, layout) = layouts.worker_max();
     let end_max = most.saturating_add(1);
     let range = node.text()?.split_once("..").and_then(|(first, end)| {
@@ -180,7 +178,7 @@ pub(super) fn parse_range(node: &Node, layouts: &Layouts) -> Result<Range<u64>, 
     })
 }
 
-pub(super) fn parse_mode(node: &Node) -> Result<Mode, InvalidValue> {
+pub(super) fn parse_mode(node: &ConfigNode) -> Result<Mode, InvalidValue> {
     match node.text()? {
         "leased" => Ok(Mode::Leased),
         "permanent" => Ok(Mode::Permanent),
@@ -188,11 +186,11 @@ pub(super) fn parse_mode(node: &Node) -> Result<Mode, InvalidValue> {
     }
 }
 
-pub(super) fn parse_servers(node: &Node) -> Result<Servers, InvalidValue> {
+pub(super) fn parse_servers(node: &ConfigNode) -> Result<Servers, InvalidValue> {
     node.text()?.parse().map_err(|allowed: String| node.bad_for(allowed))
 }
 
-pub(super) fn parse_leaf_name(node: &Node) -> Result<LeafName, InvalidValue> {
+pub(super) fn parse_leaf_name(node: &ConfigNode) -> Result<LeafName, InvalidValue> {
     node.text()?
         .parse()
         .map_err(|allowed: <LeafName as std::str::FromStr>::Err| node.bad_for(allowed.to_string()))

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
 
-use crate::config::{Args, Config, ConfigError, RELOADED};
+use crate::config::{Args, Config, ConfigError, is_reloaded};
 use crate::logging::{LogError, LogHandle};
 use crate::requests::Dispatcher;
 use crate::systemd::notify::Service;
@@ -65,8 +65,7 @@ impl Reload {
         });
         let (new, keys) = read.await??;
         let changed = changed(&self.config, &new);
-        let (now, later): (Vec<_>, Vec<_>) =
-            changed.into_iter().partition(|key| RELOADED.contains(key));
+        let (now, later): (Vec<_>, Vec<_>) = changed.into_iter().partition(|key| is_reloaded(key));
         self.log.set(&new.log)?;
         self.dispatcher.set_access(new.access.clone());
         self.dispatcher.masks.renew(keys);
@@ -77,7 +76,7 @@ impl Reload {
         (known.autonomy, known.max_step, known.mark_ahead) =
             (new.autonomy, new.max_step, new.mark_ahead);
         for (known, new) in known.effective.iter_mut().zip(new.effective) {
-            if RELOADED.contains(&known.key) {
+            if is_reloaded(known.key) {
                 *known = new;
             }
         }
