@@ -191,7 +191,10 @@ fn without_its_password_a_registry_is_closed() {
     let place = Place::new();
     let open = |password: &str| {
         let auth = StorePassword::Variable(password.to_owned());
-        LeasedRegistry::open(leafd::registry::zookeeper::Target { auth, ..target(&place.address) })
+        LeasedRegistry::open(leafd::registry::zookeeper::EnsembleTarget {
+            auth,
+            ..target(&place.address)
+        })
     };
     let bound = soon(&mut open("leafd:elephant"));
     compare_and_set(&mut open("leafd:elephant"), 1, None, held("h", "i", bound)).unwrap();
@@ -199,7 +202,8 @@ fn without_its_password_a_registry_is_closed() {
         refused(stranger.snapshot(0..9), "access lists");
     }
     let missing = StorePassword::File("/nowhere/password".into());
-    let target = leafd::registry::zookeeper::Target { auth: missing, ..target(&place.address) };
+    let target =
+        leafd::registry::zookeeper::EnsembleTarget { auth: missing, ..target(&place.address) };
     unavailable(LeasedRegistry::open(target).snapshot(0..9), "/nowhere/password");
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leafd::registry::zookeeper::{LeasedRegistry, Target};
+use leafd::registry::zookeeper::{EnsembleTarget, LeasedRegistry};
 use leafd::registry::{Registry, RegistryHandle};
 use leafd_core::UnixMs;
 use leafd_core::registry::{RegistryError, Snapshot};
@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_millis(1_500);
 fn through(relay: &Relay, place: &Place) -> LeasedRegistry {
     let (_, path) = place.address.split_once('/').unwrap();
     let target = target(&format!("127.0.0.1:{}/{path}", relay.port()));
-    LeasedRegistry::open(Target { connect_timeout: SHORT, call_timeout: SHORT, ..target })
+    LeasedRegistry::open(EnsembleTarget { connect_timeout: SHORT, call_timeout: SHORT, ..target })
 }
 
 #[track_caller]
@@ -36,7 +36,8 @@ fn bounded<T: std::fmt::Debug>(call: impl FnOnce() -> Result<T, RegistryError>, 
 fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     let server = ZooKeeper::new();
     let place = Place::on(&server.address());
-    let short = Target { connect_timeout: SHORT, call_timeout: SHORT, ..target(&place.address) };
+    let short =
+        EnsembleTarget { connect_timeout: SHORT, call_timeout: SHORT, ..target(&place.address) };
     let mut registry = LeasedRegistry::open(short);
     let ours = held("h", "i", soon(&mut registry));
     let under = snapshot(&mut registry).registry;
@@ -183,7 +184,7 @@ fn a_number_that_was_given_unheard_is_found_again() {
     let place = Place::new();
     let relay = Relay::to(shared().process.port);
     let (_, path) = place.address.split_once('/').unwrap();
-    let short = Target {
+    let short = EnsembleTarget {
         connect_timeout: SHORT,
         call_timeout: SHORT,
         ..target(&format!("127.0.0.1:{}/{path}", relay.port()))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leafd::config::StorePassword;
 use leafd::registry::Registry;
-use leafd::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
+use leafd::registry::zookeeper::{EnsembleTarget, LeasedRegistry, PermanentRegistry};
 use leafd_core::registry::{CompareAndSet, Entry, Holder, LeaseRecord, RegistryError, Snapshot};
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
@@ -125,8 +125,8 @@ impl Raw {
     }
 }
 
-pub fn target(address: &str) -> Target {
-    Target {
+pub fn target(address: &str) -> EnsembleTarget {
+    EnsembleTarget {
         servers: address.parse().unwrap(),
         auth: StorePassword::None,
         connect_timeout: BOUND,

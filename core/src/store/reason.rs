@@ -25,6 +25,8 @@ pub enum Why {
     OtherRoutes,
     /// The store has tags, but records no routes.
     NoRoutes,
+    /// The server has no database of this name.
+    UnknownDatabase,
     /// The user lacks rights.
     MissingRights,
     /// Tables or columns are missing.

@@ -147,6 +147,9 @@ impl Remedies {
                 let authority = origins.map_or("the configured authority", |origins| &*origins.authority);
                 format!("the server's certificate is checked against {authority}: correct whichever is wrong")
             }
+            Why::UnknownDatabase => {
+                "create the database, or name the right one in the store's URL".to_owned()
+            }
             Why::ReadOnly => {
                 "let the server take writes again, or name the server that does in the URL".to_owned()
             }
@@ -276,6 +279,7 @@ mod tests {
             (Why::Silent, "database runs"),
             (Why::Login, "no password"),
             (Why::Certificate, "the system trusts"),
+            (Why::UnknownDatabase, "create the database"),
             (Why::ReadOnly, "take writes"),
             (Why::Locked, "other program"),
             (Why::AnotherDatabase, "leafd adopt-store"),

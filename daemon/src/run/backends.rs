@@ -114,9 +114,9 @@ fn target(
 /// [`NotBuilt`].
 #[cfg(feature = "zookeeper")]
 pub fn open_zookeeper(config: &Config, servers: &Servers) -> Result<Box<dyn Registry>, NotBuilt> {
-    use crate::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
+    use crate::registry::zookeeper::{EnsembleTarget, LeasedRegistry, PermanentRegistry};
     use leafd_core::registry::Mode;
-    let target = Target {
+    let target = EnsembleTarget {
         servers: servers.clone(),
         auth: config.zookeeper_auth.clone(),
         connect_timeout: config.store_connect_timeout,

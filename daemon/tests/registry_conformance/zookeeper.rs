@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leafd::config::StorePassword;
 use leafd::registry::Registry;
-use leafd::registry::zookeeper::{LeasedRegistry, PermanentRegistry, Target};
+use leafd::registry::zookeeper::{EnsembleTarget, LeasedRegistry, PermanentRegistry};
 use leafd_core::registry::Mode;
 use zookeeper_client::{Acls, Client, CreateMode};
 
@@ -58,7 +58,7 @@ impl Paths {
 
 impl Backend for Paths {
     fn connect(&mut self, mode: Mode) -> Box<dyn Registry> {
-        let target = Target {
+        let target = EnsembleTarget {
             servers: format!("{}{}", shared().address(), self.path(mode)).parse().unwrap(),
             auth: StorePassword::None,
             connect_timeout: Duration::from_secs(10),

@@ -46,6 +46,7 @@ macro_rules! on_each_engine {
 
 on_each_engine!(
     a_wrong_password_is_told_and_not_shown,
+    a_failed_connection_gives_one_line_with_its_cause,
     a_dead_first_host_and_a_read_only_one_are_passed_over,
     a_frozen_server_holds_a_call_no_longer_than_its_bound,
     a_restarted_server_is_used_by_the_next_call,
@@ -95,6 +96,40 @@ fn a_wrong_password_is_told_and_not_shown<E: Engine>() {
         E::open(E::target_at(&E::url(&host), password(E::REMOTE.1))).identity(),
         "leafd schema apply",
     );
+}
+
+/// Each cause has its class, which decides the advice, and its words name the address once.
+fn a_failed_connection_gives_one_line_with_its_cause<E: Engine>() {
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = |listener: &std::net::TcpListener| listener.local_addr().unwrap().port();
+    let closed = port(&std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    let (up, silent) = (E::shared().port, port(&silent));
+    let url = |port| E::url(&format!("127.0.0.1:{port}"));
+    let elsewhere = format!("{}/nowhere", url(up).rsplit_once('/').unwrap().0);
+    let encrypted = format!("{}?sslmode=require", url(up));
+    let cases = [
+        (url(closed), closed, E::REMOTE.1, Why::Other, "refused"),
+        (url(silent), silent, E::REMOTE.1, Why::Other, "no answer"),
+        (url(up), up, "hunter2", Why::Login, E::DENIES[0]),
+        (elsewhere, up, E::REMOTE.1, Why::UnknownDatabase, "nowhere"),
+        (encrypted, up, E::REMOTE.1, Why::Certificate, ""),
+    ];
+    for (url, port, secret, why, part) in cases {
+        let mut target = E::target_at(&url, password(secret));
+        if port == silent {
+            target.connect_timeout = Duration::from_millis(300);
+        }
+        match E::open(target).identity() {
+            Err(StoreError::Unavailable { cause, .. }) => {
+                assert_eq!(cause.why, why, "{url}: {cause}");
+                assert!(cause.contains(part) && !cause.contains('\n'), "{url}: {cause}");
+                assert!(!cause.contains("Error {"), "{url}: {cause}");
+                let address = format!("127.0.0.1:{port}");
+                assert_eq!(cause.matches(&*address).count(), 1, "{url}: {cause}");
+            }
+            other => panic!("{url}: {other:?}"),
+        }
+    }
 }
 
 fn a_dead_first_host_and_a_read_only_one_are_passed_over<E: Engine>() {

@@ -143,34 +143,6 @@ fn the_documented_rights_are_enough_on_postgres() {
     all_calls_work(&mut on_postgres::open(database.target("leafd")));
 }
 
-/// Triggers of earlier versions failed the claims of every Leaf once whoever had made them lost rights.
-#[test]
-fn triggers_of_earlier_versions_are_removed() {
-    let mut on_mariadb = mysql::Database::new();
-    for trigger in [
-        "leafd_row_deleted AFTER DELETE ON leaf_alloc",
-        "leafd_row_renamed AFTER UPDATE ON leaf_alloc",
-        "leafd_tag_filled BEFORE INSERT ON leafd_tag",
-    ] {
-        on_mariadb.execute(&format!("CREATE TRIGGER {trigger} FOR EACH ROW SET @gone = 1"));
-    }
-    let done = on_mysql::apply(&on_mariadb.target("root")).unwrap();
-    assert_eq!(done.len(), 3, "{done:?}");
-    assert_eq!(on_mysql::apply(&on_mariadb.target("root")).unwrap(), Vec::<&str>::new());
-
-    let mut database = postgres::Database::new();
-    database.execute(
-        "CREATE FUNCTION leafd_row_gone() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
-         CREATE TRIGGER leafd_row_gone AFTER DELETE OR UPDATE OF biz_tag ON leaf_alloc
-         FOR EACH ROW EXECUTE FUNCTION leafd_row_gone();
-         DO $$ BEGIN CREATE ROLE stranger LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
-    );
-    refused(on_postgres::apply(&database.target("stranger")), &["to own leaf_alloc"]);
-    let done = on_postgres::apply(&database.target("postgres")).unwrap();
-    assert_eq!(done, ["trigger leafd_row_gone removed"]);
-    assert_eq!(on_postgres::apply(&database.target("postgres")).unwrap(), Vec::<&str>::new());
-}
-
 /// A host that used Leaf's table alone stays with the same store when leafd's tables are made beside it.
 fn becomes_full(target: &Target, open: impl Fn(Target) -> Box<dyn Store>, apply: impl Fn(&Target)) {
     let mut plain = open(Target { leaf_only: true, ..target.clone() });

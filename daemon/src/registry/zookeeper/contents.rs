@@ -5,7 +5,7 @@ use zookeeper_client::Stat;
 
 use super::leaf_node;
 use super::permanent::pair_entry;
-use super::record::{Record, Registration};
+use super::record::{NodeRecord, Registration};
 use super::{ensemble::modified, leased};
 use leafd_core::UnixMs;
 use leafd_core::registry::Entry;
@@ -28,7 +28,7 @@ pub fn leased(child: &str, bytes: &[u8], stamp: Stamp) -> Option<Result<(Entry, 
     let worker = leased::worker(child)?;
     let entry = leased::entry(worker, bytes, &stat(stamp));
     Some(entry.map(|entry| {
-        let again = Record::new(&entry.holding, entry.seen, None).to_bytes();
+        let again = NodeRecord::new(&entry.holding, entry.seen, None).to_bytes();
         (entry, again)
     }))
 }

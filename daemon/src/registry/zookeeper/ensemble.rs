@@ -13,10 +13,10 @@ use zookeeper_client::{
     MultiWriteResult, MultiWriter, Stat,
 };
 
-use super::Target;
+use super::EnsembleTarget;
 use super::leaf_tree::{self, LeafTree};
 use super::record::Registration;
-use super::session::{Failure, Session};
+use super::session::{CallError, EnsembleSession};
 use crate::config::StorePassword;
 use crate::random;
 use leafd_core::registry::{CompareAndSet, Entry, RegistryError, RegistryId, definition};
@@ -31,8 +31,8 @@ const READS_UNDER_WAY: usize = 8;
 
 /// A registry's folder in an ensemble, and the connection to it.
 pub(super) struct Ensemble {
-    session: Session,
-    place: Place,
+    session: EnsembleSession,
+    place: EnsemblePlace,
 }
 
 /// What distinguishes the registries of an ensemble.
@@ -52,7 +52,7 @@ pub(super) struct Folders {
 }
 
 /// The place of the registry's nodes, and what is known of them.
-pub(super) struct Place {
+pub(super) struct EnsemblePlace {
     folders: Folders,
     /// For leafd's own nodes.
     acls: Acls<'static>,
@@ -64,7 +64,7 @@ pub(super) struct Place {
 }
 
 /// The registry's identity.
-pub(super) struct Standing {
+pub(super) struct RegistryState {
     pub(super) id: RegistryId,
     /// When its writes were last found to be lost, if ever.
     lost: Option<UnixMs>,
@@ -73,22 +73,23 @@ pub(super) struct Standing {
 }
 
 impl Ensemble {
-    pub(super) fn new(target: Target, folders: Folders) -> Ensemble {
+    pub(super) fn new(target: EnsembleTarget, folders: Folders) -> Ensemble {
         let acls = match target.auth {
             StorePassword::None => Acls::anyone_all(),
             _ => Acls::creator_all(),
         };
         let name = format!("zookeeper {}", target.servers);
-        let place = Place { folders, acls, name, seen: None };
-        Ensemble { session: Session::new(target), place }
+        let place = EnsemblePlace { folders, acls, name, seen: None };
+        Ensemble { session: EnsembleSession::new(target), place }
     }
 
     /// Runs `work` within the call's deadline.
     pub(super) fn call<T>(
         &mut self,
-        work: impl AsyncFnOnce(&Client, &mut Place) -> Result<T, Failure>,
+        work: impl AsyncFnOnce(&Client, &mut EnsemblePlace) -> Result<T, CallError>,
     ) -> Result<T, RegistryError> {
-        let prepare = async |client: &Client, place: &mut Place| place.prepare(client).await;
+        let prepare =
+            async |client: &Client, place: &mut EnsemblePlace| place.prepare(client).await;
         self.session.call(&mut self.place, prepare, work)
     }
 
@@ -101,15 +102,15 @@ impl Ensemble {
     }
 }
 
-impl Standing {
+impl RegistryState {
     /// See [`Snapshot::history_age`](leafd_core::registry::Snapshot::history_age).
     pub(super) fn history_age(&self, now: UnixMs) -> Option<Duration> {
         self.lost.map(|lost| Duration::from_millis(now.0.saturating_sub(lost.0)))
     }
 }
 
-impl Place {
-    pub(super) fn refused(&self, words: impl std::fmt::Display) -> Failure {
+impl EnsemblePlace {
+    pub(super) fn refused(&self, words: impl std::fmt::Display) -> CallError {
         RegistryError::Refused(format!("the worker registry {}: {words}", self.name).into()).into()
     }
 
@@ -133,7 +134,7 @@ impl Place {
     }
 
     /// Checks whether a new connection leads to a registry. Creates one in an ensemble that has none.
-    async fn prepare(&mut self, client: &Client) -> Result<(), Failure> {
+    async fn prepare(&mut self, client: &Client) -> Result<(), CallError> {
         if client.check_stat("/").await?.is_none() {
             let words = "that path doesn't exist; correct it, or create it with: zkCli.sh create";
             return Err(self.refused(words));
@@ -150,7 +151,7 @@ impl Place {
     }
 
     /// Refuses to begin a tree of numbers beside one that is probably meant: each would have a worker 0.
-    async fn refuse_second_tree(&self, client: &Client) -> Result<(), Failure> {
+    async fn refuse_second_tree(&self, client: &Client) -> Result<(), CallError> {
         let Folders { shared: Some(shared), may_begin: false, .. } = &self.folders else {
             return Ok(());
         };
@@ -166,7 +167,7 @@ impl Place {
         }
     }
 
-    async fn make(&self, client: &Client) -> Result<(), Failure> {
+    async fn make(&self, client: &Client) -> Result<(), CallError> {
         let options = self.persistent();
         if let Some(shared) = &self.folders.shared {
             client.mkdir(shared, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await?;
@@ -195,7 +196,7 @@ impl Place {
     }
 
     /// The names of the holders' nodes, and the state of their folder.
-    pub(super) async fn children(&self, client: &Client) -> Result<(Vec<String>, Stat), Failure> {
+    pub(super) async fn children(&self, client: &Client) -> Result<(Vec<String>, Stat), CallError> {
         match client.get_children(&self.holders()).await {
             Err(Error::NoNode) => Err(self.gone(&self.holders())),
             done => Ok(done?),
@@ -203,7 +204,7 @@ impl Place {
     }
 
     /// The error that a node is missing which is created once and stays.
-    pub(super) fn gone(&self, path: &str) -> Failure {
+    pub(super) fn gone(&self, path: &str) -> CallError {
         let base = &self.folders.base;
         self.refused(format!(
             "{path} was deleted: restore it; or stop all daemons that use it for longer than their leases last and \
@@ -211,16 +212,13 @@ impl Place {
         ))
     }
 
-    async fn declare_loss(&self, client: &Client, standing: Standing) -> Result<(), Failure> {
+    async fn declare_loss(&self, client: &Client, state: RegistryState) -> Result<(), CallError> {
         let registration = Registration {
             history: random::token().map_err(|error| self.refused(error.to_string()))?,
-            ..standing.registration
+            ..state.registration
         };
-        let set = client.set_data(
-            &self.node("registry"),
-            &registration.to_bytes(),
-            Some(standing.version),
-        );
+        let set =
+            client.set_data(&self.node("registry"), &registration.to_bytes(), Some(state.version));
         match set.await {
             // Another daemon has noticed it as well.
             Ok(_) | Err(Error::BadVersion) => Ok(()),
@@ -230,17 +228,17 @@ impl Place {
 
     /// The clock of the ensemble's leader, read from what it writes. A read after this write sees all that was written
     /// before, on any server. A registry that was restored from an older state is found here.
-    pub(super) async fn clock(&mut self, client: &Client) -> Result<UnixMs, Failure> {
+    pub(super) async fn clock(&mut self, client: &Client) -> Result<UnixMs, CallError> {
         let stat = match client.set_data(&self.node("clock"), b"", None).await {
             Err(Error::NoNode) => return Err(self.gone(&self.node("clock"))),
             done => done?,
         };
-        let standing = self.standing(client).await?;
-        let identity = standing.registration.identity.clone();
+        let state = self.state(client).await?;
+        let identity = state.registration.identity.clone();
         // Versions wrap around.
         let behind = |seen: i32| stat.version.wrapping_sub(seen) <= 0;
         if self.seen.as_ref().is_some_and(|(of, seen)| *of == identity && behind(*seen)) {
-            self.declare_loss(client, standing).await?;
+            self.declare_loss(client, state).await?;
         }
         self.seen = Some((identity, stat.version));
         Ok(modified(&stat))
@@ -252,7 +250,7 @@ impl Place {
         client: &Client,
         path: &str,
         results: &[MultiWriteResult],
-    ) -> Result<UnixMs, Failure> {
+    ) -> Result<UnixMs, CallError> {
         if let Some(MultiWriteResult::SetData { stat }) = results.get(1) {
             return Ok(modified(stat));
         }
@@ -264,7 +262,7 @@ impl Place {
     }
 
     /// The registry's identity.
-    pub(super) async fn standing(&self, client: &Client) -> Result<Standing, Failure> {
+    pub(super) async fn state(&self, client: &Client) -> Result<RegistryState, CallError> {
         let (bytes, stat) = match client.get_data(&self.node("registry")).await {
             Err(Error::NoNode) => return Err(self.gone(&self.node("registry"))),
             done => done?,
@@ -277,19 +275,19 @@ impl Place {
             history: History(registration.history.as_str().into()),
         };
         let lost = (stat.version > 0).then(|| modified(&stat));
-        Ok(Standing { id, lost, version: stat.version, registration })
+        Ok(RegistryState { id, lost, version: stat.version, registration })
     }
 
-    /// Commits `writes` if the registry is still in this standing. Returns their results; `None` if a node has another
+    /// Commits `writes` if the registry is still in this state. Returns their results; `None` if a node has another
     /// version, exists already or is missing.
     pub(super) async fn commit(
         &mut self,
         client: &Client,
-        standing: &Standing,
+        state: &RegistryState,
         writes: impl FnOnce(&mut MultiWriter<'_>) -> Result<(), Error>,
-    ) -> Result<Option<Vec<MultiWriteResult>>, Failure> {
+    ) -> Result<Option<Vec<MultiWriteResult>>, CallError> {
         let mut all = client.new_multi_writer();
-        all.add_check_version(&self.node("registry"), standing.version)?;
+        all.add_check_version(&self.node("registry"), state.version)?;
         writes(&mut all)?;
         match all.commit().await {
             Ok(results) => Ok(Some(results)),
@@ -311,7 +309,7 @@ impl Place {
         client: &Client,
         swap: &CompareAndSet,
         found: Option<Entry>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallError> {
         // The ensemble's clock has reached the time of the last write. Mostly that is enough.
         let reached = found.as_ref().map_or(UnixMs(0), |entry| entry.written);
         match swap.judge(found.clone(), reached) {
@@ -327,7 +325,7 @@ impl Place {
         &self,
         client: &Client,
         layouts: &[(Tag, Layout)],
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CallError> {
         let path = self.node("layouts");
         loop {
             let (bytes, stat) = match client.get_data(&path).await {
@@ -373,7 +371,7 @@ impl Place {
 pub(super) async fn read_all(
     client: &Client,
     paths: &[String],
-) -> Result<Vec<Option<(Vec<u8>, Stat)>>, Failure> {
+) -> Result<Vec<Option<(Vec<u8>, Stat)>>, CallError> {
     let mut all = Vec::with_capacity(paths.len());
     for some in paths.chunks(READ_TOGETHER * READS_UNDER_WAY) {
         // All requests are sent before the first answer is awaited.

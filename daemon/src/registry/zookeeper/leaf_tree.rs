@@ -4,7 +4,7 @@
 use zookeeper_client::{Client, Error};
 
 use super::leaf_node;
-use super::session::Failure;
+use super::session::CallError;
 use crate::config::LeafAddress;
 
 /// Nodes of a Leaf service.
@@ -15,7 +15,7 @@ pub(super) struct LeafTree {
 }
 
 /// The first nodes of a Leaf that there are.
-pub(super) async fn find(client: &Client) -> Result<Option<LeafTree>, Failure> {
+pub(super) async fn find(client: &Client) -> Result<Option<LeafTree>, CallError> {
     for folder in ["/snowflake", ""] {
         let children =
             match client.list_children(if folder.is_empty() { "/" } else { folder }).await {

@@ -5,11 +5,11 @@ use std::ops::Range;
 use leafd_wire::Layout;
 use zookeeper_client::{Client, Error, Stat};
 
-use super::Target;
-use super::ensemble::{Ensemble, Folders, Place, modified, read_all};
+use super::EnsembleTarget;
+use super::ensemble::{Ensemble, EnsemblePlace, Folders, modified, read_all};
 use super::leaf_tree::{self, LeafTree};
-use super::record::Record;
-use super::session::Failure;
+use super::record::NodeRecord;
+use super::session::CallError;
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
@@ -24,7 +24,7 @@ pub struct LeasedRegistry {
 impl LeasedRegistry {
     /// Connects with the first call.
     #[must_use]
-    pub fn open(target: Target) -> LeasedRegistry {
+    pub fn open(target: EnsembleTarget) -> LeasedRegistry {
         let rival = (
             "/leafd/permanent",
             "this path holds permanent worker numbers, which leased mode would reassign; use another path, or worker_mode = permanent",
@@ -45,7 +45,7 @@ impl Registry for LeasedRegistry {
         self.ensemble.call(async |client, place| {
             refuse_beside_leaf(client, place).await?;
             let now = place.clock(client).await?;
-            let standing = place.standing(client).await?;
+            let state = place.state(client).await?;
             let children = place.children(client).await?.0;
             let mut workers: Vec<u64> = children.iter().filter_map(|child| worker(child)).collect();
             workers.retain(|worker| pool.contains(worker));
@@ -65,8 +65,8 @@ impl Registry for LeasedRegistry {
                 }))
             });
             let entries = entries.collect();
-            let history_age = standing.history_age(now);
-            Ok(Snapshot { registry: standing.id, history_age, now, entries })
+            let history_age = state.history_age(now);
+            Ok(Snapshot { registry: state.id, history_age, now, entries })
         })
     }
 
@@ -77,12 +77,12 @@ impl Registry for LeasedRegistry {
     ) -> Result<UnixMs, RegistryError> {
         self.ensemble.call(async |client, place| {
             swap.next.check(Some(swap.worker))?;
-            let record = Record::new(&swap.next, swap.seen, None);
+            let record = NodeRecord::new(&swap.next, swap.seen, None);
             let worker = swap.worker.0;
             let (path, bytes) = (path(place, worker), record.to_bytes());
             loop {
-                let standing = place.standing(client).await?;
-                standing.id.check(under)?;
+                let state = place.state(client).await?;
+                state.id.check(under)?;
                 let found = match client.get_data(&path).await {
                     Ok((bytes, stat)) => {
                         let entry = entry(worker, &bytes, &stat).map_err(|odd| {
@@ -97,7 +97,7 @@ impl Registry for LeasedRegistry {
                 place.judge(client, swap, recorded).await?;
                 let options = place.persistent();
                 let written = place
-                    .commit(client, &standing, |all| match &found {
+                    .commit(client, &state, |all| match &found {
                         Some((_, stat)) => all.add_set_data(&path, &bytes, Some(stat.version)),
                         None => all.add_create(&path, &bytes, &options),
                     })
@@ -124,7 +124,7 @@ impl Registry for LeasedRegistry {
 
 /// Refuses a path where Leaf has its numbers, because a leased number may be one of them. Every daemon reads the
 /// workers before it takes one. So this is found in time even if the Leaf came later.
-async fn refuse_beside_leaf(client: &Client, place: &Place) -> Result<(), Failure> {
+async fn refuse_beside_leaf(client: &Client, place: &EnsemblePlace) -> Result<(), CallError> {
     let Some(LeafTree { path, service }) = leaf_tree::find(client).await? else { return Ok(()) };
     let way_out = match service {
         Some(service) => format!(
@@ -138,7 +138,7 @@ async fn refuse_beside_leaf(client: &Client, place: &Place) -> Result<(), Failur
     )))
 }
 
-fn path(place: &Place, worker: u64) -> String {
+fn path(place: &EnsemblePlace, worker: u64) -> String {
     place.holder(&format!("{worker:05}"))
 }
 
@@ -151,7 +151,7 @@ pub(super) fn worker(child: &str) -> Option<u64> {
 /// # Errors
 /// What can't be read.
 pub(super) fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
-    let record = Record::parse(bytes)?;
+    let record = NodeRecord::parse(bytes)?;
     let (holding, seen, written) = (record.holding(), record.seen(), modified(stat));
     Ok(Entry { worker: WorkerId(worker), holding, seen, written })
 }

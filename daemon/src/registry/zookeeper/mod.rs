@@ -35,7 +35,7 @@ pub use session::THREAD_NAME;
 
 /// The ensemble's address, the login, and the time limits.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct EnsembleTarget {
     /// The servers.
     pub servers: Servers,
     /// `USER:PASSWORD` of ZooKeeper's `digest` scheme. With it, only this user can read and write leafd's own

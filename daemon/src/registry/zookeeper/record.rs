@@ -9,7 +9,7 @@ use leafd_core::store::StartToken;
 /// Who has a worker, until when, and the writer's clock. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Record {
+pub(super) struct NodeRecord {
     /// `None` when it was given back.
     holder: Option<WrittenHolder>,
     bound: u64,
@@ -36,21 +36,22 @@ pub(super) struct Registration {
     pub(super) history: String,
 }
 
-impl Record {
+impl NodeRecord {
     /// The record of a checked holding.
-    pub(super) fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> Record {
+    pub(super) fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> NodeRecord {
         let holder = holding.holder.as_ref().map(|holder| WrittenHolder {
             id: holder.id.to_string(),
             name: holder.name.to_string(),
             incarnation: holder.incarnation.0.to_string(),
         });
-        Record { holder, bound: holding.expires.0, seen: seen.0, worker }
+        NodeRecord { holder, bound: holding.expires.0, seen: seen.0, worker }
     }
 
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Record, String> {
-        let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    pub(super) fn parse(bytes: &[u8]) -> Result<NodeRecord, String> {
+        let record: NodeRecord =
+            serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         record.check().map(|()| record)
     }
 
@@ -115,12 +116,12 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         for holding in [holding(), LeaseRecord { holder: None, expires: UnixMs(7) }] {
-            let record = Record::new(&holding, UnixMs(5), None);
-            let read = Record::parse(&record.to_bytes()).unwrap();
+            let record = NodeRecord::new(&holding, UnixMs(5), None);
+            let read = NodeRecord::parse(&record.to_bytes()).unwrap();
             assert_eq!((read.holding(), read.seen(), read.worker()), (holding, UnixMs(5), None));
         }
         let text = br#"{"holder":{"id":"h1","name":"db-7","incarnation":"00ff"},"bound":1,"seen":2,"worker":3}"#;
-        assert_eq!(Record::parse(text).unwrap().to_bytes(), text);
+        assert_eq!(NodeRecord::parse(text).unwrap().to_bytes(), text);
     }
 
     #[test]
@@ -141,12 +142,12 @@ mod tests {
             r#"{"holder":{"id":"h 1","name":"n","incarnation":"i"},"bound":1,"seen":2}"#,
             r#"{"holder":{"id":"","name":"n","incarnation":"i"},"bound":1,"seen":2}"#,
         ] {
-            assert!(Record::parse(text.as_bytes()).is_err(), "{text}");
+            assert!(NodeRecord::parse(text.as_bytes()).is_err(), "{text}");
         }
         let mut long = holding();
         long.holder.as_mut().unwrap().name =
             "x".repeat(leafd_core::registry::HOLDER_BYTES_MAX + 1).into();
-        let text = Record::new(&long, UnixMs(0), None).to_bytes();
-        assert!(Record::parse(&text).is_err());
+        let text = NodeRecord::new(&long, UnixMs(0), None).to_bytes();
+        assert!(NodeRecord::parse(&text).is_err());
     }
 }

@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use zookeeper_client::{Client, Error, SessionState};
 
-use super::Target;
+use super::EnsembleTarget;
 use leafd_core::registry::RegistryError;
 
 /// The driving thread's name.
@@ -24,14 +24,14 @@ const SESSION_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_MAX: Duration = Duration::from_millis(500);
 
 /// A connection that is opened on demand, and dropped when in doubt.
-pub(super) struct Session {
-    target: Target,
-    driver: Option<Driver>,
+pub(super) struct EnsembleSession {
+    target: EnsembleTarget,
+    driver: Option<RuntimeThread>,
     client: Option<Client>,
 }
 
 /// The thread that drives the crate's tasks.
-struct Driver {
+struct RuntimeThread {
     handle: Handle,
     /// Tells it to end.
     stop: Option<oneshot::Sender<()>>,
@@ -39,36 +39,36 @@ struct Driver {
 }
 
 /// Why a call's work failed.
-pub(super) enum Failure {
+pub(super) enum CallError {
     /// The ensemble's or the connection's error.
     Ensemble(Error),
     /// The registry's error.
     Registry(RegistryError),
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Ensemble(error)
+impl From<Error> for CallError {
+    fn from(error: Error) -> CallError {
+        CallError::Ensemble(error)
     }
 }
 
-impl From<RegistryError> for Failure {
-    fn from(error: RegistryError) -> Failure {
-        Failure::Registry(error)
+impl From<RegistryError> for CallError {
+    fn from(error: RegistryError) -> CallError {
+        CallError::Registry(error)
     }
 }
 
-impl Session {
-    pub(super) fn new(target: Target) -> Session {
-        Session { target, driver: None, client: None }
+impl EnsembleSession {
+    pub(super) fn new(target: EnsembleTarget) -> EnsembleSession {
+        EnsembleSession { target, driver: None, client: None }
     }
 
     /// Runs `work` over a connection that `prepare` has found usable. `prepare` runs once for each connection.
     pub(super) fn call<S, T>(
         &mut self,
         state: &mut S,
-        prepare: impl AsyncFnOnce(&Client, &mut S) -> Result<(), Failure>,
-        work: impl AsyncFnOnce(&Client, &mut S) -> Result<T, Failure>,
+        prepare: impl AsyncFnOnce(&Client, &mut S) -> Result<(), CallError>,
+        work: impl AsyncFnOnce(&Client, &mut S) -> Result<T, CallError>,
     ) -> Result<T, RegistryError> {
         let handle = self.driving()?;
         // The crate would reconnect too, but slowly.
@@ -90,18 +90,18 @@ impl Session {
                 self.client = Some(client);
                 Ok(done)
             }
-            Ok(Err(Failure::Registry(error))) => {
+            Ok(Err(CallError::Registry(error))) => {
                 self.client = prepared.then_some(client);
                 Err(error)
             }
-            Ok(Err(Failure::Ensemble(Error::NoAuth))) => Err(self.refused(
+            Ok(Err(CallError::Ensemble(Error::NoAuth))) => Err(self.refused(
                 "this user may not do that there: use the USER:PASSWORD with which leafd's nodes were created, or \
                  correct their access lists",
             )),
-            Ok(Err(Failure::Ensemble(Error::Unimplemented))) => {
+            Ok(Err(CallError::Ensemble(Error::Unimplemented))) => {
                 Err(self.refused("its servers are too old; leafd needs ZooKeeper 3.6 or later"))
             }
-            Ok(Err(Failure::Ensemble(error))) => Err(self.unavailable(error)),
+            Ok(Err(CallError::Ensemble(error))) => Err(self.unavailable(error)),
             Err(_) => Err(self.unavailable(format!("no answer within {bound:?}"))),
         }
     }
@@ -109,7 +109,7 @@ impl Session {
     /// The handle of the driving thread's runtime.
     fn driving(&mut self) -> Result<Handle, RegistryError> {
         if self.driver.is_none() {
-            let driver = Driver::start().map_err(|cause| {
+            let driver = RuntimeThread::start().map_err(|cause| {
                 self.unavailable(format!("can't start a thread for it: {cause}"))
             })?;
             self.driver = Some(driver);
@@ -119,7 +119,7 @@ impl Session {
     }
 
     fn connect(&self, handle: &Handle) -> Result<Client, RegistryError> {
-        let Target { servers, connect_timeout: bound, .. } = &self.target;
+        let EnsembleTarget { servers, connect_timeout: bound, .. } = &self.target;
         let mut connector =
             Client::connector().with_session_timeout(SESSION_TIMEOUT).with_fail_eagerly();
         if let Some(secret) = self.target.auth.read().map_err(|cause| self.unavailable(cause))? {
@@ -155,7 +155,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for EnsembleSession {
     fn drop(&mut self) {
         let (Some(client), Some(driver)) = (self.client.take(), &self.driver) else { return };
         let mut state = client.state_watcher();
@@ -166,8 +166,8 @@ impl Drop for Session {
     }
 }
 
-impl Driver {
-    fn start() -> std::io::Result<Driver> {
+impl RuntimeThread {
+    fn start() -> std::io::Result<RuntimeThread> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_time()
             .thread_name(THREAD_NAME)
@@ -180,11 +180,11 @@ impl Driver {
             // A name lookup may still hang in the system's resolver. Don't wait for it.
             runtime.shutdown_background();
         })?;
-        Ok(Driver { handle, stop: Some(stop), thread: Some(thread) })
+        Ok(RuntimeThread { handle, stop: Some(stop), thread: Some(thread) })
     }
 }
 
-impl Drop for Driver {
+impl Drop for RuntimeThread {
     fn drop(&mut self) {
         drop(self.stop.take());
         // The thread itself doesn't panic, and a task's panic stays in the task.

@@ -1,22 +1,18 @@
-//! Finds the server that takes writes among those in the URL, and sets up the connection to it.
+//! Sets up the connection to a server that takes writes.
 
 use std::collections::HashMap;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use mysql::{ClientIdentity, Conn, Opts, OptsBuilder, SslOpts};
+use mysql::{ClientIdentity, Conn, DriverError, Opts, OptsBuilder, SslOpts};
 
 use super::driver::{describe, io_cause};
 use super::sql;
-use crate::blocking::Backend as _;
 use crate::config::{Endpoint, Tls};
-use crate::store::Store;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, HEAD_START, Signs, Target, is_of_tls};
-use leafd_core::store::{Reason, StoreError, Why};
+use crate::store::sql::{APPLICATION_NAME, Signs, Target, is_of_tls};
+use leafd_core::store::{Reason, Why};
 
 /// The files in which systems keep the certificates that they trust.
 const SYSTEM_ROOTS: [&str; 3] = [
@@ -38,78 +34,6 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
 /// Whether a node of a Galera cluster serves, and its state if it doesn't.
 const NODE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state_comment')";
-
-/// A connection to a server that takes writes.
-pub(super) struct Connected {
-    pub(super) connection: Conn,
-    pub(super) engine: Engine,
-    pub(super) signs: Signs,
-    pub(super) endpoint: String,
-}
-
-/// Connects to the first server that accepts the connection and takes writes. A server that is silent for a while may
-/// still answer while the next ones are asked.
-pub(super) fn connect(target: &Target) -> Result<Connected, StoreError> {
-    let password = target.password.read().map_err(|words| target.no_password(words))?;
-    let bound = target.connect_timeout;
-    let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
-    let silent = Reason::from(format!("no answer within {bound:?} (store_connect_timeout)"));
-    let mut causes = vec![silent; servers.len()];
-    let (send, receive) = mpsc::channel();
-    let mut unanswered = 0;
-    for (number, endpoint) in servers.iter().enumerate() {
-        let opts = options(target, endpoint, password.as_deref());
-        ask(number, opts, target, &send).map_err(|cause| target.location().unavailable(cause))?;
-        unanswered += 1;
-        let is_last = number + 1 == servers.len();
-        let until = Instant::now() + if is_last { bound } else { HEAD_START.min(bound) };
-        while unanswered > 0 {
-            let left = until.saturating_duration_since(Instant::now());
-            let Ok((number, answer)) = receive.recv_timeout(left) else { break };
-            unanswered -= 1;
-            match answer {
-                Ok((connection, engine, signs)) => {
-                    let endpoint = servers[number].to_string();
-                    return Ok(Connected { connection, engine, signs, endpoint });
-                }
-                Err(cause) => causes[number] = cause,
-            }
-            if !is_last {
-                break;
-            }
-        }
-    }
-    let causes = servers.iter().zip(causes).map(|(endpoint, cause)| cause.behind(endpoint));
-    Err(target.location().unavailable(Reason::joined(&causes.collect::<Vec<_>>())))
-}
-
-/// A server's position in the list, and what came of asking it.
-type Answer = (usize, Result<(Conn, Engine, Signs), Reason>);
-
-/// Asks one server. The crate limits the time of each read and write, but neither that of a name look-up nor the
-/// total. So this runs on a thread of its own. When it takes too long, nobody waits for the thread any more; it ends
-/// by the crate's own limits.
-fn ask(
-    number: usize,
-    opts: Opts,
-    target: &Target,
-    answers: &mpsc::Sender<Answer>,
-) -> Result<(), String> {
-    let (settings, untested_engine) = (settings(target), target.untested_engine);
-    let answers = answers.clone();
-    let work = move || {
-        let asked = catch_unwind(AssertUnwindSafe(|| one(opts, &settings, untested_engine)));
-        let answer = asked.unwrap_or_else(|_| Err("the mysql crate panicked".into()));
-        // Nobody receives this if another server was faster.
-        let _ = answers.send((number, answer));
-    };
-    std::thread::Builder::new()
-        // The thread has the name of the store's own thread, so that a panic in it is treated as the backend's.
-        .name(<dyn Store>::THREAD_NAME.to_owned())
-        .spawn(work)
-        .map(drop)
-        .map_err(|cause| format!("can't start a thread to connect with: {cause}"))
-}
 
 fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts {
     let attributes = HashMap::from([("program_name".to_owned(), APPLICATION_NAME.to_owned())]);
@@ -171,16 +95,17 @@ fn settings(target: &Target) -> Vec<String> {
     ]
 }
 
-fn one(
-    opts: Opts,
-    settings: &[String],
-    untested_engine: bool,
+/// Connects to a server that takes writes. The crate limits the time of each read and write.
+pub(super) fn connect(
+    target: &Target,
+    endpoint: &Endpoint,
+    password: Option<&str>,
 ) -> Result<(Conn, Engine, Signs), Reason> {
     let described = |error: mysql::Error| refusal(&error);
-    let mut connection = Conn::new(opts).map_err(described)?;
+    let mut connection = Conn::new(options(target, endpoint, password)).map_err(described)?;
     let variables: Vec<(String, String)> = connection.query(VARIABLES).map_err(described)?;
     let engine = Engine::of_mysql(&variables);
-    engine.check(untested_engine)?;
+    engine.check(target.untested_engine)?;
     let is_read_only = |(name, value): &&(String, String)| {
         READ_ONLY.iter().any(|switch| name.eq_ignore_ascii_case(switch)) && is_on(value)
     };
@@ -206,7 +131,7 @@ fn one(
             return Err(words.into());
         }
     }
-    for statement in settings {
+    for statement in settings(target) {
         connection.query_drop(statement).map_err(described)?;
     }
     // All nodes of a cluster that is one store have the same history.
@@ -227,6 +152,8 @@ fn refusal(error: &mysql::Error) -> Reason {
         }
         // A database that the user may not use.
         mysql::Error::MySqlError(said) if said.code == 1044 => Why::MissingRights,
+        mysql::Error::MySqlError(said) if said.code == 1049 => Why::UnknownDatabase,
+        mysql::Error::DriverError(DriverError::TlsNotSupported) => Why::Certificate,
         mysql::Error::TlsError(_) => Why::Certificate,
         error if io_cause(error).is_some_and(|cause| is_of_tls(cause)) => Why::Certificate,
         _ => Why::Other,

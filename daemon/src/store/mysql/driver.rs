@@ -11,10 +11,12 @@ use mysql::{Conn, DriverError, Error, Params, Value};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
-use super::{connect, sql};
+use super::connect;
+use super::sql::{self, DIALECT};
+use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Driver, Failure, PLAIN_TEXT, Param, Signs, Target};
-use leafd_core::store::StoreError;
+use crate::store::sql::{Driver, PLAIN_TEXT, Param, Signs, SqlError, Target};
+use leafd_core::store::Reason;
 use leafd_core::text::clean;
 
 /// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
@@ -32,30 +34,40 @@ pub struct MysqlDriver {
 }
 
 impl MysqlDriver {
-    /// Connects to the first server that takes writes.
-    pub(super) fn connect(target: &Target) -> Result<Self, StoreError> {
-        let connect::Connected { connection, engine, signs, endpoint } = connect::connect(target)?;
+    /// Connects to this server.
+    pub(super) fn connect(
+        target: &Target,
+        endpoint: &Endpoint,
+        password: Option<&str>,
+    ) -> Result<Self, Reason> {
+        let (connection, engine, signs) = connect::connect(target, endpoint, password)?;
+        let endpoint = endpoint.to_string();
         Ok(MysqlDriver { connection, endpoint, engine, signs, deadline: Instant::now() })
+    }
+
+    /// Runs a statement that is written for this database, without parameters.
+    pub(super) fn run(&mut self, sql: &str) -> Result<(), SqlError> {
+        self.bounded(|connection| connection.query_drop(sql))
     }
 
     fn bounded<T>(
         &mut self,
         statement: impl FnOnce(&mut Conn) -> Result<T, Error>,
-    ) -> Result<T, Failure> {
+    ) -> Result<T, SqlError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             let words = "the statements took too long (store_statement_timeout)";
-            return Err(Failure::TimedOut(format!("{}: {words}", self.endpoint)));
+            return Err(SqlError::TimedOut(format!("{}: {words}", self.endpoint)));
         }
         wait_at_most(&self.connection, left)
-            .map_err(|cause| Failure::Lost(format!("{}: {cause}", self.endpoint)))?;
+            .map_err(|cause| SqlError::Lost(format!("{}: {cause}", self.endpoint)))?;
         statement(&mut self.connection).map_err(|error| match classify(&error) {
-            Failure::Lost(words) => Failure::Lost(format!("{}: {words}", self.endpoint)),
-            Failure::TimedOut(_) => Failure::TimedOut(format!(
+            SqlError::Lost(words) => SqlError::Lost(format!("{}: {words}", self.endpoint)),
+            SqlError::TimedOut(_) => SqlError::TimedOut(format!(
                 "{}: no answer in time (store_statement_timeout)",
                 self.endpoint
             )),
-            Failure::ReadOnly(words) => Failure::ReadOnly(format!("{}: {words}", self.endpoint)),
+            SqlError::ReadOnly(words) => SqlError::ReadOnly(format!("{}: {words}", self.endpoint)),
             other => other,
         })
     }
@@ -70,7 +82,7 @@ impl Driver for MysqlDriver {
         &self.signs
     }
 
-    fn position(&mut self) -> Result<Option<u64>, Failure> {
+    fn position(&mut self) -> Result<Option<u64>, SqlError> {
         let asked = match self.engine.is_one_store() {
             true => sql::CLUSTER_POSITION,
             false => sql::POSITION,
@@ -81,7 +93,7 @@ impl Driver for MysqlDriver {
         Ok(value.and_then(|value| value.parse().ok()).filter(|position| *position < u64::MAX))
     }
 
-    fn members(&mut self) -> Result<Option<String>, Failure> {
+    fn members(&mut self) -> Result<Option<String>, SqlError> {
         if !self.engine.is_one_store() {
             return Ok(None);
         }
@@ -94,6 +106,10 @@ impl Driver for MysqlDriver {
         }))
     }
 
+    fn begin(&mut self) -> Result<(), SqlError> {
+        self.run("START TRANSACTION")
+    }
+
     fn set_deadline(&mut self, deadline: Instant) {
         let now = Instant::now();
         let left = deadline.saturating_duration_since(now);
@@ -103,13 +119,13 @@ impl Driver for MysqlDriver {
         };
     }
 
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
-        let params = named(params);
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
+        let sql = DIALECT.render(sql);
+        if params.is_empty() {
+            return self.run(&sql).map(|()| 0);
+        }
         self.bounded(|connection| {
-            match params {
-                Params::Empty => connection.query_drop(sql)?,
-                params => connection.exec_drop(sql, params)?,
-            }
+            connection.exec_drop(sql, named(params))?;
             Ok(connection.affected_rows())
         })
     }
@@ -118,8 +134,8 @@ impl Driver for MysqlDriver {
         &mut self,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
-        let params = named(params);
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let (sql, params) = (DIALECT.render(sql), named(params));
         let rows: Vec<mysql::Row> = self.bounded(|connection| connection.exec(sql, params))?;
         Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
     }
@@ -137,7 +153,7 @@ fn wait_at_most(connection: &Conn, time: Duration) -> io::Result<()> {
     Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
-/// The parameters under the names by which the dialect's `placeholder_prefix` has statements refer to them.
+/// The parameters under the names by which rendered statements refer to them.
 fn named(params: &[Param<'_>]) -> Params {
     if params.is_empty() {
         return Params::Empty;
@@ -170,6 +186,12 @@ pub(super) fn describe(error: &Error) -> String {
         Error::DriverError(DriverError::TlsNotSupported) => {
             format!("the server offers no TLS; {PLAIN_TEXT}")
         }
+        Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, _)))) => cause.clone(),
+        Error::DriverError(DriverError::ConnectTimeout | DriverError::Timeout) => {
+            "no answer in time".to_owned()
+        }
+        Error::TlsError(cause) => format!("TLS failed: {cause}"),
+        Error::DriverError(cause) => cause.to_string(),
         other => match io_cause(other) {
             Some(cause) if timed_out(cause) => "no answer in time".to_owned(),
             Some(cause) => format!("the connection broke: {cause}"),
@@ -193,41 +215,40 @@ fn timed_out(cause: &io::Error) -> bool {
 }
 
 /// What an error means for the connection and for the caller. The codes are those that the servers' manuals list.
-fn classify(error: &Error) -> Failure {
+fn classify(error: &Error) -> SqlError {
     let words = describe(error);
     if io_cause(error).is_some_and(timed_out) {
-        return Failure::TimedOut(words);
+        return SqlError::TimedOut(words);
     }
     let said = match error {
         Error::MySqlError(said) => said,
-        Error::FromValueError(_) => return Failure::Rejected(words),
-        _ => return Failure::Lost(words),
+        Error::FromValueError(_) => return SqlError::Rejected(words),
+        _ => return SqlError::Lost(words),
     };
     match said.code {
-        1062 => Failure::Duplicate(words),
+        1062 => SqlError::Duplicate(words),
         // A node of a cluster that serves no queries at present.
-        1047 => Failure::ReadOnly(words),
+        1047 => SqlError::ReadOnly(words),
         // The last two are a commit that a group of servers rolled back.
-        1205 | 1213 | 1180 | 3101 => Failure::Conflict(words),
-        1665 => Failure::Unsupported(format!(
+        1205 | 1213 | 1180 | 3101 => SqlError::Conflict(words),
+        1665 => SqlError::Unsupported(format!(
             "its binlog_format is STATEMENT, which can't record leafd's transactions: set it to ROW or MIXED ({words})"
         )),
         // The server reached its limit max_statement_time.
-        1969 => Failure::TimedOut(words),
-        1267 | 1270 | 1271 | 3988 => Failure::NoSuchName(words),
-        1044 | 1142 | 1143 | 1227 | 1370 | 1419 => Failure::Denied(words),
-        1054 => Failure::Missing(words),
-        1146 => Failure::of_missing_table(words),
+        1969 => SqlError::TimedOut(words),
+        1267 | 1270 | 1271 | 3988 => SqlError::NoSuchName(words),
+        1044 | 1142 | 1143 | 1227 | 1370 | 1419 => SqlError::Denied(words),
+        1054 | 1146 => SqlError::Missing(words),
         // A function, procedure or definer that a trigger or view needs.
-        1305 | 1356 | 1449 => Failure::Rejected(words),
-        1290 | 1792 | 1836 => Failure::ReadOnly(words),
+        1305 | 1356 | 1449 => SqlError::Rejected(words),
+        1290 | 1792 | 1836 => SqlError::ReadOnly(words),
         // The server shuts down, or it closed the connection, perhaps because that was idle.
-        1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 | 4031 => Failure::Lost(words),
+        1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 | 4031 => SqlError::Lost(words),
         // Data that the columns don't accept, and statements that the server doesn't.
         1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1690 => {
-            Failure::Rejected(words)
+            SqlError::Rejected(words)
         }
-        _ => Failure::Busy(words),
+        _ => SqlError::Busy(words),
     }
 }
 
@@ -236,7 +257,7 @@ mod tests {
     use super::*;
 
     /// What a server's error means.
-    fn of(code: u16, message: &str) -> Failure {
+    fn of(code: u16, message: &str) -> SqlError {
         let (state, message) = ("HY000".to_owned(), message.to_owned());
         classify(&Error::MySqlError(mysql::error::MySqlError { state, message, code }))
     }
@@ -248,13 +269,13 @@ mod tests {
             (3101, "Plugin instructed the server to rollback the current transaction."),
         ];
         for (code, message) in rolled_back {
-            assert!(matches!(of(code, message), Failure::Conflict(_)), "{code}");
+            assert!(matches!(of(code, message), SqlError::Conflict(_)), "{code}");
         }
     }
 
     #[test]
     fn a_connection_that_was_idle_for_too_long_is_lost() {
         let words = "The client was disconnected by the server because of inactivity.";
-        assert!(matches!(of(4031, words), Failure::Lost(_)));
+        assert!(matches!(of(4031, words), SqlError::Lost(_)));
     }
 }

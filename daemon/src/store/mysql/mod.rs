@@ -3,32 +3,19 @@
 //! - `driver`: one connection, through the `mysql` crate.
 //! - `connect`: finds the server that takes writes, and sets up the connection.
 //! - `schema`: prints and makes the tables.
-//! - `sql`: the statements for tags.
-//! - `leases`: the statements for workers.
-//! - `history`: the statements for the records of past claims and workers.
+//! - `sql`: its dialect, and how a server is asked who it is.
 
 mod connect;
 mod driver;
-mod history;
-mod leases;
 mod schema;
-mod sql;
+pub(super) mod sql;
 
-use super::sql::{Dialect, Examination, ServerConnector, SqlStore, Target, WorkersWish};
+use super::sql::{Examination, ServerConnector, SqlStore, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
 use driver::MysqlDriver;
 pub use schema::{apply, print};
-
-/// The statements and tables.
-static DIALECT: Dialect = Dialect {
-    sql: sql::STATEMENTS,
-    workers: &leases::STATEMENTS,
-    history: &history::STATEMENTS,
-    tables: sql::TABLES,
-    placeholder_prefix: ":p",
-    embedded: false,
-};
+use sql::DIALECT;
 
 /// The store at `target`. The first call connects.
 #[must_use]
@@ -45,7 +32,11 @@ pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examinat
 }
 
 fn connector(target: Target) -> ServerConnector {
-    let connect =
-        |target: &Target| MysqlDriver::connect(target).map(|driver| Box::new(driver) as _);
-    ServerConnector { target, dialect: &DIALECT, connect }
+    ServerConnector {
+        target,
+        dialect: &DIALECT,
+        ask: |target, endpoint, password| {
+            Ok(Box::new(MysqlDriver::connect(target, endpoint, password)?))
+        },
+    }
 }

@@ -2,10 +2,11 @@
 
 use std::time::Instant;
 
-use super::{DIALECT, MysqlDriver, history, leases, sql};
+use super::MysqlDriver;
+use super::sql::{self, DIALECT};
+use crate::store::sql as store_sql;
 use crate::store::sql::{
-    Driver, Failure, META_TABLE, Param, Target, columns, has_first_rows, name_of_leafs,
-    refuse_different, refuse_different_workers, refuse_lacking,
+    Driver, META_TABLE, SqlError, Target, has_first_rows, missing_tables, refuse_lacking,
 };
 use leafd_core::store::StoreError;
 
@@ -32,21 +33,18 @@ const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
 /// The statements that [`apply`] would run, except the one that adds the mark to the comment of `leaf_alloc`.
 #[must_use]
 pub fn print() -> String {
-    let tables = sql::SIDE_TABLES.into_iter().chain(leases::TABLES).chain(history::TABLES);
-    let all = std::iter::once(sql::LEAF_TABLE).chain(tables).chain(sql::FIRST_ROWS);
-    all.map(|statement| format!("{statement};\n")).collect()
+    store_sql::print(&DIALECT)
 }
 
-/// Makes the tables that are missing, and removes the triggers that earlier versions made if the user can see them.
-/// Returns what was done.
+/// Makes the tables that are missing. Returns what was done.
 ///
 /// # Errors
 /// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
 /// each; others as for every call.
 pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
-    let mut driver = MysqlDriver::connect(target)?;
+    let mut driver = target.connect(MysqlDriver::connect)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    let answer = |failure: Failure| failure.answer(&target.location());
+    let answer = |failure: SqlError| failure.answer(&target.location());
     let made = make(&mut driver, target).map_err(answer)?;
     if made.contains(&META_TABLE) {
         driver.query(NEXT_SECOND, &[]).map_err(answer)?;
@@ -55,52 +53,24 @@ pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     Ok(made)
 }
 
-fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, Failure> {
+fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, SqlError> {
     let locked = driver.query(LOCK, &[])?;
     if locked.into_iter().flatten().flatten().next().as_deref() != Some("1") {
-        return Err(Failure::Busy("another session is creating the tables; try again".to_owned()));
+        return Err(SqlError::Busy("another session is creating the tables; try again".to_owned()));
     }
-    let found = columns(driver, &DIALECT)?;
     let location = target.location();
-    refuse_different(driver, &DIALECT, &location, &found)?;
-    refuse_different_workers(driver, &DIALECT, &location, &found)?;
-    let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
-    let all = sql::TABLES.iter().chain(leases::STATEMENTS.tables);
-    let missing: Vec<&'static str> = all.map(|layout| layout.table).filter(is_missing).collect();
+    let missing = missing_tables(driver, &DIALECT, &location)?;
     let marked = !missing.contains(&"leaf_alloc") && sql::has_mark(&remark(driver)?);
-    let triggers: Vec<String> =
-        driver.query(sql::TRIGGERS_THERE, &[])?.into_iter().flatten().flatten().collect();
     refuse_lacking(&location, &lacking(driver, &missing, marked)?)?;
     let mut done = missing.clone();
-    if !missing.is_empty() || !has_first_rows(driver, &DIALECT)? {
-        make_tables(driver, &missing).inspect_err(|_| take_back(driver, &missing))?;
+    if !missing.is_empty() || !has_first_rows(driver)? {
+        store_sql::make(driver, &DIALECT, &missing).inspect_err(|_| take_back(driver, &missing))?;
     }
     if !marked {
         mark(driver)?;
         done.push("the mark in leaf_alloc's remark");
     }
-    for (name, removed) in sql::FORMER_TRIGGERS {
-        if triggers.iter().any(|there| there == name) {
-            driver.execute(&format!("DROP TRIGGER IF EXISTS {name}"), &[])?;
-            done.push(removed);
-        }
-    }
     Ok(done)
-}
-
-fn make_tables(driver: &mut MysqlDriver, missing: &[&'static str]) -> Result<(), Failure> {
-    let name = name_of_leafs(driver, missing)?;
-    driver.execute(sql::LEAF_TABLE, &[])?;
-    for statement in sql::SIDE_TABLES.into_iter().chain(leases::TABLES).chain(history::TABLES) {
-        driver.execute(statement, &[])?;
-    }
-    if let Some(name) = name {
-        driver.execute(sql::NAME, &[Param::Text(&name)])?;
-    }
-    for statement in sql::FIRST_ROWS {
-        driver.execute(statement, &[])?;
-    }
-    Ok(())
 }
 
 /// Drops the tables that were just made. Making a table commits, so no transaction could take it back.
@@ -116,7 +86,7 @@ fn lacking(
     driver: &mut MysqlDriver,
     missing: &[&'static str],
     marked: bool,
-) -> Result<Vec<String>, Failure> {
+) -> Result<Vec<String>, SqlError> {
     // An old server has no roles.
     let roles = driver.query(ROLES, &[]).unwrap_or_default();
     if roles.into_iter().flatten().flatten().next().is_some() {
@@ -142,16 +112,15 @@ fn lacking(
     Ok(lacking.map(|(right, table)| format!("{right} on {table}")).collect())
 }
 
-fn remark(driver: &mut MysqlDriver) -> Result<String, Failure> {
+fn remark(driver: &mut MysqlDriver) -> Result<String, SqlError> {
     let remark = driver.query(sql::REMARK, &[])?;
     Ok(remark.into_iter().flatten().flatten().next().unwrap_or_default())
 }
 
 /// Adds a mark to the comment of Leaf's table.
-fn mark(driver: &mut MysqlDriver) -> Result<(), Failure> {
+fn mark(driver: &mut MysqlDriver) -> Result<(), SqlError> {
     let comment = remark(driver)?;
     let marked = sql::marked(&comment, crate::random::generation().map_err(StoreError::from)?.0);
     let quoted = marked.replace('\\', "\\\\").replace('\'', "''");
-    driver.execute(&format!("ALTER TABLE leaf_alloc COMMENT = '{quoted}'"), &[])?;
-    Ok(())
+    driver.run(&format!("ALTER TABLE leaf_alloc COMMENT = '{quoted}'"))
 }

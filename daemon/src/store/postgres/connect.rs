@@ -1,14 +1,14 @@
-//! Finds the server that takes writes among those in the URL, and sets up the connection to it.
+//! Sets up the connection to a server that takes writes.
 
 use std::error::Error as _;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
 use postgres::NoTls;
+use postgres::error::SqlState;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
@@ -16,20 +16,19 @@ use super::driver::{classify, describe, say_without_log};
 use super::{sql, tls};
 use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Failure, HEAD_START, PLAIN_TEXT, Target, is_of_tls};
-use leafd_core::store::{Reason, StoreError, Why};
+use crate::store::sql::{APPLICATION_NAME, PLAIN_TEXT, SqlError, Target, is_of_tls};
+use leafd_core::store::{Reason, Why};
 
 /// A connection to a server, and the task that moves its bytes.
 pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) mover: JoinHandle<()>,
-    pub(super) endpoint: String,
     pub(super) unconfirmed: Unconfirmed,
-    pub(super) settings: Settings,
+    pub(super) settings: ServerSettings,
 }
 
 /// What was found out about a server, and how a transaction begins there.
-pub(super) struct Settings {
+pub(super) struct ServerSettings {
     /// Whether the functions for the write-ahead log work. On Aurora they may fail.
     pub(super) has_log: bool,
     pub(super) begin: String,
@@ -59,56 +58,22 @@ const STANDING: &str =
 const ENGINE: &str =
     "SELECT version(), EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'aurora_version')";
 
-/// Connects to the first server that accepts the connection and takes writes. A server that is silent for a while may
-/// still answer while the next ones are asked.
-pub(super) async fn connect(target: &Target) -> Result<Connected, StoreError> {
+/// Connects to a server that takes writes, within the time limit for the whole attempt. The crate's own limit covers
+/// only the TCP connection.
+pub(super) async fn connect(
+    target: &Target,
+    endpoint: &Endpoint,
+    password: Option<&str>,
+) -> Result<Connected, Reason> {
     let mut config = Config::new();
     config
         .user(&target.url.user)
         .dbname(&target.url.database)
         .application_name(APPLICATION_NAME)
         .connect_timeout(target.connect_timeout);
-    if let Some(password) = target.password.read().map_err(|words| target.no_password(words))? {
+    if let Some(password) = password {
         config.password(password);
     }
-    let servers: Vec<&Endpoint> = target.url.in_turn(Instant::now()).collect();
-    let unknown = |server: &&Endpoint| format!("{server}: the postgres crate panicked").into();
-    let mut causes: Vec<Reason> = servers.iter().map(unknown).collect();
-    // Dropping this ends the attempts that are not needed any more.
-    let mut attempts = JoinSet::new();
-    for (number, endpoint) in servers.iter().enumerate() {
-        let (own, config, endpoint) = (target.clone(), config.clone(), (*endpoint).clone());
-        attempts.spawn(async move { (number, within_time(&own, &config, &endpoint).await) });
-        let is_last = number + 1 == servers.len();
-        loop {
-            let next = attempts.join_next();
-            // Each attempt has its own time limit.
-            let answer = match is_last {
-                true => next.await,
-                false => tokio::time::timeout(HEAD_START, next).await.unwrap_or_default(),
-            };
-            let Some(answer) = answer else { break };
-            match answer {
-                Ok((_, Ok(connected))) => return Ok(connected),
-                Ok((number, Err(cause))) => {
-                    causes[number] = cause.behind(servers[number]);
-                }
-                Err(_panicked) => {}
-            }
-            if !is_last {
-                break;
-            }
-        }
-    }
-    Err(target.location().unavailable(Reason::joined(&causes)))
-}
-
-/// Limits the time of the whole attempt. The crate's own limit covers only the TCP connection.
-async fn within_time(
-    target: &Target,
-    config: &Config,
-    endpoint: &Endpoint,
-) -> Result<Connected, Reason> {
     let bound = target.connect_timeout;
     let attempt = tokio::time::timeout(bound, one(target, config, endpoint)).await;
     attempt.unwrap_or_else(|_| {
@@ -116,8 +81,11 @@ async fn within_time(
     })
 }
 
-async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Connected, Reason> {
-    let mut config = config.clone();
+async fn one(
+    target: &Target,
+    mut config: Config,
+    endpoint: &Endpoint,
+) -> Result<Connected, Reason> {
     match endpoint {
         Endpoint::Tcp(host, port) => config.host(host).port(*port),
         Endpoint::Unix(directory, port) => config.host_path(directory).port(*port),
@@ -140,9 +108,8 @@ async fn one(target: &Target, config: &Config, endpoint: &Endpoint) -> Result<Co
             (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
     };
-    let endpoint = endpoint.to_string();
-    match agree(&client, target, &endpoint).await {
-        Ok(settings) => Ok(Connected { client, mover, endpoint, unconfirmed, settings }),
+    match agree(&client, target, endpoint).await {
+        Ok(settings) => Ok(Connected { client, mover, unconfirmed, settings }),
         Err(failure) => {
             mover.abort();
             Err(failure)
@@ -156,6 +123,7 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
     let why = match error.code() {
         // Invalid authorization: a wrong password, or a role that may not log in.
         Some(code) if code.code().starts_with("28") => Why::Login,
+        Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Why::UnknownDatabase,
         Some(_) => Why::Other,
         None if is_of_tls(error) => Why::Certificate,
         // The crate says so in its own words only: the server wants a password,
@@ -192,7 +160,11 @@ impl Unconfirmed {
 }
 
 /// Refuses a server that takes no writes, and decides on the settings that the statements rely on.
-async fn agree(client: &Client, target: &Target, endpoint: &str) -> Result<Settings, Reason> {
+async fn agree(
+    client: &Client,
+    target: &Target,
+    endpoint: &Endpoint,
+) -> Result<ServerSettings, Reason> {
     let engine = client.query_typed(ENGINE, &[]).await.map_err(|error| refusal(target, &error))?;
     if let Some(row) = engine.first() {
         let (version, is_aurora): (&str, bool) = (row.get(0), row.get(1));
@@ -209,11 +181,11 @@ async fn agree(client: &Client, target: &Target, endpoint: &str) -> Result<Setti
     let has_log = match client.query_typed(&sql::try_log(), &[]).await {
         Ok(_) => true,
         Err(error) => match classify(&error) {
-            Failure::Unsupported(words) => {
+            SqlError::Unsupported(words) => {
                 say_without_log(endpoint, &words);
                 false
             }
-            Failure::Lost(words) => return Err(words.into()),
+            SqlError::Lost(words) => return Err(words.into()),
             _ => return Err(describe(&error).into()),
         },
     };
@@ -232,5 +204,5 @@ async fn agree(client: &Client, target: &Target, endpoint: &str) -> Result<Setti
          SET LOCAL idle_in_transaction_session_timeout = {}{durable}",
         ms * 2
     );
-    Ok(Settings { has_log, begin })
+    Ok(ServerSettings { has_log, begin })
 }

@@ -11,9 +11,11 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
-use super::{connect, sql};
-use crate::store::sql::{Call, Driver, Failure, Param, Signs, Target};
-use leafd_core::store::StoreError;
+use super::connect;
+use super::sql::{self, DIALECT};
+use crate::config::Endpoint;
+use crate::store::sql::{Call, Driver, Param, Signs, SqlError, Target};
+use leafd_core::store::Reason;
 use leafd_core::text::clean;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
@@ -33,31 +35,32 @@ pub struct PostgresDriver {
 }
 
 impl PostgresDriver {
-    /// Connects to the first server that takes writes.
-    pub(super) fn connect(target: &Target) -> Result<Self, StoreError> {
+    /// Connects to this server.
+    pub(super) fn connect(
+        target: &Target,
+        endpoint: &Endpoint,
+        password: Option<&str>,
+    ) -> Result<Self, Reason> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
             .build()
-            .map_err(|cause| {
-                target.location().unavailable(format!("can't start a runtime for it: {cause}"))
-            })?;
-        let connected = runtime.block_on(connect::connect(target));
-        let connected = match connected {
+            .map_err(|cause| Reason::from(format!("can't start a runtime for it: {cause}")))?;
+        let connected = match runtime.block_on(connect::connect(target, endpoint, password)) {
             Ok(connected) => connected,
-            Err(error) => {
+            Err(cause) => {
                 // As in `drop`: don't wait for a look-up that hangs.
                 runtime.shutdown_background();
-                return Err(error);
+                return Err(cause);
             }
         };
-        let connect::Connected { client, mover, endpoint, unconfirmed, settings } = connected;
-        let connect::Settings { has_log, begin } = settings;
+        let connect::Connected { client, mover, unconfirmed, settings } = connected;
+        let connect::ServerSettings { has_log, begin } = settings;
         Ok(PostgresDriver {
             runtime: Some(runtime),
             client,
             mover,
-            endpoint,
+            endpoint: endpoint.to_string(),
             unconfirmed,
             deadline: Instant::now(),
             signs: sql::signs(has_log),
@@ -65,21 +68,21 @@ impl PostgresDriver {
         })
     }
 
-    fn bounded<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, Failure> {
+    fn bounded<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, SqlError> {
         let Some(runtime) = &self.runtime else {
-            return Err(Failure::Lost("the connection is closed".to_owned()));
+            return Err(SqlError::Lost("the connection is closed".to_owned()));
         };
         let outcome = runtime
             .block_on(async { tokio::time::timeout_at(self.deadline.into(), statement).await });
         match outcome {
             Ok(result) => result.map_err(|error| match classify(&error) {
-                Failure::Lost(words) => Failure::Lost(format!("{}: {words}", self.endpoint)),
-                Failure::ReadOnly(words) => {
-                    Failure::ReadOnly(format!("{}: {words}", self.endpoint))
+                SqlError::Lost(words) => SqlError::Lost(format!("{}: {words}", self.endpoint)),
+                SqlError::ReadOnly(words) => {
+                    SqlError::ReadOnly(format!("{}: {words}", self.endpoint))
                 }
                 other => other,
             }),
-            Err(_) => Err(Failure::TimedOut(format!(
+            Err(_) => Err(SqlError::TimedOut(format!(
                 "{}: no answer in time (store_statement_timeout)",
                 self.endpoint
             ))),
@@ -87,13 +90,13 @@ impl PostgresDriver {
     }
 
     /// Runs several statements without parameters.
-    pub(super) fn batch(&mut self, statements: &str) -> Result<(), Failure> {
+    pub(super) fn batch(&mut self, statements: &str) -> Result<(), SqlError> {
         self.bounded(self.client.batch_execute(statements))?;
         // Such a commit may be lost, like one that got no answer.
         match self.unconfirmed.take() {
             true => {
                 let words = format!("{}: {}", self.endpoint, connect::UNCONFIRMED);
-                Err(Failure::TimedOut(words))
+                Err(SqlError::TimedOut(words))
             }
             false => Ok(()),
         }
@@ -119,7 +122,7 @@ impl Driver for PostgresDriver {
         &self.signs
     }
 
-    fn begin(&mut self, _: &str) -> Result<(), Failure> {
+    fn begin(&mut self) -> Result<(), SqlError> {
         let begin = self.begin.clone();
         self.batch(&begin)
     }
@@ -128,21 +131,22 @@ impl Driver for PostgresDriver {
         self.deadline = deadline;
     }
 
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
+        let sql = DIALECT.render(sql);
         if params.is_empty() {
-            return self.batch(sql).map(|()| 0);
+            return self.batch(&sql).map(|()| 0);
         }
         let typed = typed(params);
-        self.bounded(self.client.execute_typed(sql, &typed))
+        self.bounded(self.client.execute_typed(&sql, &typed))
     }
 
     fn query(
         &mut self,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
-        let typed = typed(params);
-        let rows = self.bounded(self.client.query_typed(sql, &typed))?;
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let (sql, typed) = (DIALECT.render(sql), typed(params));
+        let rows = self.bounded(self.client.query_typed(&sql, &typed))?;
         texts(&rows)
     }
 
@@ -152,11 +156,11 @@ impl Driver for PostgresDriver {
         lock: &str,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
-        let typed = typed(params);
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let (lock, sql, typed) = (DIALECT.render(lock), DIALECT.render(sql), typed(params));
         let rows = self.bounded(async {
-            let locked = self.client.query_typed(lock, &typed);
-            let (locked, rows) = tokio::join!(locked, self.client.query_typed(sql, &typed));
+            let locked = self.client.query_typed(&lock, &typed);
+            let (locked, rows) = tokio::join!(locked, self.client.query_typed(&sql, &typed));
             locked.and(rows)
         })?;
         texts(&rows)
@@ -168,14 +172,13 @@ impl Driver for PostgresDriver {
         first: Call<'_>,
         second: Call<'_>,
         third: Option<Call<'_>>,
-    ) -> Result<[u64; 2], Failure> {
-        let (first_typed, second_typed) = (typed(first.1), typed(second.1));
-        let third_typed = third.map(|(sql, params)| (sql, typed(params)));
+    ) -> Result<[u64; 2], SqlError> {
+        let (first, second, third) = (ready(first), ready(second), third.map(ready));
         self.bounded(async {
-            let one = self.client.execute_typed(first.0, &first_typed);
-            let two = self.client.execute_typed(second.0, &second_typed);
+            let one = self.client.execute_typed(&first.0, &first.1);
+            let two = self.client.execute_typed(&second.0, &second.1);
             let three = async {
-                match &third_typed {
+                match &third {
                     Some((sql, params)) => self.client.execute_typed(sql, params).await,
                     None => Ok(0),
                 }
@@ -187,20 +190,29 @@ impl Driver for PostgresDriver {
     }
 }
 
-fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, Failure> {
+fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, SqlError> {
     let texts = rows.iter().map(|row| {
-        let cells = (0..row.len()).map(|index| row.try_get::<_, Option<String>>(index));
-        cells.collect::<Result<Vec<_>, _>>().map_err(|error| Failure::Rejected(describe(&error)))
+        let cells = row.columns().iter().enumerate().map(|(index, column)| {
+            let number = |number: Option<i64>| number.map(|number| number.to_string());
+            match *column.type_() {
+                Type::INT8 => row.try_get(index).map(number),
+                Type::INT4 => {
+                    row.try_get(index).map(|cell: Option<i32>| number(cell.map(i64::from)))
+                }
+                _ => row.try_get(index),
+            }
+        });
+        cells.collect::<Result<Vec<_>, _>>().map_err(|error| SqlError::Rejected(describe(&error)))
     });
     texts.collect()
 }
 
 /// Logs once that leafd notices fewer fail-overs on this server.
-pub(super) fn say_without_log(endpoint: &str, words: &str) {
+pub(super) fn say_without_log(endpoint: &Endpoint, words: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
         tracing::warn!(
-            server = endpoint,
+            server = %endpoint,
             "leafd can't see fail-overs or restores on this server, only a table that was filled again, because it doesn't \
              report its system identifier or timeline ({words}). On Aurora, rds.logical_replication = 1 \
              makes the server report them"
@@ -209,6 +221,11 @@ pub(super) fn say_without_log(endpoint: &str, words: &str) {
 }
 
 type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// A statement as it is sent.
+fn ready<'a>((sql, params): Call<'a>) -> (String, Vec<Typed<'a>>) {
+    (DIALECT.render(sql), typed(params))
+}
 
 /// Each value is sent with its type, so that a statement takes one round trip and the server keeps nothing.
 fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
@@ -244,38 +261,35 @@ fn words(error: &Error) -> String {
 }
 
 /// What an error means for the connection and for the caller.
-pub(super) fn classify(error: &Error) -> Failure {
+pub(super) fn classify(error: &Error) -> SqlError {
     let words = describe(error);
-    let Some(code) = error.code() else { return Failure::Lost(words) };
+    let Some(code) = error.code() else { return SqlError::Lost(words) };
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
-        return Failure::ReadOnly(words);
+        return SqlError::ReadOnly(words);
     }
     if *code == SqlState::UNIQUE_VIOLATION {
-        return Failure::Duplicate(words);
+        return SqlError::Duplicate(words);
     }
     if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        return Failure::Denied(words);
+        return SqlError::Denied(words);
     }
-    if *code == SqlState::UNDEFINED_TABLE {
-        return Failure::of_missing_table(words);
-    }
-    if *code == SqlState::UNDEFINED_COLUMN {
-        return Failure::Missing(words);
+    if [SqlState::UNDEFINED_TABLE, SqlState::UNDEFINED_COLUMN].contains(code) {
+        return SqlError::Missing(words);
     }
     if *code == SqlState::UNTRANSLATABLE_CHARACTER {
-        return Failure::NoSuchName(words);
+        return SqlError::NoSuchName(words);
     }
     // Something that the engine can't do as it is set up.
     if ["55000", "0A000"].contains(&code.code()) {
-        return Failure::Unsupported(words);
+        return SqlError::Unsupported(words);
     }
     match code.code().get(..2) {
         // Serialization failures and deadlocks.
-        Some("40") => Failure::Conflict(words),
+        Some("40") => SqlError::Conflict(words),
         // The server shuts down, or it closed the connection.
-        Some("08" | "57") if *code != SqlState::QUERY_CANCELED => Failure::Lost(words),
+        Some("08" | "57") if *code != SqlState::QUERY_CANCELED => SqlError::Lost(words),
         // Data, integrity, syntax and rights: asking again gives the same.
-        Some("22" | "23" | "42" | "P0") => Failure::Rejected(words),
-        _ => Failure::Busy(words),
+        Some("22" | "23" | "42" | "P0") => SqlError::Rejected(words),
+        _ => SqlError::Busy(words),
     }
 }

@@ -5,34 +5,21 @@
 //!   query, would block them for ever.
 //! - `connect`: finds the server that takes writes, and sets up the connection.
 //! - `schema`: prints and makes the tables.
-//! - `sql`: the statements for tags.
+//! - `sql`: its dialect, and how a server is asked who it is.
 //! - `tls`: the certificates that encrypted connections trust.
-//! - `leases`: the statements for workers.
-//! - `history`: the statements for the records of past claims and workers.
 
 mod connect;
 mod driver;
-mod history;
-mod leases;
 mod schema;
-mod sql;
+pub(super) mod sql;
 mod tls;
 
-use super::sql::{Dialect, Examination, ServerConnector, SqlStore, Target, WorkersWish};
+use super::sql::{Examination, ServerConnector, SqlStore, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
 use driver::PostgresDriver;
 pub use schema::{apply, print};
-
-/// The statements and tables.
-static DIALECT: Dialect = Dialect {
-    sql: sql::STATEMENTS,
-    workers: &leases::STATEMENTS,
-    history: &history::STATEMENTS,
-    tables: sql::TABLES,
-    placeholder_prefix: "$",
-    embedded: false,
-};
+use sql::DIALECT;
 
 /// The store at `target`. The first call connects.
 #[must_use]
@@ -49,7 +36,11 @@ pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examinat
 }
 
 fn connector(target: Target) -> ServerConnector {
-    let connect =
-        |target: &Target| PostgresDriver::connect(target).map(|driver| Box::new(driver) as _);
-    ServerConnector { target, dialect: &DIALECT, connect }
+    ServerConnector {
+        target,
+        dialect: &DIALECT,
+        ask: |target, endpoint, password| {
+            Ok(Box::new(PostgresDriver::connect(target, endpoint, password)?))
+        },
+    }
 }

@@ -6,8 +6,8 @@ use std::{iter, thread};
 
 use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
 use super::rows::{self, name};
-use super::session::{Own, Session, needs_side_tables};
-use super::{Connector, Driver, Failure, HEAD_START, Location};
+use super::session::{HostState, Session, needs_side_tables};
+use super::{Connector, Driver, HEAD_START, Location, SqlError};
 use leafd_core::Tag;
 use leafd_core::store::{History, Identity, Role, StoreError, TagTerms};
 
@@ -17,7 +17,7 @@ pub struct SqlStore {
     connector: Box<dyn Connector>,
     pub(super) location: Location,
     session: Option<Session>,
-    own: Arc<Mutex<Own>>,
+    own: Arc<Mutex<HostState>>,
     /// Whether a connection was made, so that the servers of the URL were compared.
     met: bool,
     /// Whether the log already says that there is only Leaf's table.
@@ -51,7 +51,7 @@ impl SqlStore {
     /// `work` runs again.
     pub(super) fn write<T>(
         &mut self,
-        work: impl Fn(&mut Session) -> Result<T, Failure>,
+        work: impl Fn(&mut Session) -> Result<T, SqlError>,
     ) -> Result<T, StoreError> {
         self.transact(work).map_err(|failure| failure.answer(&self.location))
     }
@@ -59,19 +59,19 @@ impl SqlStore {
     /// Like [`SqlStore::write`], but returns the failure itself.
     pub(super) fn transact<T>(
         &mut self,
-        work: impl Fn(&mut Session) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl Fn(&mut Session) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
         let give_up = Instant::now() + self.location.statement_timeout;
         for tries in 1.. {
             match self.transact_once(&work) {
-                Err(Failure::Conflict(words))
+                Err(SqlError::Conflict(words))
                     if tries < CONFLICT_TRIES_MAX && Instant::now() < give_up =>
                 {
                     self.conflicts.note(&self.location.store, &words);
                     std::thread::sleep(pause_after_conflict(tries)?);
                 }
                 // The row was locked for the whole time. So the lock is held by a node that another node copies from.
-                Err(failure @ Failure::Conflict(_)) if Instant::now() >= give_up => {
+                Err(failure @ SqlError::Conflict(_)) if Instant::now() >= give_up => {
                     self.leave();
                     return Err(failure);
                 }
@@ -83,17 +83,17 @@ impl SqlStore {
 
     pub(super) fn transact_once<T>(
         &mut self,
-        work: impl FnOnce(&mut Session) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl FnOnce(&mut Session) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
         loop {
             let stale = self.session.is_some();
             let session = self.ready()?;
             session.begun();
-            match session.driver.begin(session.dialect.sql.begin) {
+            match session.driver.begin() {
                 Ok(_) => break,
                 // The connection broke since the last call, for instance because the server restarted. Nothing was
                 // done yet.
-                Err(Failure::Lost(_)) if stale => self.session = None,
+                Err(SqlError::Lost(_)) if stale => self.session = None,
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
@@ -106,10 +106,21 @@ impl SqlStore {
             session.committed();
             Ok(value)
         });
+        let result = match result {
+            // The tables were checked, so a trigger or a rule may lack one of its own.
+            Err(SqlError::Missing(words))
+                if session.driver.execute("ROLLBACK", &[]).is_ok() && session.is_complete() =>
+            {
+                Err(SqlError::Rejected(format!(
+                    "{words}; leafd's own tables are complete, so a trigger or rule on one of them needs this"
+                )))
+            }
+            result => result,
+        };
         let keep = match &result {
             Ok(_) => true,
             Err(failure) if failure.ends_connection() => {
-                if matches!(failure, Failure::TimedOut(_)) {
+                if matches!(failure, SqlError::TimedOut(_)) {
                     self.connector.has_failed(session.driver.endpoint());
                 }
                 false
@@ -123,7 +134,7 @@ impl SqlStore {
     /// Runs `work`, which changes nothing, and runs it again if the connection turns out to be gone.
     pub(super) fn read<T>(
         &mut self,
-        work: impl Fn(&mut Session) -> Result<T, Failure>,
+        work: impl Fn(&mut Session) -> Result<T, SqlError>,
     ) -> Result<T, StoreError> {
         self.read_once_more(work).map_err(|failure| failure.answer(&self.location))
     }
@@ -131,12 +142,12 @@ impl SqlStore {
     /// Like [`SqlStore::read`], but returns the failure itself.
     pub(super) fn read_once_more<T>(
         &mut self,
-        work: impl Fn(&mut Session) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        work: impl Fn(&mut Session) -> Result<T, SqlError>,
+    ) -> Result<T, SqlError> {
         loop {
             let stale = self.session.is_some();
             match work(self.ready()?) {
-                Err(Failure::Lost(_)) if stale => self.session = None,
+                Err(SqlError::Lost(_)) if stale => self.session = None,
                 Err(failure) => return Err(self.failed(failure)),
                 done => return done,
             }
@@ -147,17 +158,17 @@ impl SqlStore {
     pub(super) fn unless_unknown<T>(
         &self,
         tag: &Tag,
-        result: Result<T, Failure>,
+        result: Result<T, SqlError>,
     ) -> Result<T, StoreError> {
         result.map_err(|failure| match failure {
-            Failure::NoSuchName(_) => StoreError::UnknownTag { tag: tag.clone() },
+            SqlError::NoSuchName(_) => StoreError::UnknownTag { tag: tag.clone() },
             other => other.answer(&self.location),
         })
     }
 
-    pub(super) fn failed(&mut self, failure: Failure) -> Failure {
+    pub(super) fn failed(&mut self, failure: SqlError) -> SqlError {
         match failure {
-            Failure::TimedOut(_) => self.leave(),
+            SqlError::TimedOut(_) => self.leave(),
             _ if failure.ends_connection() => self.session = None,
             _ => {}
         }
@@ -193,7 +204,7 @@ impl SqlStore {
         let one = |tag: &Tag| {
             let tags = std::slice::from_ref(tag);
             match self.read_once_more(|session| session.find_under(under, tags, false)) {
-                Err(Failure::NoSuchName(_)) => Ok(None),
+                Err(SqlError::NoSuchName(_)) => Ok(None),
                 Err(failure) => Err(failure.answer(&self.location)),
                 Ok(rows) => {
                     let row = rows.iter().find(|row| name(row) == Some(tag.as_str()));
@@ -227,7 +238,7 @@ impl SqlStore {
         Ok(session)
     }
 
-    pub(super) fn own(&self) -> MutexGuard<'_, Own> {
+    pub(super) fn own(&self) -> MutexGuard<'_, HostState> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::Failure;
+use super::SqlError;
 use leafd_core::store::StoreError;
 
 /// How often a transaction is tried that conflicts with other writers.
@@ -61,7 +61,7 @@ impl Conflicts {
 
 /// How long to wait after this many conflicts in a row: a random time, so that the same two writers don't collide
 /// again.
-pub(super) fn pause_after_conflict(tries: u32) -> Result<Duration, Failure> {
+pub(super) fn pause_after_conflict(tries: u32) -> Result<Duration, SqlError> {
     let most_ms = (1_u64 << tries.min(10)).min(PAUSE_MAX_MS);
     let chance = crate::random::generation().map_err(StoreError::from)?;
     Ok(Duration::from_millis(chance.0 % (most_ms + 1)))

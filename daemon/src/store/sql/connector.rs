@@ -1,10 +1,15 @@
 //! Where a store is, and how to connect to it.
 
 use std::fmt::{Debug, Display};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Dialect, Driver};
-use crate::config::{NetworkUrl, StorePassword};
+use super::{Dialect, Driver, HEAD_START};
+use crate::blocking::Backend as _;
+use crate::config::{Endpoint, NetworkUrl, StorePassword};
+use crate::store::Store;
 use leafd_core::store::{Reason, StoreError, Why};
 
 /// Connects to one of a store's servers, or opens its file.
@@ -57,8 +62,8 @@ pub struct Target {
     pub untested_engine: bool,
 }
 
-/// How to connect to the first server that takes writes.
-pub type Connect = fn(&Target) -> Result<Box<dyn Driver>, StoreError>;
+/// Connects to one server, within the target's limits. It fails if the server takes no writes.
+pub type Ask<T> = fn(&Target, &Endpoint, Option<&str>) -> Result<T, Reason>;
 
 /// Connects to the servers of a network store.
 #[derive(Clone, Debug)]
@@ -67,8 +72,8 @@ pub struct ServerConnector {
     pub target: Target,
     /// Their SQL.
     pub dialect: &'static Dialect,
-    /// How to connect.
-    pub connect: Connect,
+    /// How to connect to one of them.
+    pub ask: Ask<Box<dyn Driver>>,
 }
 
 /// Whether TLS, or a certificate, is what failed.
@@ -98,10 +103,52 @@ impl Location {
 }
 
 impl Target {
-    /// The error when the password can't be read.
-    #[cfg(any(feature = "mysql", feature = "postgres"))]
-    pub(in crate::store) fn no_password(&self, words: String) -> StoreError {
-        self.location().unavailable(Reason::new(Why::Login, words))
+    /// Returns the first connection to a server that takes writes. A server that is silent for a while may still answer
+    /// while the next ones are asked.
+    pub(in crate::store) fn connect<T: Send + 'static>(
+        &self,
+        ask: Ask<T>,
+    ) -> Result<T, StoreError> {
+        let unavailable = |cause: Reason| self.location().unavailable(cause);
+        let password = self.password.read();
+        let password = password.map_err(|words| unavailable(Reason::new(Why::Login, words)))?;
+        let servers: Vec<&Endpoint> = self.url.in_turn(Instant::now()).collect();
+        let bound = self.connect_timeout;
+        let silent = Reason::from(format!("no answer within {bound:?} (store_connect_timeout)"));
+        let mut causes = vec![silent; servers.len()];
+        let (send, receive) = mpsc::channel();
+        let mut unanswered = 0;
+        for (number, endpoint) in servers.iter().enumerate() {
+            let (target, endpoint) = (self.clone(), (*endpoint).clone());
+            let (password, send) = (password.clone(), send.clone());
+            // Nobody waits for this thread once it has taken too long, or another server was faster. It has the name of
+            // the store's own thread, so that a panic in it is treated as the backend's.
+            let asking = thread::Builder::new().name(<dyn Store>::THREAD_NAME.to_owned());
+            let asking = asking.spawn(move || {
+                let ask = || ask(&target, &endpoint, password.as_deref());
+                let answer = catch_unwind(AssertUnwindSafe(ask));
+                let answer = answer.unwrap_or_else(|_| Err("the driver panicked".into()));
+                let _ = send.send((number, answer));
+            });
+            asking.map_err(|cause| unavailable(format!("can't start a thread: {cause}").into()))?;
+            unanswered += 1;
+            let is_last = number + 1 == servers.len();
+            let until = Instant::now() + if is_last { bound } else { HEAD_START.min(bound) };
+            while unanswered > 0 {
+                let left = until.saturating_duration_since(Instant::now());
+                let Ok((number, answer)) = receive.recv_timeout(left) else { break };
+                unanswered -= 1;
+                match answer {
+                    Ok(connection) => return Ok(connection),
+                    Err(cause) => causes[number] = cause,
+                }
+                if !is_last {
+                    break;
+                }
+            }
+        }
+        let causes = servers.iter().zip(causes).map(|(endpoint, cause)| cause.behind(endpoint));
+        Err(unavailable(Reason::joined(&causes.collect::<Vec<_>>())))
     }
 
     /// What errors say of it, and the limits of its use.
@@ -125,7 +172,7 @@ impl Connector for ServerConnector {
     }
 
     fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
-        (self.connect)(&self.target)
+        self.target.connect(self.ask)
     }
 
     fn has_failed(&mut self, endpoint: &str) {

@@ -23,32 +23,30 @@ pub trait Driver: Debug + Send {
     fn signs(&self) -> &Signs;
 
     /// A number that only rises as long as the server has lost nothing, where it takes a statement of its own.
-    fn position(&mut self) -> Result<Option<u64>, Failure> {
+    fn position(&mut self) -> Result<Option<u64>, SqlError> {
         Ok(None)
     }
 
     /// The members of the cluster whose servers are one store, as this server knows them.
-    fn members(&mut self) -> Result<Option<String>, Failure> {
+    fn members(&mut self) -> Result<Option<String>, SqlError> {
         Ok(None)
     }
 
-    /// Begins a transaction with the dialect's statement.
-    fn begin(&mut self, sql: &str) -> Result<(), Failure> {
-        self.execute(sql, &[]).map(drop)
-    }
+    /// Begins a transaction.
+    fn begin(&mut self) -> Result<(), SqlError>;
 
     /// From now on statements fail when they aren't done by `deadline`.
     fn set_deadline(&mut self, deadline: Instant);
 
     /// Runs a statement. Returns how many rows it changed.
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure>;
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError>;
 
     /// Runs a query. Returns every column as text.
     fn query(
         &mut self,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, Failure>;
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError>;
 
     /// Runs the statement `lock`, which locks rows, and then the query `sql`, both with the same parameters. Returns
     /// what the query finds.
@@ -57,7 +55,7 @@ pub trait Driver: Debug + Send {
         lock: &str,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
         self.query(lock, params)?;
         self.query(sql, params)
     }
@@ -68,7 +66,7 @@ pub trait Driver: Debug + Send {
         first: Call<'_>,
         second: Call<'_>,
         third: Option<Call<'_>>,
-    ) -> Result<[u64; 2], Failure> {
+    ) -> Result<[u64; 2], SqlError> {
         let changed = [self.execute(first.0, first.1)?, self.execute(second.0, second.1)?];
         if let Some((sql, params)) = third {
             self.execute(sql, params)?;
@@ -118,7 +116,7 @@ pub enum Param<'a> {
 
 /// Why a statement, or a call made of several, failed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum SqlError {
     /// leafd's own answer; the connection is fine.
     Said(StoreError),
     /// leafd's own answer as a registry; the connection is fine.
@@ -148,67 +146,56 @@ pub enum Failure {
     Rejected(String),
 }
 
-impl From<RegistryError> for Failure {
-    fn from(error: RegistryError) -> Failure {
-        Failure::Registry(error)
+impl From<RegistryError> for SqlError {
+    fn from(error: RegistryError) -> SqlError {
+        SqlError::Registry(error)
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
-        Failure::Said(error)
+impl From<StoreError> for SqlError {
+    fn from(error: StoreError) -> SqlError {
+        SqlError::Said(error)
     }
 }
 
-impl Failure {
-    /// A statement met a table that isn't there.
-    pub fn of_missing_table(words: String) -> Failure {
-        // Those that leafd's statements name: its own, Leaf's and the server's.
-        if ["leafd_", "leaf_", "pg_", "information_schema"].iter().any(|own| words.contains(own)) {
-            return Failure::Missing(words);
-        }
-        Failure::Rejected(format!(
-            "{words}; leafd uses no table of this name, so a trigger or rule on one of its tables does"
-        ))
-    }
-
+impl SqlError {
     /// Whether the connection must not be used again.
     pub(super) fn ends_connection(&self) -> bool {
         matches!(
             self,
-            Failure::Lost(_)
-                | Failure::TimedOut(_)
-                | Failure::ReadOnly(_)
-                | Failure::Missing(_)
+            SqlError::Lost(_)
+                | SqlError::TimedOut(_)
+                | SqlError::ReadOnly(_)
+                | SqlError::Missing(_)
                 // An embedded store's file was replaced by another one, perhaps only for a while. When somebody puts
                 // the right file back, this connection's write-ahead log of the wrong file must not lie beside it.
-                | Failure::Said(StoreError::Changed { .. })
+                | SqlError::Said(StoreError::Changed { .. })
         )
     }
 
     /// The error for the caller of the store.
     pub fn answer(self, location: &Location) -> StoreError {
         match self {
-            Failure::Said(error) => error,
-            Failure::Registry(error) => StoreError::Refused(Reason::new(error.why(), error.to_string())),
-            Failure::Lost(words)
-            | Failure::TimedOut(words)
-            | Failure::Busy(words)
-            | Failure::Conflict(words) => location.unavailable(words),
-            Failure::ReadOnly(words) => location.unavailable(Reason::new(Why::ReadOnly, words)),
-            Failure::NoSuchName(words) => location
+            SqlError::Said(error) => error,
+            SqlError::Registry(error) => StoreError::Refused(Reason::new(error.why(), error.to_string())),
+            SqlError::Lost(words)
+            | SqlError::TimedOut(words)
+            | SqlError::Busy(words)
+            | SqlError::Conflict(words) => location.unavailable(words),
+            SqlError::ReadOnly(words) => location.unavailable(Reason::new(Why::ReadOnly, words)),
+            SqlError::NoSuchName(words) => location
                 .refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}")),
-            Failure::Duplicate(words) | Failure::Rejected(words) | Failure::Unsupported(words) => {
+            SqlError::Duplicate(words) | SqlError::Rejected(words) | SqlError::Unsupported(words) => {
                 location.refused_for(Why::Rejected, format_args!("refuses it: {words}"))
             }
-            Failure::Denied(words) => location.refused_for(
+            SqlError::Denied(words) => location.refused_for(
                 Why::MissingRights,
                 format_args!(
                     "denies it to user {:?}: {words}",
                     location.user
                 ),
             ),
-            Failure::Missing(words) => location.refused_for(
+            SqlError::Missing(words) => location.refused_for(
                 Why::MissingTables,
                 format_args!(
                     "lacks a table or column: {words}; create what is missing with: leafd schema apply"

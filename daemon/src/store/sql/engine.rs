@@ -24,7 +24,7 @@ pub enum Engine {
 
 /// How far an engine is known to do what a store needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Support {
     /// The tests run on it.
     Tested,
     /// According to its documentation it is a tested engine with another storage or replication below.
@@ -96,29 +96,27 @@ impl Engine {
 
     /// How far it is known to do what a store needs.
     #[must_use]
-    pub fn standing(self) -> Standing {
+    pub fn support(self) -> Support {
         match self {
-            Engine::PostgreSql | Engine::MariaDb => Standing::Tested,
+            Engine::PostgreSql | Engine::MariaDb => Support::Tested,
             Engine::AuroraPostgreSql
             | Engine::MySql
             | Engine::Galera
             | Engine::GroupReplication
-            | Engine::AuroraMySql => Standing::Expected,
-            Engine::CockroachDb => Standing::Untested(
+            | Engine::AuroraMySql => Support::Expected,
+            Engine::CockroachDb => Support::Untested(
                 "it has no xmin, which leafd needs to notice a table that was filled again",
             ),
-            Engine::YugabyteDb => Standing::Untested(
+            Engine::YugabyteDb => Support::Untested(
                 "it has no xmin, which leafd needs to notice a table that was filled again",
             ),
-            Engine::TiDb => {
-                Standing::Untested("each of its servers reports an identity of its own")
-            }
-            Engine::GroupOfPrimaries => Standing::Untested(
+            Engine::TiDb => Support::Untested("each of its servers reports an identity of its own"),
+            Engine::GroupOfPrimaries => Support::Untested(
                 "hosts on different servers see different histories, and get no workers: have one primary \
                  (group_replication_single_primary_mode = ON)",
             ),
-            Engine::Vitess => Standing::Untested("its tablets report different identities in turn"),
-            Engine::OceanBase => Standing::Untested("its row locks differ from MySQL's"),
+            Engine::Vitess => Support::Untested("its tablets report different identities in turn"),
+            Engine::OceanBase => Support::Untested("its row locks differ from MySQL's"),
         }
     }
 
@@ -134,8 +132,8 @@ impl Engine {
     /// # Errors
     /// A text that names the engine, says why it is refused, and which setting allows it.
     pub fn check(self, untested_engine: bool) -> Result<(), String> {
-        match self.standing() {
-            Standing::Untested(why) if !untested_engine => Err(format!(
+        match self.support() {
+            Support::Untested(why) if !untested_engine => Err(format!(
                 "it is {}, on which leafd was not tested: {why}. Ids could be issued twice there; if you have tested \
                  it, set untested_engine = true",
                 self.name()

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use super::rights::{self, Purpose};
-use super::{Connector, Dialect, Driver, Failure, Layout, Location, SqlStore};
+use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
+use super::statements;
+use super::{Connector, Driver, Location, SqlError, SqlStore};
 use crate::store::Store as _;
 use leafd_core::registry::{Entry, Mode, RegistryError};
 use leafd_core::store::{Identity, StoreError, TagRow};
@@ -78,13 +80,13 @@ pub(in crate::store) fn examine(
         Ok::<_, StoreError>(rows.into_iter().flatten().next().flatten().unwrap_or_default())
     };
     let version = first("SELECT version()")?;
-    let lax = first(dialect.sql.lax)?;
+    let lax = first(dialect.lax)?;
     let asked = unix_ms();
-    let clock = first(dialect.sql.now_ms)?;
+    let clock = first(statements::NOW_MS)?;
     let here = i64::midpoint(asked, unix_ms());
     let clock_ahead_ms = clock.parse::<i64>().map_or(0, |there| there - here);
     let registry = workers.as_ref().filter(|wish| wish.is_registry).map(|wish| wish.mode);
-    let missing_rights = missing_rights(&mut *driver, dialect, &location, registry)?;
+    let missing_rights = missing_rights(&mut *driver, &location, registry)?;
     let endpoint = driver.endpoint().to_owned();
     drop(driver);
 
@@ -112,26 +114,24 @@ fn unix_ms() -> i64 {
 /// Asks the server to explain a statement for each right. It then checks the right, but changes nothing.
 fn missing_rights(
     driver: &mut dyn Driver,
-    dialect: &Dialect,
     location: &Location,
     registry: Option<Mode>,
 ) -> Result<Vec<MissingRight>, StoreError> {
-    let of_workers = if registry.is_some() { dialect.workers.tables } else { &[] };
+    let of_workers: &[Table] = if registry.is_some() { &WORKER_TABLES } else { &[] };
     let permanent = registry == Some(Mode::Permanent);
     let mut missing = Vec::new();
-    for layout in dialect.tables.iter().chain(of_workers) {
-        let needed = rights::on(layout.table);
+    for table in TAG_TABLES.iter().chain(of_workers) {
+        let needed = rights::on(table.name);
         for (right, purpose) in
             needed.filter(|(_, purpose)| permanent || *purpose != Purpose::Permanent)
         {
             driver.set_deadline(Instant::now() + location.statement_timeout);
-            match driver.query(&probe(layout, right), &[]) {
-                Err(Failure::Denied(words)) => {
-                    let table = layout.table;
-                    missing.push(MissingRight { right, table, purpose, words });
+            match driver.query(&probe(table, right), &[]) {
+                Err(SqlError::Denied(words)) => {
+                    missing.push(MissingRight { right, table: table.name, purpose, words });
                 }
                 // The check of the tables reports a missing table.
-                Ok(_) | Err(Failure::Missing(_) | Failure::Rejected(_)) => {}
+                Ok(_) | Err(SqlError::Missing(_) | SqlError::Rejected(_)) => {}
                 Err(failure) => return Err(failure.answer(location)),
             }
         }
@@ -139,13 +139,13 @@ fn missing_rights(
     Ok(missing)
 }
 
-fn probe(layout: &Layout, right: &str) -> String {
-    let (table, columns) = (layout.table, layout.columns);
+fn probe(table: &Table, right: &str) -> String {
     // The right may be granted on this column alone.
-    let column = match table {
+    let column = match table.name {
         "leaf_alloc" => "max_id",
-        _ => columns.last().map_or("", |(name, _)| *name),
+        _ => table.required().last().map_or("", |(name, _)| name),
     };
+    let table = table.name;
     match right {
         "UPDATE" => format!("EXPLAIN UPDATE {table} SET {column} = {column} WHERE 1 = 0"),
         "INSERT" => format!("EXPLAIN INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0"),

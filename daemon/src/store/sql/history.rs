@@ -5,33 +5,12 @@ use std::sync::Arc;
 
 use super::rows::Cells;
 use super::session::{Session, needs_side_tables};
-use super::{Failure, Param};
+use super::{Param, SqlError, statements};
 use leafd_core::registry::{Former, Holder, Taking};
 use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken};
 use leafd_core::text::clean;
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
-
-/// The statements in one dialect. Their parameters are in the order that each one's comment gives; every column is
-/// read as text.
-#[derive(Debug)]
-pub struct Statements {
-    /// (tag, end, first id, stride, generation, host, name, where the ids begin that the host holds): records a claim,
-    /// with the time of the server's clock.
-    pub enter_claim: &'static str,
-    /// (tag, id, limit): the claims whose end is above this id, in the order of their ends: first id, end, stride,
-    /// generation, host, name, where the ids began that the host held, and time.
-    pub claims: &'static str,
-    /// (age in milliseconds, limit): deletes up to `limit` claims that are older, the oldest first.
-    pub forget_claims: &'static str,
-    /// (worker, since, taken, holder, name, incarnation)
-    pub enter_taking: &'static str,
-    /// (worker, instant): the last taking of a worker that began at this instant or before: since, taken, holder, name
-    /// and incarnation.
-    pub taken_before: &'static str,
-    /// (worker, instant): the same of the first taking that began later.
-    pub taken_after: &'static str,
-}
 
 impl Session {
     /// Up to `limit` claims of a tag whose end is above this id.
@@ -40,28 +19,28 @@ impl Session {
         tag: &Tag,
         id: u64,
         limit: u32,
-    ) -> Result<Vec<ClaimRecord>, Failure> {
+    ) -> Result<Vec<ClaimRecord>, SqlError> {
         if !self.side {
             return Err(needs_side_tables(&self.location, "telling who claimed an id"));
         }
         let id = i64::try_from(id).unwrap_or(i64::MAX);
         let params = [Param::Text(tag.as_str()), Param::Integer(id), Param::Integer(limit.into())];
-        let rows = self.driver.query(self.dialect.history.claims, &params)?;
+        let rows = self.driver.query(statements::CLAIMS, &params)?;
         rows.into_iter().map(|row| claim(row).ok_or_else(|| self.odd("leafd_claim"))).collect()
     }
 
     /// Deletes up to `limit` claims that are older than this. Returns how many it deleted.
-    pub(super) fn forget_claims(&mut self, age_ms: u64, limit: u32) -> Result<u64, Failure> {
+    pub(super) fn forget_claims(&mut self, age_ms: u64, limit: u32) -> Result<u64, SqlError> {
         if !self.side {
             return Ok(0);
         }
         let age = i64::try_from(age_ms).unwrap_or(i64::MAX);
         let params = [Param::Integer(age), Param::Integer(limit.into())];
-        self.driver.execute(self.dialect.history.forget_claims, &params)
+        self.driver.execute(self.dialect.forget_claims, &params)
     }
 
     /// Records that a host took a worker.
-    pub(super) fn enter_taking(&mut self, worker: i64, taking: &Taking) -> Result<(), Failure> {
+    pub(super) fn enter_taking(&mut self, worker: i64, taking: &Taking) -> Result<(), SqlError> {
         let number = |at: UnixMs| Param::Integer(i64::try_from(at.0).unwrap_or(i64::MAX));
         let params = [
             Param::Integer(worker),
@@ -71,24 +50,23 @@ impl Session {
             Param::Text(&taking.holder.name),
             Param::Text(&taking.holder.incarnation.0),
         ];
-        self.driver.execute(self.dialect.history.enter_taking, &params).map(drop)
+        self.driver.execute(statements::ENTER_TAKING, &params).map(drop)
     }
 
     /// Who held a worker at an instant, and who took it next.
-    pub(super) fn takings(&mut self, worker: WorkerId, at: UnixMs) -> Result<Former, Failure> {
+    pub(super) fn takings(&mut self, worker: WorkerId, at: UnixMs) -> Result<Former, SqlError> {
         let number = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let params = [number(worker.0), number(at.0)];
-        let sql = self.dialect.history;
         let mut one = |sql: &str| {
             let row = self.driver.query(sql, &params)?.into_iter().next();
             row.map(|row| taking(row).ok_or_else(|| self.odd("leafd_worker_taken"))).transpose()
         };
-        Ok(Former { taking: one(sql.taken_before)?, next: one(sql.taken_after)? })
+        Ok(Former { taking: one(statements::TAKEN_BEFORE)?, next: one(statements::TAKEN_AFTER)? })
     }
 
-    fn odd(&self, table: &str) -> Failure {
+    fn odd(&self, table: &str) -> SqlError {
         let words = format!("has a row in {table} that leafd did not write: repair it with SQL");
-        Failure::Said(self.location.refused(words))
+        SqlError::Said(self.location.refused(words))
     }
 }
 

@@ -8,7 +8,9 @@
 //!
 //! - `conflicts`: counts conflicts with what others write at the same moment.
 //! - `connector`: where a store is, and how to connect to it.
-//! - `dialect`: its statements and its tables.
+//! - `dialect`: what a database writes differently.
+//! - `schema`: the tables.
+//! - `statements`: the statements.
 //! - `driver`: a connection.
 //! - `session`: a connection to a store whose tables were checked.
 //! - `tag_rows`: reads and writes the rows of tags over a session.
@@ -37,7 +39,9 @@ mod history;
 mod leases;
 mod rights;
 mod rows;
+mod schema;
 mod session;
+mod statements;
 mod store;
 mod tables;
 mod tag_rows;
@@ -49,17 +53,13 @@ pub use connector::Target;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) use connector::is_of_tls;
 pub(super) use connector::{Connector, Location, ServerConnector};
-pub(super) use dialect::{Dialect, Statements};
-pub(super) use driver::{Call, Driver, Failure, Param, Signs};
+pub(super) use dialect::Dialect;
+pub(super) use driver::{Call, Driver, Param, Signs, SqlError};
 pub(super) use examine::examine;
 pub use examine::{Examination, MissingRight, WorkersWish};
-pub(super) use history::Statements as HistoryStatements;
-pub(super) use leases::Statements as LeaseStatements;
 pub use rights::Purpose;
-pub(super) use tables::{
-    Layout, META_TABLE, columns, has_first_rows, name_of_leafs, refuse_different,
-    refuse_different_workers, refuse_lacking,
-};
+pub(super) use schema::{ColumnKind, META_TABLE, all_tables, make, print, table_statements};
+pub(super) use tables::{differences, has_first_rows, missing_tables, refuse_lacking};
 
 /// How long the preferred server has to accept a connection before the next one is asked as well. A server whose
 /// process is stopped accepts connections and never answers. The first server that takes writes is used.

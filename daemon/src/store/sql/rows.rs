@@ -1,7 +1,7 @@
 //! Reads the rows of tags as they are. Other programs write to Leaf's table too, so every column may hold anything
 //! that its type there allows.
 
-use super::Failure;
+use super::SqlError;
 use leafd_core::Tag;
 use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
@@ -16,7 +16,7 @@ pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";
 
 /// A row that makes sense.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct StoredTag {
     pub(super) row: TagRow,
     /// The end of what was ever claimed under this name, 0 for nothing.
     pub(super) claimed_end: i64,
@@ -28,15 +28,15 @@ pub(super) struct Found {
 /// back. No recorded generation is as large.
 const SET_BACK: Generation = Generation(u64::MAX);
 
-impl Found {
+impl StoredTag {
     /// Refuses a claim from a row that lies below what was claimed from it. Somebody deleted the row and made it anew,
     /// or set it back, and must say what was meant.
-    pub(super) fn check_not_set_back(&self) -> Result<(), Failure> {
+    pub(super) fn check_not_set_back(&self) -> Result<(), SqlError> {
         if self.claimed_end <= 0 || self.row.max_id >= self.claimed_end {
             return Ok(());
         }
         let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
-        Err(Failure::Said(StoreError::refused(format!(
+        Err(SqlError::Said(StoreError::refused(format!(
             "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was \
              deleted and created again, or set back. If it is a new tag, run: leafctl tag delete {tag} --yes-delete \
              {tag}; then: leafctl tag create {tag} --start {end}. If it is the old one, run: leafctl tag raise {tag} \
@@ -51,7 +51,7 @@ const COLUMNS: usize = 11;
 
 /// The row whose tag is the same byte for byte, if there is one. A look-up by the column's own collation may also find
 /// others.
-pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<Found>, Failure> {
+pub(super) fn same_tag(rows: Vec<Cells>, tag: &Tag) -> Result<Option<StoredTag>, SqlError> {
     let Some(row) = rows.into_iter().find(|row| name(row) == Some(tag.as_str())) else {
         return Ok(None);
     };
@@ -70,7 +70,7 @@ pub(super) fn name(row: &Cells) -> Option<&str> {
 }
 
 /// Reads a row of a query with the eleven columns. The error says what is wrong with it.
-pub(super) fn read(row: Cells) -> Result<Found, String> {
+pub(super) fn read(row: Cells) -> Result<StoredTag, String> {
     let row: [Option<String>; COLUMNS] =
         row.try_into().map_err(|row: Vec<_>| format!("it has {} columns", row.len()))?;
     let [
@@ -109,7 +109,7 @@ pub(super) fn read(row: Cells) -> Result<Found, String> {
     let [description, updated] = [description, updated].map(|text| text.as_deref().map(clean));
     let row =
         TagRow { tag, max_id, step, ceiling, generation, strict, masked, description, updated };
-    Ok(Found { row, claimed_end, right })
+    Ok(StoredTag { row, claimed_end, right })
 }
 
 /// What a row of a query with the eleven columns offers. Cells that make no sense get a default here; the claim

@@ -4,9 +4,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::rows::{Cells, name};
-use super::tables::{check_tables, columns, meta_incomplete, refuse_different_workers};
+use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
+use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS};
+use super::tables::{
+    check_tables, columns, differences, meta_incomplete, refuse_different_workers,
+};
 use super::tag_rows::kept;
-use super::{Connector, Dialect, Driver, Failure, Location, Param, TABLES_GONE};
+use super::{Connector, Dialect, Driver, Location, Param, SqlError, TABLES_GONE};
 use crate::clock;
 use leafd_core::BootMs;
 use leafd_core::store::{
@@ -22,7 +26,7 @@ pub(super) struct Session {
     /// Whether the tables of workers were checked.
     workers_checked: bool,
     pub(super) location: Location,
-    pub(super) own: Arc<Mutex<Own>>,
+    pub(super) own: Arc<Mutex<HostState>>,
     /// The store's note when it was last read, in the words of the table. Empty if there is none.
     note: String,
     /// What the engine said about itself then.
@@ -35,7 +39,7 @@ pub(super) struct Session {
 
 /// What this host knows of a store, whichever connection leads there.
 #[derive(Debug, Default)]
-pub(super) struct Own {
+pub(super) struct HostState {
     /// This host, once the store has recorded its start.
     host: Option<(HostId, StartToken)>,
     /// What the store must still have.
@@ -67,7 +71,7 @@ impl Session {
     pub(super) fn over(
         mut driver: Box<dyn Driver>,
         connector: &mut dyn Connector,
-        own: &Arc<Mutex<Own>>,
+        own: &Arc<Mutex<HostState>>,
     ) -> Result<(Self, Identity), StoreError> {
         let (dialect, location) = (connector.dialect(), connector.location());
         driver.set_deadline(Instant::now() + location.statement_timeout);
@@ -90,7 +94,8 @@ impl Session {
         };
         let identity = side.and_then(|_| session.identity()).map_err(|failure| {
             // The server accepted the connection, but doesn't serve.
-            if matches!(failure, Failure::Lost(_) | Failure::TimedOut(_) | Failure::ReadOnly(_)) {
+            if matches!(failure, SqlError::Lost(_) | SqlError::TimedOut(_) | SqlError::ReadOnly(_))
+            {
                 connector.has_failed(session.driver.endpoint());
             }
             failure.answer(&session.location)
@@ -98,7 +103,7 @@ impl Session {
         Ok((session, identity))
     }
 
-    pub(super) fn own(&self) -> MutexGuard<'_, Own> {
+    pub(super) fn own(&self) -> MutexGuard<'_, HostState> {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -108,16 +113,14 @@ impl Session {
     }
 
     /// Asks the server which store this is.
-    pub(super) fn identity(&mut self) -> Result<Identity, Failure> {
+    pub(super) fn identity(&mut self) -> Result<Identity, SqlError> {
         let begun = Instant::now();
         loop {
             let position = self.driver.position()?;
-            let (sql, signs) = (&self.dialect.sql, self.driver.signs());
+            let signs = self.driver.signs().cells(self.side);
             let sql = match self.side {
-                true => {
-                    format!("SELECT {}, {} FROM {}", sql.head, signs.cells(true), sql.meta_rows)
-                }
-                false => format!("SELECT {}, {}", sql.head_plain, signs.cells(false)),
+                true => format!("SELECT {HEAD}, {signs} FROM {META_ROWS}"),
+                false => format!("SELECT {HEAD_PLAIN}, {signs}"),
             };
             let host = self.host();
             let params: &[Param<'_>] = if self.side { &[Param::Text(&host)] } else { &[] };
@@ -138,7 +141,7 @@ impl Session {
         let mut differ = || Ok(self.driver.members()? != other.driver.members()?);
         let begun = Instant::now();
         loop {
-            let parted = differ().map_err(|failure: Failure| failure.answer(&self.location))?;
+            let parted = differ().map_err(|failure: SqlError| failure.answer(&self.location))?;
             if !parted || begun.elapsed() > NODES_AGREE_WITHIN {
                 return Ok(parted);
             }
@@ -147,7 +150,7 @@ impl Session {
     }
 
     /// Checks that the store is the one that the caller trusts.
-    pub(super) fn check(&mut self, under: &Identity) -> Result<(), Failure> {
+    pub(super) fn check(&mut self, under: &Identity) -> Result<(), SqlError> {
         Ok(self.identity()?.check(under, self.store())?)
     }
 
@@ -163,21 +166,21 @@ impl Session {
         &mut self,
         cells: Cells,
         position: Option<u64>,
-    ) -> Result<(Identity, Kept), Failure> {
+    ) -> Result<(Identity, Kept), SqlError> {
         let cells: Result<[Option<String>; IDENTITY_CELLS], _> = cells.try_into();
         let Ok([name, role, note, written, server, life, here, read_only]) = cells else {
             return Err(meta_incomplete(&self.location));
         };
         let kind = self.driver.signs().kind;
         let server = server.ok_or_else(|| {
-            Failure::Missing("the server doesn't report which one it is".to_owned())
+            SqlError::Missing("the server doesn't report which one it is".to_owned())
         })?;
-        let life = life.ok_or_else(|| Failure::Missing(TABLES_GONE.to_owned()))?;
+        let life = life.ok_or_else(|| SqlError::Missing(TABLES_GONE.to_owned()))?;
         if read_only
             .is_some_and(|value| !["OFF", "0", "NO"].contains(&&*value.to_ascii_uppercase()))
         {
             let words = "it has become read-only (read_only is ON)";
-            return Err(Failure::ReadOnly(format!("{}: {words}", self.driver.endpoint())));
+            return Err(SqlError::ReadOnly(format!("{}: {words}", self.driver.endpoint())));
         }
         if !self.side {
             let identity = Identity {
@@ -231,12 +234,17 @@ impl Session {
         Ok((identity, kept))
     }
 
+    /// Whether the tables for tags are as leafd needs them.
+    pub(super) fn is_complete(&mut self) -> bool {
+        let found = columns(&mut *self.driver, self.dialect).unwrap_or_default();
+        let is_there = |table: &Table| found.iter().any(|[of, ..]| of == table.name);
+        let needed = if self.side { &TAG_TABLES[..] } else { &TAG_TABLES[..1] };
+        needed.iter().all(is_there) && differences(self.dialect, needed, &found).is_empty()
+    }
+
     /// Keeps others from changing the role.
-    pub(super) fn lock_role(&mut self) -> Result<(), Failure> {
-        match self.dialect.sql.lock_role {
-            "" => Ok(()),
-            lock => self.driver.execute(lock, &[]).map(drop),
-        }
+    pub(super) fn lock_role(&mut self) -> Result<(), SqlError> {
+        self.driver.query(statements::LOCK_ROLE, &[]).map(drop)
     }
 
     /// Records a role, and makes all rights to claim under the former role void. Once this is committed, no claim
@@ -246,28 +254,28 @@ impl Session {
     /// locks on other rows are local to a node. So this writes every such row. A claim that finds no such row, or one
     /// without the present right, first writes the row `right`, which this writes too, so that the two exclude each
     /// other.
-    pub(super) fn change_right(&mut self, role: &Role) -> Result<(), Failure> {
+    pub(super) fn change_right(&mut self, role: &Role) -> Result<(), SqlError> {
         let former = self.right;
         self.right = former.saturating_add(1);
         let value = format!("{}{PARTS}{}", role.0, self.right);
-        self.driver.execute(self.dialect.sql.set_role, &[Param::Text(&value)])?;
+        self.set_meta("role", &value)?;
         let value = self.right_value()?;
-        self.driver.execute(self.dialect.sql.set_right, &[Param::Text(&value)])?;
+        self.set_meta("right", &value)?;
         let versions = [Param::Integer(self.right), Param::Integer(former)];
-        self.driver.execute(self.dialect.sql.move_rights, &versions)?;
+        self.driver.execute(statements::MOVE_RIGHTS, &versions)?;
         Ok(())
     }
 
     /// Takes the present right to claim for a tag whose row in leafd's table doesn't have it, see
     /// [`Session::change_right`].
-    pub(super) fn take_right(&mut self) -> Result<(), Failure> {
+    pub(super) fn take_right(&mut self) -> Result<(), SqlError> {
         let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
         let params = [Param::Text(&value), Param::Text(&pattern)];
-        kept(self.driver.execute(self.dialect.sql.take_right, &params)?)
+        kept(self.driver.execute(statements::TAKE_RIGHT, &params)?)
     }
 
     /// A value that differs each time, so that the row really changes.
-    fn right_value(&self) -> Result<String, Failure> {
+    fn right_value(&self) -> Result<String, SqlError> {
         let chance = crate::random::generation().map_err(StoreError::from)?;
         Ok(format!("{} {:016x}", self.right, chance.0))
     }
@@ -293,7 +301,7 @@ impl Session {
     }
 
     /// Records that a claim is made in the present life: from now on no host is in time to report what it has seen.
-    pub(super) fn settle(&mut self) -> Result<(), Failure> {
+    pub(super) fn settle(&mut self) -> Result<(), SqlError> {
         if self.is_settled() != Some(false) {
             return Ok(());
         }
@@ -302,14 +310,14 @@ impl Session {
     }
 
     /// Begins a new life, because commits are missing or may be. `known` is the history that this host trusts.
-    pub(super) fn renew(&mut self, known: Option<&History>) -> Result<(), Failure> {
+    pub(super) fn renew(&mut self, known: Option<&History>) -> Result<(), SqlError> {
         let life = crate::random::generation().map_err(StoreError::from)?.0;
         let note = Note::parse(&self.note).renewed(life, &self.engine, known);
         self.write_note(&note)
     }
 
     /// Notes the first life of a store whose tables were just made. This must happen before any claim.
-    pub(super) fn note_first(&mut self) -> Result<(), Failure> {
+    pub(super) fn note_first(&mut self) -> Result<(), SqlError> {
         self.identity()?;
         if Note::parse(&self.note).history.life().is_some() {
             return Ok(());
@@ -319,12 +327,12 @@ impl Session {
         self.write_note(&note)
     }
 
-    fn write_note(&mut self, note: &Note) -> Result<(), Failure> {
+    fn write_note(&mut self, note: &Note) -> Result<(), SqlError> {
         let text = note.to_string();
         let params = [Param::Text(&text), Param::Text(&self.note)];
-        if self.driver.execute(self.dialect.sql.swap_note, &params)? != 1 {
+        if self.driver.execute(statements::SWAP_NOTE, &params)? != 1 {
             let words = "another host wrote to the note of the store's history at the same moment";
-            return Err(Failure::Conflict(words.to_owned()));
+            return Err(SqlError::Conflict(words.to_owned()));
         }
         self.note = text;
         Ok(())
@@ -343,15 +351,15 @@ impl Session {
     }
 
     /// Enters a write of this host, beside one that has no statement of its own for it.
-    pub(super) fn prove(&mut self) -> Result<(), Failure> {
+    pub(super) fn prove(&mut self) -> Result<(), SqlError> {
         let Some((next, found)) = self.next_write() else { return Ok(()) };
         let host = self.host();
         let params = [Param::Integer(next), Param::Text(&host), Param::Integer(found)];
-        kept(self.driver.execute(self.dialect.sql.prove, &params)?)
+        kept(self.driver.execute(statements::PROVE, &params)?)
     }
 
     /// Enters this host in the present life, in which nothing proves yet that its writes are kept.
-    pub(super) fn enter(&mut self) -> Result<(), Failure> {
+    pub(super) fn enter(&mut self) -> Result<(), SqlError> {
         let history = Note::parse(&self.note).history;
         let (host, token, next) = {
             let mut own = self.own();
@@ -365,7 +373,7 @@ impl Session {
         };
         let params =
             [Param::Text(&host.0), Param::Text(&token.0), Param::Integer(next.cast_signed())];
-        self.driver.execute(self.dialect.sql.enter_host, &params).map(drop)
+        self.driver.execute(statements::ENTER_HOST, &params).map(drop)
     }
 
     /// A transaction begins; `committed` follows if it was committed.
@@ -380,33 +388,38 @@ impl Session {
         }
     }
 
+    /// Changes the value of a name in `leafd_meta`.
+    fn set_meta(&mut self, entry: &str, value: &str) -> Result<u64, SqlError> {
+        self.driver.execute(statements::SET_META, &[Param::Text(entry), Param::Text(value)])
+    }
+
     /// The value of a name in `leafd_meta`.
-    pub(super) fn meta(&mut self, entry: &str) -> Result<Option<String>, Failure> {
-        let meta = self.driver.query(self.dialect.sql.meta, &[])?;
+    pub(super) fn meta(&mut self, entry: &str) -> Result<Option<String>, SqlError> {
+        let meta = self.driver.query(statements::META, &[])?;
         let found = meta.into_iter().find(|row| name(row) == Some(entry));
         Ok(found.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
     /// The server's clock, in milliseconds of Unix time.
-    pub(super) fn now_ms(&mut self) -> Result<u64, Failure> {
+    pub(super) fn now_ms(&mut self) -> Result<u64, SqlError> {
         let now =
-            self.driver.query(self.dialect.sql.now_ms, &[])?.into_iter().flatten().next().flatten();
+            self.driver.query(statements::NOW_MS, &[])?.into_iter().flatten().next().flatten();
         let now = now.and_then(|now| now.parse().ok());
-        now.ok_or_else(|| Failure::Rejected("the server doesn't report its time".to_owned()))
+        now.ok_or_else(|| SqlError::Rejected("the server doesn't report its time".to_owned()))
     }
 
     /// Checks the tables of workers, once for each connection. The tables of tags may exist without them.
-    pub(super) fn require_workers(&mut self) -> Result<(), Failure> {
+    pub(super) fn require_workers(&mut self) -> Result<(), SqlError> {
         let (dialect, location) = (self.dialect, &self.location);
         if !self.side {
             return Err(needs_side_tables(location, "leasing snowflake workers"));
         }
-        // In a dialect whose tables are all made with the file, opening the file has checked them.
-        if self.workers_checked || dialect.workers.tables.is_empty() {
+        // Opening an embedded store's file has checked all its tables.
+        if self.workers_checked || dialect.embedded {
             return Ok(());
         }
         let found = columns(&mut *self.driver, dialect)?;
-        let tables = dialect.workers.tables.iter().map(|layout| layout.table);
+        let tables = WORKER_TABLES.iter().map(|table| table.name);
         let missing = tables.filter(|table| !found.iter().any(|[of, ..]| of == table));
         let missing: Vec<&str> = missing.collect();
         if !missing.is_empty() {
@@ -424,7 +437,7 @@ impl Session {
     }
 }
 
-impl Own {
+impl HostState {
     /// The store has recorded the start of this host as its write with this number.
     pub(super) fn checked_in(
         &mut self,
@@ -446,10 +459,10 @@ impl Own {
     }
 }
 
-pub(super) fn needs_side_tables(location: &Location, what: &str) -> Failure {
+pub(super) fn needs_side_tables(location: &Location, what: &str) -> SqlError {
     let words = format!(
         "has only Leaf's table, or hides leafd's own tables from user {:?}: {what} needs them; create them with: leafd schema apply",
         location.user
     );
-    Failure::Said(location.refused(words))
+    SqlError::Said(location.refused(words))
 }

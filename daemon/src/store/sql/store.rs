@@ -9,8 +9,9 @@ use super::calls::SqlStore;
 use super::leases::Leases;
 use super::rows::{self, name};
 use super::session::{Session, needs_side_tables};
+use super::statements;
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
-use super::{Failure, Param};
+use super::{Param, SqlError};
 use crate::registry::Registry;
 use crate::store::Store;
 use leafd_core::mask::KeyNumber;
@@ -91,7 +92,7 @@ impl Store for SqlStore {
                 masked: found.row.masked,
             })
         });
-        if let Err(Failure::NoSuchName(_)) = claimed {
+        if let Err(SqlError::NoSuchName(_)) = claimed {
             // If another store answered, it says nothing that a tag is missing there.
             self.read(|session| session.check(under))?;
         }
@@ -191,7 +192,7 @@ impl Store for SqlStore {
             }
             // A row that doesn't exist can't be locked. So this makes one: then a host that reports an end of this
             // name comes entirely before or after.
-            session.driver.execute(session.dialect.sql.enter_name, &[Param::Text(name)])?;
+            session.driver.execute(statements::ENTER_NAME, &[Param::Text(name)])?;
             let (claimed_end, former_mask) = session.former(&new.tag)?;
             new.check_above(claimed_end)?;
             if claimed_end > 0 {
@@ -204,11 +205,11 @@ impl Store for SqlStore {
                 Param::Integer(new.step.cast_signed()),
                 Param::OptionalText(description),
             ];
-            session.driver.execute(session.dialect.sql.insert_row, &row).map_err(|failure| {
+            session.driver.execute(statements::INSERT_ROW, &row).map_err(|failure| {
                 match failure {
                     // Another host created it at the same moment.
-                    Failure::Duplicate(_) => {
-                        Failure::Said(StoreError::TagExists { tag: new.tag.clone() })
+                    SqlError::Duplicate(_) => {
+                        SqlError::Said(StoreError::TagExists { tag: new.tag.clone() })
                     }
                     other => other,
                 }
@@ -220,7 +221,7 @@ impl Store for SqlStore {
                 Param::Integer(i64::from(new.strict)),
                 Param::OptionalText(masked.as_deref()),
             ];
-            session.driver.execute(session.dialect.sql.enter_tag, &side)?;
+            session.driver.execute(statements::ENTER_TAG, &side)?;
             Ok(session.require(&new.tag, false)?.row)
         })?;
         Ok(outcome)
@@ -236,21 +237,20 @@ impl Store for SqlStore {
             }
             if let Some(step) = change.step {
                 let params = [name, Param::Integer(step.cast_signed())];
-                session.driver.execute(session.dialect.sql.set_step, &params)?;
+                session.driver.execute(statements::SET_STEP, &params)?;
             }
             if let Some(text) = &change.description {
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                session.driver.execute(
-                    session.dialect.sql.set_description,
-                    &[name, Param::OptionalText(text)],
-                )?;
+                session
+                    .driver
+                    .execute(statements::SET_DESCRIPTION, &[name, Param::OptionalText(text)])?;
             }
             if let Some(ceiling) = change.ceiling {
                 if !session.side {
                     return Err(needs_side_tables(&session.location, "a ceiling"));
                 }
                 let params = [name, Param::Integer(ceiling.cast_signed())];
-                session.driver.execute(session.dialect.sql.set_ceiling, &params)?;
+                session.driver.execute(statements::SET_CEILING, &params)?;
             }
             let row = session.require(tag, false)?.row;
             row.check_masked()?;
@@ -267,10 +267,10 @@ impl Store for SqlStore {
             let found = session.require(tag, true)?;
             found.row.check_generation(generation)?;
             let name = Param::Text(tag.as_str());
-            session.driver.execute(session.dialect.sql.delete_row, &[name])?;
+            session.driver.execute(statements::DELETE_ROW, &[name])?;
             let end = Param::Integer(found.row.max_id.max(found.claimed_end).max(0));
             let params = [name, Param::Integer(next.0.cast_signed()), end];
-            session.driver.execute(session.dialect.sql.leave_tombstone, &params)?;
+            session.driver.execute(statements::LEAVE_TOMBSTONE, &params)?;
             Ok(found.row)
         })
     }
@@ -283,7 +283,7 @@ impl Store for SqlStore {
         let mut answers = Vec::with_capacity(tags.len());
         for some in tags.chunks(TAGS_A_STATEMENT_MAX) {
             let rows = match self.read_once_more(|session| session.find_under(under, some, false)) {
-                Err(Failure::NoSuchName(_)) => {
+                Err(SqlError::NoSuchName(_)) => {
                     answers.extend(self.look_up_one_by_one(under, some)?);
                     continue;
                 }
@@ -306,13 +306,13 @@ impl Store for SqlStore {
         for some in ends.chunks(TAGS_A_STATEMENT_MAX) {
             match self.transact(|session| session.lift(under, some, masking)) {
                 Ok(lifted) => answers.extend(lifted),
-                Err(Failure::NoSuchName(_)) if some.len() > 1 => {
+                Err(SqlError::NoSuchName(_)) if some.len() > 1 => {
                     for one in some {
                         answers.extend(self.raise(under, std::slice::from_ref(one), masking)?);
                     }
                 }
                 // No row has this name, and none can.
-                Err(Failure::NoSuchName(_)) => answers.push(false),
+                Err(SqlError::NoSuchName(_)) => answers.push(false),
                 Err(failure) => return Err(failure.answer(&self.location)),
             }
         }
@@ -331,8 +331,7 @@ impl Store for SqlStore {
             if !session.side {
                 return Ok(Some((CheckIn::Unsupported, 0)));
             }
-            let rows =
-                session.driver.query(session.dialect.sql.host_token, &[Param::Text(&host.0)])?;
+            let rows = session.driver.query(statements::HOST_TOKEN, &[Param::Text(&host.0)])?;
             let mut cells = rows.into_iter().flatten();
             let found = cells.next().flatten();
             let last = cells.next().flatten().and_then(|last| last.parse::<u64>().ok());
@@ -347,7 +346,7 @@ impl Store for SqlStore {
             if replace {
                 let number = Param::Integer(written.cast_signed());
                 let params = [Param::Text(&host.0), Param::Text(&next.0), number];
-                session.driver.execute(session.dialect.sql.enter_host, &params)?;
+                session.driver.execute(statements::ENTER_HOST, &params)?;
             }
             Ok(Some((answer, written)))
         })?;
@@ -383,7 +382,7 @@ impl Store for SqlStore {
             }
             let value = format!("{check_value:016x}");
             let params = [Param::Text(&entry), Param::Text(&value)];
-            session.driver.execute(session.dialect.sql.enter_meta, &params)?;
+            session.driver.execute(statements::ENTER_META, &params)?;
             // Another host may have recorded its value first.
             let known = session.meta(&entry)?.unwrap_or_default();
             parse_check_value(&entry, &known)
@@ -408,11 +407,7 @@ impl Store for SqlStore {
             let (known, now_ms) = (session.meta(&entry)?, session.now_ms()?);
             let (text, others) =
                 note_static_user(known.as_deref().unwrap_or_default(), now_ms, &start.0, name);
-            let sql = if known.is_some() {
-                session.dialect.sql.set_meta
-            } else {
-                session.dialect.sql.enter_meta
-            };
+            let sql = if known.is_some() { statements::SET_META } else { statements::ENTER_META };
             session.driver.execute(sql, &[Param::Text(&entry), Param::Text(&text)])?;
             Ok(others)
         })
@@ -423,22 +418,22 @@ impl Store for SqlStore {
     }
 }
 
-fn parse_check_value(entry: &str, text: &str) -> Result<u64, Failure> {
+fn parse_check_value(entry: &str, text: &str) -> Result<u64, SqlError> {
     u64::from_str_radix(text, 16).map_err(|_| {
-        Failure::Said(StoreError::refused(format!(
+        SqlError::Said(StoreError::refused(format!(
             "{entry} in leafd_meta is {text:?} and no check value: repair it from a backup"
         )))
     })
 }
 
 /// Why a tag can't be created when the look-up of its name finds this row.
-fn taken(tag: &Tag, name: Option<&str>) -> Failure {
+fn taken(tag: &Tag, name: Option<&str>) -> SqlError {
     match name {
-        Some(other) if other != tag.as_str() => Failure::Said(StoreError::refused(format!(
+        Some(other) if other != tag.as_str() => SqlError::Said(StoreError::refused(format!(
             "tag {:?} can't be created beside {other:?}: the collation of leaf_alloc.biz_tag treats them as equal; use \
              another name, or give the column a collation that distinguishes them",
             tag.as_str()
         ))),
-        _ => Failure::Said(StoreError::TagExists { tag: tag.clone() }),
+        _ => SqlError::Said(StoreError::TagExists { tag: tag.clone() }),
     }
 }

@@ -1,17 +1,8 @@
 //! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
 
-use super::{Dialect, Driver, Failure, Location, Param};
+use super::schema::{META_TABLE, TAG_TABLES, Table, WORKER_TABLES, all_tables};
+use super::{Dialect, Driver, Location, Param, SqlError, statements};
 use leafd_core::store::Why;
-
-/// A table that leafd uses: its columns, and for each the prefixes of the types that leafd accepts.
-#[derive(Debug)]
-pub struct Layout {
-    pub table: &'static str,
-    pub columns: &'static [(&'static str, &'static [&'static str])],
-}
-
-/// The table with the store's name and history. When it has just been made, the store has no past.
-pub const META_TABLE: &str = "leafd_meta";
 
 /// Version of the side tables and of the meaning of their rows. In format 1 the rows of independent primaries held
 /// counters; now they hold ids.
@@ -19,14 +10,20 @@ pub const FORMAT: &str = "2";
 
 /// How the tables differ from `expected`, a sentence for each difference. A missing table is no difference; additional
 /// columns do no harm.
-pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
+pub fn differences(
+    dialect: &Dialect,
+    expected: impl IntoIterator<Item = &'static Table>,
+    found: &[[String; 3]],
+) -> Vec<String> {
     let mut said = Vec::new();
-    for Layout { table, columns } in expected {
+    for expected in expected {
+        let table = expected.name;
         let of_table: Vec<_> = found.iter().filter(|[of, ..]| of == table).collect();
         if of_table.is_empty() {
             continue;
         }
-        for (name, types) in *columns {
+        for (name, kind) in expected.required() {
+            let (_, types) = (dialect.types)(kind);
             let column = of_table.iter().find(|[_, column, _]| column.eq_ignore_ascii_case(name));
             let Some([_, _, is]) = column else {
                 said.push(format!("{table} lacks the column {name}"));
@@ -41,8 +38,11 @@ pub fn differences(expected: &[Layout], found: &[[String; 3]]) -> Vec<String> {
 }
 
 /// Table, column and type of every column in the tables that leafd knows.
-pub fn columns(driver: &mut dyn Driver, dialect: &Dialect) -> Result<Vec<[String; 3]>, Failure> {
-    let rows = driver.query(dialect.sql.columns, &[])?;
+pub(super) fn columns(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+) -> Result<Vec<[String; 3]>, SqlError> {
+    let rows = driver.query(dialect.columns, &[])?;
     let texts = rows.into_iter().filter_map(|row| {
         let row: Option<Vec<String>> = row.into_iter().collect();
         row.and_then(|row| row.try_into().ok())
@@ -55,7 +55,7 @@ pub(super) fn check_tables(
     driver: &mut dyn Driver,
     dialect: &Dialect,
     location: &Location,
-) -> Result<bool, Failure> {
+) -> Result<bool, SqlError> {
     let found = columns(driver, dialect)?;
     let has = |table: &str| found.iter().any(|[of, ..]| of == table);
     if !has("leaf_alloc") {
@@ -67,12 +67,7 @@ pub(super) fn check_tables(
             .into());
     }
     refuse_different(driver, dialect, location, &found)?;
-    let side: Vec<&str> = dialect
-        .tables
-        .iter()
-        .map(|layout| layout.table)
-        .filter(|table| *table != "leaf_alloc")
-        .collect();
+    let side: Vec<&str> = TAG_TABLES.iter().skip(1).map(|table| table.name).collect();
     match side.iter().filter(|table| has(table)).count() {
         0 if location.leaf_only => Ok(false),
         0 => Err(location
@@ -83,7 +78,7 @@ pub(super) fn check_tables(
                 location.user
             ))
             .into()),
-        some if some == side.len() => check_meta(driver, dialect, location).map(|()| true),
+        some if some == side.len() => check_meta(driver, location).map(|()| true),
         _ => {
             let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
             Err(location
@@ -98,26 +93,26 @@ pub(super) fn check_tables(
 }
 
 /// Refuses tables of tags that differ from leafd's. `leafd schema apply` must not change them either.
-pub fn refuse_different(
+fn refuse_different(
     driver: &mut dyn Driver,
     dialect: &Dialect,
     location: &Location,
     found: &[[String; 3]],
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     let has_leafs = found.iter().any(|[table, ..]| table == "leaf_alloc");
-    let defects = if has_leafs { dialect.sql.defects } else { "" };
-    refuse(driver, location, differences(dialect.tables, found), defects)
+    let defects = if has_leafs { dialect.defects } else { "" };
+    refuse(driver, location, differences(dialect, &TAG_TABLES, found), defects)
 }
 
 /// Does the same for the tables of workers.
-pub fn refuse_different_workers(
+pub(super) fn refuse_different_workers(
     driver: &mut dyn Driver,
     dialect: &Dialect,
     location: &Location,
     found: &[[String; 3]],
-) -> Result<(), Failure> {
-    let said = differences(dialect.workers.tables, found);
-    refuse(driver, location, said, dialect.workers.defects)
+) -> Result<(), SqlError> {
+    let said = differences(dialect, &WORKER_TABLES, found);
+    refuse(driver, location, said, dialect.worker_defects)
 }
 
 fn refuse(
@@ -125,7 +120,7 @@ fn refuse(
     location: &Location,
     mut said: Vec<String>,
     defects: &str,
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     if !defects.is_empty() {
         let defects = driver.query(defects, &[])?;
         said.extend(defects.into_iter().flatten().flatten());
@@ -142,12 +137,8 @@ fn refuse(
 }
 
 /// Refuses an unknown format, and a `leafd_meta` that lacks rows.
-fn check_meta(
-    driver: &mut dyn Driver,
-    dialect: &Dialect,
-    location: &Location,
-) -> Result<(), Failure> {
-    let rows = driver.query(dialect.sql.meta, &[])?;
+fn check_meta(driver: &mut dyn Driver, location: &Location) -> Result<(), SqlError> {
+    let rows = driver.query(statements::META, &[])?;
     let value = |name: &str| {
         let row = rows.iter().find(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)));
         row.and_then(|row| row.get(1)).cloned().flatten()
@@ -166,24 +157,37 @@ fn check_meta(
 }
 
 /// Whether leafd's tables have the rows that they get when they are made.
-pub fn has_first_rows(driver: &mut dyn Driver, dialect: &Dialect) -> Result<bool, Failure> {
-    let meta = driver.query(dialect.sql.meta, &[])?;
+pub fn has_first_rows(driver: &mut dyn Driver) -> Result<bool, SqlError> {
+    let meta = driver.query(statements::META, &[])?;
     let is_there = |name: &str| {
         meta.iter().any(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)))
     };
-    let nameless = driver.query(dialect.sql.claimed_end, &[Param::Text("")])?;
+    let nameless = driver.query(statements::CLAIMED_END, &[Param::Text("")])?;
     Ok(["format", "identity", "role", "right", "history"].into_iter().all(is_there)
         && !nameless.is_empty())
 }
 
 /// The error for a `leafd_meta` that lacks rows.
-pub(super) fn meta_incomplete(location: &Location) -> Failure {
+pub(super) fn meta_incomplete(location: &Location) -> SqlError {
     let words = "has a table leafd_meta without format, identity, role or history: complete it with: leafd schema apply";
     location.refused_for(Why::MissingTables, words).into()
 }
 
+/// The tables that are missing.
+pub fn missing_tables(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
+) -> Result<Vec<&'static str>, SqlError> {
+    let found = columns(driver, dialect)?;
+    refuse_different(driver, dialect, location, &found)?;
+    refuse_different_workers(driver, dialect, location, &found)?;
+    let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
+    Ok(all_tables().map(|table| table.name).filter(is_missing).collect())
+}
+
 /// Refuses to make tables when the user lacks rights for it. Call this before anything is made.
-pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), Failure> {
+pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), SqlError> {
     if lacking.is_empty() {
         return Ok(());
     }
@@ -198,7 +202,7 @@ pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), Fai
 
 /// The name that the store has had so far. This matters when leafd's tables are made beside an existing table of
 /// Leaf's: hosts may have used that table alone, and under the same name they go on with the ids that they hold.
-pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<String>, Failure> {
+pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<String>, SqlError> {
     if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
         return Ok(None);
     }
@@ -209,22 +213,23 @@ pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<St
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::sqlite::sql::DIALECT;
 
     #[test]
-    fn differences_are_said_column_by_column() {
-        let expected = [
-            Layout { table: "a", columns: &[("id", &["bigint"]), ("name", &["varchar", "text"])] },
-            Layout { table: "b", columns: &[("x", &["int"])] },
-        ];
-        let column = |table: &str, name: &str, kind: &str| {
-            [table.to_owned(), name.to_owned(), kind.to_owned()]
-        };
-        let right = [column("a", "ID", "BIGINT(20)"), column("a", "name", "text")];
-        assert!(differences(&expected, &right).is_empty());
-        let wrong = [column("a", "id", "integer"), column("a", "more", "text")];
+    fn differences_are_reported_for_each_column() {
+        let dialect = Dialect { types: |_| ("", &["varchar", "text"]), ..DIALECT };
+        let expected = [&TAG_TABLES[1], &TAG_TABLES[3]];
+        let column =
+            |name: &str, kind: &str| [META_TABLE.to_owned(), name.to_owned(), kind.to_owned()];
+        let right = [column("NAME", "VARCHAR(20)"), column("value", "text")];
+        assert!(differences(&dialect, expected, &right).is_empty());
+        let wrong = [column("name", "integer"), column("more", "text")];
         assert_eq!(
-            differences(&expected, &wrong),
-            ["a.id is integer instead of bigint", "a lacks the column name"]
+            differences(&dialect, expected, &wrong),
+            [
+                "leafd_meta.name is integer instead of varchar or text",
+                "leafd_meta lacks the column value"
+            ]
         );
     }
 }

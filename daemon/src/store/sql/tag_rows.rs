@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::rows::{Cells, Found, MASK_KEY_ENTRY, integer, name, same_tag};
+use super::rows::{Cells, MASK_KEY_ENTRY, StoredTag, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
+use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS, ROW, ROW_PLAIN};
 use super::tables::meta_incomplete;
-use super::{Dialect, Failure, Param};
+use super::{Param, SqlError};
 use leafd_core::Tag;
 use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
 
@@ -23,42 +24,46 @@ const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL 
 
 impl Session {
     /// The end of what the store remembers as claimed under a name. Keeps others from changing it.
-    pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, Failure> {
+    pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, SqlError> {
         Ok(self.former(tag)?.0)
     }
 
     /// Like [`Session::claimed_end`], and how the ids of this name were masked.
-    pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), Failure> {
-        let rows = self.driver.query(self.dialect.sql.claimed_end, &[Param::Text(tag.as_str())])?;
+    pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), SqlError> {
+        let rows = self.driver.query(statements::CLAIMED_END, &[Param::Text(tag.as_str())])?;
         let mut cells = rows.into_iter().flatten();
         let (end, masked) = (cells.next().flatten(), cells.next().flatten());
-        Ok((integer("highest_end", end, Some(0)).map_err(Failure::Rejected)?, masked))
+        Ok((integer("highest_end", end, Some(0)).map_err(SqlError::Rejected)?, masked))
     }
 
     /// The rows of tags. There may be more rows, if the key's collation treats other names as equal.
-    pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, Failure> {
+    pub(super) fn find_all(&mut self, tags: &[Tag], lock: bool) -> Result<Answer, SqlError> {
         // The first parameter is this host.
         let (host, firsts) = (self.host(), usize::from(self.side));
-        let list: Vec<String> =
-            (1..=tags.len()).map(|nth| self.dialect.placeholder(firsts + nth)).collect();
+        let list: Vec<String> = (1..=tags.len()).map(|nth| format!("?{}", firsts + nth)).collect();
         let list = list.join(", ");
         let names = tags.iter().map(|tag| Param::Text(tag.as_str()));
         let host = self.side.then_some(Param::Text(&host));
         let params: Vec<Param<'_>> = host.into_iter().chain(names).collect();
-        let (sql, signs) = (&self.dialect.sql, self.driver.signs().cells(self.side));
+        let signs = self.driver.signs().cells(self.side);
+        // A row for each tag, or one row without a tag if none exists.
+        let found = format!("LEFT JOIN leaf_alloc AS a ON a.biz_tag{{exact}} IN ({list})");
         let find = match self.side {
             true => format!(
-                "SELECT {}, {signs}, {} FROM {} {} ({list})",
-                sql.head, sql.row, sql.meta_rows, sql.tag_rows
+                "SELECT {HEAD}, {signs}, {ROW} FROM {META_ROWS} {found} LEFT JOIN leafd_tag AS t ON {{join}}"
             ),
-            false => format!(
-                "SELECT {}, {signs}, {} FROM {} ({list})",
-                sql.head_plain, sql.row_plain, sql.tag_rows_plain
-            ),
+            false => {
+                format!("SELECT {HEAD_PLAIN}, {signs}, {ROW_PLAIN} FROM (SELECT 1) AS one {found}")
+            }
         };
-        let rows = match lock && !sql.lock.is_empty() {
+        // Only one transaction at a time can write to an embedded store.
+        let rows = match lock && !self.dialect.embedded {
+            // A statement of its own, because a query that waits for a lock sees the tables that it joins as they were
+            // before the wait. It locks in the key's order, so that two daemons never wait for each other.
             true => {
-                let locked = format!("{} ({list}) {}", sql.lock, sql.locking);
+                let locked = format!(
+                    "SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN ({list}) ORDER BY biz_tag{{lock}}"
+                );
                 self.driver.query_locked(&locked, &find, &params)?
             }
             false => self.driver.query(&find, &params)?,
@@ -66,7 +71,7 @@ impl Session {
         self.answer(rows)
     }
 
-    fn answer(&mut self, rows: Vec<Cells>) -> Result<Answer, Failure> {
+    fn answer(&mut self, rows: Vec<Cells>) -> Result<Answer, SqlError> {
         let mut rows = rows.into_iter().map(|mut row| {
             let rest = row.split_off(IDENTITY_CELLS.min(row.len()));
             (row, rest)
@@ -85,20 +90,24 @@ impl Session {
         under: &Identity,
         tags: &[Tag],
         lock: bool,
-    ) -> Result<Vec<Cells>, Failure> {
+    ) -> Result<Vec<Cells>, SqlError> {
         let Answer { identity, rows } = self.find_all(tags, lock)?;
         identity.check(under, self.store())?;
         Ok(rows)
     }
 
     /// The row of a tag. Fails if there is none.
-    pub(super) fn require(&mut self, tag: &Tag, lock: bool) -> Result<Found, Failure> {
+    pub(super) fn require(&mut self, tag: &Tag, lock: bool) -> Result<StoredTag, SqlError> {
         let rows = self.find_all(std::slice::from_ref(tag), lock)?.rows;
         there(rows, tag)
     }
 
     /// Like [`Session::require`]; also locks the row, and fails if the store is not the one that the caller trusts.
-    pub(super) fn require_under(&mut self, under: &Identity, tag: &Tag) -> Result<Found, Failure> {
+    pub(super) fn require_under(
+        &mut self,
+        under: &Identity,
+        tag: &Tag,
+    ) -> Result<StoredTag, SqlError> {
         let rows = self.find_under(under, std::slice::from_ref(tag), true)?;
         if under.history.is_in_doubt() {
             let words = "has a history in doubt: no host has noted yet that commits may be lost";
@@ -110,7 +119,7 @@ impl Session {
     }
 
     /// Whether a tag has a row, even one that makes no sense.
-    pub(super) fn is_there(&mut self, tag: &Tag) -> Result<bool, Failure> {
+    pub(super) fn is_there(&mut self, tag: &Tag) -> Result<bool, SqlError> {
         let rows = self.find_all(std::slice::from_ref(tag), false)?.rows;
         Ok(rows.iter().any(|row| name(row) == Some(tag.as_str())))
     }
@@ -120,14 +129,18 @@ impl Session {
         &mut self,
         after: Option<&str>,
         limit: usize,
-    ) -> Result<Vec<Cells>, Failure> {
-        let list = if self.side { self.dialect.sql.list } else { self.dialect.sql.list_plain };
+    ) -> Result<Vec<Cells>, SqlError> {
+        let list = match self.side {
+            true => {
+                format!("SELECT {ROW} FROM {{alloc}} AS a LEFT JOIN leafd_tag AS t ON {{join}}")
+            }
+            false => format!("SELECT {ROW_PLAIN} FROM {{alloc}} AS a"),
+        };
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let (one, two) = (self.dialect.placeholder(1), self.dialect.placeholder(2));
         match after {
-            None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT {one}"), &[limit]),
+            None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT ?1"), &[limit]),
             Some(after) => self.driver.query(
-                &format!("{list} WHERE a.biz_tag > {one} ORDER BY a.biz_tag LIMIT {two}"),
+                &format!("{list} WHERE a.biz_tag > ?1 ORDER BY a.biz_tag LIMIT ?2"),
                 &[Param::Text(after), limit],
             ),
         }
@@ -139,15 +152,15 @@ impl Session {
         &mut self,
         after: &str,
         limit: usize,
-    ) -> Result<Vec<Cells>, Failure> {
+    ) -> Result<Vec<Cells>, SqlError> {
         if !self.side {
             return Ok(Vec::new());
         }
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.driver.query(self.dialect.sql.ends, &[Param::Text(after), limit])?;
+        let rows = self.driver.query(statements::ENDS, &[Param::Text(after), limit])?;
         // A name that is not UTF-8 is read as another name, and the next page would begin at a wrong place.
         match rows.last().map(name) {
-            Some(last) if last.is_none_or(|last| last <= after) => Err(Failure::Rejected(
+            Some(last) if last.is_none_or(|last| last <= after) => Err(SqlError::Rejected(
                 "leafd_tag has names that are not UTF-8: repair it with SQL".to_owned(),
             )),
             _ => Ok(rows),
@@ -158,15 +171,15 @@ impl Session {
     /// to claim was taken away. Also records who claims, if `by` is given.
     pub(super) fn move_max_id(
         &mut self,
-        found: &Found,
+        found: &StoredTag,
         plan: &ClaimPlan,
         by: Option<&ClaimedBy>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), SqlError> {
         let name = Param::Text(found.row.tag.as_str());
         let (end, right) = (Param::Integer(plan.max_id), Param::Integer(self.right));
         let set = [name, Param::Integer(found.row.max_id), end];
         if !self.side {
-            return moved(self.driver.execute(self.dialect.sql.set_max_id, &set)?, 1);
+            return moved(self.driver.execute(statements::SET_MAX_ID, &set)?, 1);
         }
         if found.right != Some(self.right) {
             self.take_right()?;
@@ -178,18 +191,18 @@ impl Session {
         let (sql, record): (_, &[Param<'_>]) = match (found.right, write) {
             (Some(has), Some((next, last))) => {
                 all = [name, end, right, Param::Integer(has), next, Param::Text(&host), last];
-                (self.dialect.sql.record_claim_of_host, &all)
+                (self.dialect.record_claim_of_host, &all)
             }
             (Some(has), None) => {
-                (self.dialect.sql.record_claim, &[name, end, right, Param::Integer(has)])
+                (statements::RECORD_CLAIM, &[name, end, right, Param::Integer(has)])
             }
             (None, write) => {
                 if let Some((next, last)) = write {
                     let params = [next, Param::Text(&host), last];
-                    kept(self.driver.execute(self.dialect.sql.prove, &params)?)?;
+                    kept(self.driver.execute(statements::PROVE, &params)?)?;
                 }
                 enter = [name, end, right];
-                (self.dialect.sql.enter_claim, &enter)
+                (statements::ENTER_CLAIM, &enter)
             }
         };
         let claim = by.map(|by| {
@@ -204,11 +217,11 @@ impl Session {
                 Param::OptionalInteger(by.holds_from.map(u64::cast_signed)),
             ]
         });
-        let claim = claim.as_ref().map(|claim| (self.dialect.history.enter_claim, &claim[..]));
+        let claim = claim.as_ref().map(|claim| (statements::RECORD_CLAIMANT, &claim[..]));
         let written =
-            self.driver.execute_together((self.dialect.sql.set_max_id, &set), (sql, record), claim);
+            self.driver.execute_together((statements::SET_MAX_ID, &set), (sql, record), claim);
         let [changed, recorded] = written.map_err(|failure| match failure {
-            Failure::Duplicate(words) => Failure::Conflict(words),
+            SqlError::Duplicate(words) => SqlError::Conflict(words),
             other => other,
         })?;
         moved(changed, 1)?;
@@ -223,7 +236,7 @@ impl Session {
         under: &Identity,
         ends: &[(Tag, u64)],
         masking: bool,
-    ) -> Result<Vec<bool>, Failure> {
+    ) -> Result<Vec<bool>, SqlError> {
         let tags: Vec<Tag> = ends.iter().map(|(tag, _)| tag.clone()).collect();
         let rows = self.find_under(under, &tags, true)?;
         // If a tag is given twice, the higher end counts.
@@ -261,11 +274,11 @@ impl Session {
             }
         }
         if !moving.is_empty() {
-            let (count, sql) = (moving.len() / 2, lift_rows(self.dialect, moving.len() / 2));
+            let (count, sql) = (moving.len() / 2, lift_rows(moving.len() / 2));
             moved(self.driver.execute(&sql, &moving)?, count)?;
         }
         if self.side && !remembered.is_empty() {
-            self.driver.execute(&remember_ends(self.dialect, remembered.len() / 3), &remembered)?;
+            self.driver.execute(&remember_ends(remembered.len() / 3), &remembered)?;
         }
         let lifted = |tag: &Tag| {
             let mut texts = moving.iter().step_by(2);
@@ -276,63 +289,57 @@ impl Session {
 
     /// Whether a tag without a row may have been masked. If no host ever recorded a mask key and no tag is masked,
     /// none was.
-    fn may_have_masked(&mut self) -> Result<bool, Failure> {
-        let meta = self.driver.query(self.dialect.sql.meta, &[])?;
+    fn may_have_masked(&mut self) -> Result<bool, SqlError> {
+        let meta = self.driver.query(statements::META, &[])?;
         let mut entries = meta.iter().filter_map(name);
         Ok(entries.any(|entry| entry.starts_with(MASK_KEY_ENTRY))
             || !self.driver.query(ANY_MASKED, &[])?.is_empty())
     }
 }
 
-fn there(rows: Vec<Cells>, tag: &Tag) -> Result<Found, Failure> {
-    same_tag(rows, tag)?.ok_or_else(|| Failure::Said(StoreError::UnknownTag { tag: tag.clone() }))
+fn there(rows: Vec<Cells>, tag: &Tag) -> Result<StoredTag, SqlError> {
+    same_tag(rows, tag)?.ok_or_else(|| SqlError::Said(StoreError::UnknownTag { tag: tag.clone() }))
 }
 
 /// Checks that the number of changed rows is the expected one.
-fn moved(changed: u64, wanted: usize) -> Result<(), Failure> {
+fn moved(changed: u64, wanted: usize) -> Result<(), SqlError> {
     if usize::try_from(changed) == Ok(wanted) {
         return Ok(());
     }
-    Err(Failure::Busy(format!(
+    Err(SqlError::Busy(format!(
         "updating {wanted} tags changed {changed} rows of leaf_alloc; a rule or trigger on that table may prevent it"
     )))
 }
 
 /// Checks that the right to claim still existed, and that this host had written nothing else. Some servers count two
 /// rows.
-pub(super) fn kept(changed: u64) -> Result<(), Failure> {
+pub(super) fn kept(changed: u64) -> Result<(), SqlError> {
     match changed {
         1 | 2 => Ok(()),
-        _ => Err(Failure::Conflict(
+        _ => Err(SqlError::Conflict(
             "the right to claim changed at the same moment, or this host wrote over another connection".to_owned(),
         )),
     }
 }
 
 /// A statement that lifts this many rows; its parameters are (tag, end) for each.
-fn lift_rows(dialect: &Dialect, count: usize) -> String {
-    let cases: String = (0..count)
-        .map(|index| {
-            let (tag, end) =
-                (dialect.placeholder(2 * index + 1), dialect.placeholder(2 * index + 2));
-            format!(" WHEN {tag} THEN {end}")
-        })
-        .collect();
-    let list: Vec<String> = (0..count).map(|index| dialect.placeholder(2 * index + 1)).collect();
+fn lift_rows(count: usize) -> String {
+    let case = |index: usize| format!(" WHEN ?{} THEN ?{}", 2 * index + 1, 2 * index + 2);
+    let cases: String = (0..count).map(case).collect();
+    let list: Vec<String> = (0..count).map(|index| format!("?{}", 2 * index + 1)).collect();
     format!(
-        "UPDATE leaf_alloc SET max_id = CASE biz_tag{cases} ELSE max_id END{} WHERE biz_tag IN ({})",
-        dialect.sql.touch,
+        "UPDATE leaf_alloc SET max_id = CASE biz_tag{cases} ELSE max_id END{{touch}} WHERE biz_tag IN ({})",
         list.join(", ")
     )
 }
 
 /// A statement that remembers this many ends, and the masks of tags without a row; its parameters are (tag, end,
 /// masked) for each.
-fn remember_ends(dialect: &Dialect, count: usize) -> String {
-    let three = |index: usize| {
-        let [tag, end, masked] = [1, 2, 3].map(|nth| dialect.placeholder(3 * index + nth));
-        format!("({tag}, {end}, {masked})")
+fn remember_ends(count: usize) -> String {
+    let row = |index: usize| {
+        let first = 3 * index + 1;
+        format!("(?{first}, ?{}, ?{})", first + 1, first + 2)
     };
-    let list: Vec<String> = (0..count).map(three).collect();
-    format!("{} {} {}", dialect.sql.remember_ends, list.join(", "), dialect.sql.remembering)
+    let list: Vec<String> = (0..count).map(row).collect();
+    format!("{} {} {}", statements::REMEMBER_ENDS, list.join(", "), statements::REMEMBERING)
 }

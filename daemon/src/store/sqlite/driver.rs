@@ -7,13 +7,13 @@ use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{ErrorCode, ToSql, params_from_iter};
 
 use super::file::{self, Create, OpenFile};
-use super::sql;
-use crate::store::sql::{Connector, Dialect, Driver, Failure, Location, Param, Signs};
+use super::sql::DIALECT;
+use crate::store::sql::{Connector, Dialect, Driver, Location, Param, Signs, SqlError};
 use leafd_core::store::StoreError;
 
 /// The path of an embedded store's file, and the host that must own it.
 #[derive(Clone, Debug)]
-pub struct Target {
+pub struct StoreFile {
     pub(super) path: PathBuf,
     /// See [`host_fingerprint`](super::host_fingerprint).
     pub(super) fingerprint: String,
@@ -23,23 +23,13 @@ pub struct Target {
 #[derive(Debug)]
 pub struct SqliteDriver {
     open: OpenFile,
-    target: Target,
+    target: StoreFile,
     /// The file was found to be damaged.
     damaged: bool,
     signs: Signs,
 }
 
-/// The statements and tables.
-static DIALECT: Dialect = Dialect {
-    sql: sql::STATEMENTS,
-    workers: &sql::LEASE_STATEMENTS,
-    history: &sql::HISTORY_STATEMENTS,
-    tables: sql::TABLES,
-    placeholder_prefix: "?",
-    embedded: true,
-};
-
-impl Connector for Target {
+impl Connector for StoreFile {
     fn dialect(&self) -> &'static Dialect {
         &DIALECT
     }
@@ -62,7 +52,7 @@ impl Connector for Target {
 }
 
 impl SqliteDriver {
-    pub(super) fn new(open: OpenFile, target: Target) -> SqliteDriver {
+    pub(super) fn new(open: OpenFile, target: StoreFile) -> SqliteDriver {
         // Nothing is needed to notice another store: a file that was copied or restored is refused until it is adopted,
         // and then has another identity.
         let nothing = || "''".to_owned();
@@ -77,19 +67,19 @@ impl SqliteDriver {
         SqliteDriver { open, target, damaged: false, signs }
     }
 
-    fn failed(&mut self, error: &rusqlite::Error) -> Failure {
+    fn failed(&mut self, error: &rusqlite::Error) -> SqlError {
         let described = file::describe(&self.target.path, error);
         if file::is_busy(error) {
-            return Failure::Said(described);
+            return SqlError::Said(described);
         }
         if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
-            return Failure::Duplicate(error.to_string());
+            return SqlError::Duplicate(error.to_string());
         }
         match described {
-            StoreError::Unavailable { cause, .. } => Failure::Lost(cause.words),
+            StoreError::Unavailable { cause, .. } => SqlError::Lost(cause.words),
             other => {
                 self.damaged = true;
-                Failure::Said(other)
+                SqlError::Said(other)
             }
         }
     }
@@ -104,10 +94,14 @@ impl Driver for SqliteDriver {
         &self.signs
     }
 
+    fn begin(&mut self) -> Result<(), SqlError> {
+        self.execute("BEGIN IMMEDIATE", &[]).map(drop)
+    }
+
     fn set_deadline(&mut self, _: Instant) {}
 
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, Failure> {
-        let statement = self.open.connection.prepare_cached(sql);
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
+        let statement = self.open.connection.prepare_cached(&DIALECT.render(sql));
         let changed = statement.and_then(|mut one| one.execute(params_from_iter(params)));
         changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))
     }
@@ -116,9 +110,9 @@ impl Driver for SqliteDriver {
         &mut self,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, Failure> {
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
         let rows = || {
-            let mut statement = self.open.connection.prepare_cached(sql)?;
+            let mut statement = self.open.connection.prepare_cached(&DIALECT.render(sql))?;
             let columns = statement.column_count();
             let rows = statement.query_map(params_from_iter(params), |row| {
                 (0..columns).map(|column| row.get_ref(column).map(text)).collect()

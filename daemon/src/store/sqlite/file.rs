@@ -13,9 +13,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::schema::{self, Failure, Meta};
+use super::schema::{self, FileError, Meta};
 use crate::journal::{hardware, is_same};
-use leafd_core::store::{Reason, StoreError, StoreId, Why};
+use leafd_core::store::{Reason, StartToken, StoreError, StoreId, Why};
 
 /// How long a statement waits for another connection's transaction.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -107,7 +107,7 @@ pub(super) fn open_own_unless_locked(
     fingerprint: &str,
 ) -> Result<Option<OpenFile>, StoreError> {
     match open_any(path, fingerprint, Create::IfMissing) {
-        Err(Failure::Sql(cause)) if is_busy(&cause) => {
+        Err(FileError::Sql(cause)) if is_busy(&cause) => {
             tracing::warn!("{}; retrying", describe(path, &cause));
             Ok(None)
         }
@@ -142,6 +142,29 @@ pub fn look(path: &Path, fingerprint: &str) -> Result<(), StoreError> {
     }
 }
 
+/// The start tokens in a file that is not opened as a store, one for each host. Empty when there is no file, or no table
+/// of hosts in it.
+///
+/// # Errors
+/// [`StoreError::Unavailable`] and [`StoreError::Refused`] as for [`super::open`].
+pub fn start_tokens(path: &Path) -> Result<Vec<StartToken>, StoreError> {
+    if !path.exists() {
+        return Ok(Vec::new());
+    }
+    let read = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_timeout(BUSY_TIMEOUT)?;
+        if !schema::has_table(&connection, "leafd_host")? {
+            return Ok(Vec::new());
+        }
+        let mut hosts = connection.prepare("SELECT start_token FROM leafd_host")?;
+        let tokens = hosts.query_map([], |row| Ok(StartToken(row.get::<_, String>(0)?.into())))?;
+        tokens.collect()
+    };
+    read().map_err(|cause| describe(path, &cause))
+}
+
 fn judge(path: &Path, found: &str, now: &str) -> Result<(), StoreError> {
     if is_same(found, now) {
         return Ok(());
@@ -166,7 +189,7 @@ fn judge(path: &Path, found: &str, now: &str) -> Result<(), StoreError> {
 type Opened = (OpenFile, Meta, Meta);
 
 /// Opens and prepares a file.
-fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Failure> {
+fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, FileError> {
     let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
     let now = Meta {
         identity: crate::random::token()
@@ -192,9 +215,6 @@ fn open_any(path: &Path, fingerprint: &str, create: Create) -> Result<Opened, Fa
 ///
 /// When a process closes a file, it loses all its locks on that file, also those of SQLite. So this never opens a file
 /// that exists already. The mutex keeps other threads from opening a new file while this makes and closes it.
-///
-/// Closing a file ends all of the process's locks on it, SQLite's too. So a file that is there is never
-/// opened here, and no other thread gets by while a new one is made and closed.
 fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
     static CREATING: Mutex<()> = Mutex::new(());
     let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,7 +235,7 @@ fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
     Ok(meta)
 }
 
-fn connect(path: &Path) -> Result<Connection, Failure> {
+fn connect(path: &Path) -> Result<Connection, FileError> {
     // An absolute path, because SQLite treats some relative names specially.
     let absolute = std::path::absolute(path)
         .map_err(|cause| unavailable(path, format!("its absolute path is unknown: {cause}")))?;
@@ -242,7 +262,7 @@ fn connect(path: &Path) -> Result<Connection, Failure> {
 
 /// Switches the file to a write-ahead log. While another connection makes the switch, SQLite fails at once instead of
 /// waiting, so this waits.
-fn use_wal(connection: &Connection) -> Result<(), Failure> {
+fn use_wal(connection: &Connection) -> Result<(), FileError> {
     let give_up = Instant::now() + BUSY_TIMEOUT;
     loop {
         let mode = connection
@@ -290,13 +310,13 @@ fn unavailable(path: &Path, cause: impl Into<Reason>) -> StoreError {
 }
 
 /// Puts the file's name before the description of what is wrong with it.
-fn named(path: &Path, failure: Failure) -> StoreError {
+fn named(path: &Path, failure: FileError) -> StoreError {
     match failure {
-        Failure::Said(StoreError::Refused(reason)) => {
+        FileError::Said(StoreError::Refused(reason)) => {
             StoreError::refused_for(reason.why, format!("the store {} {reason}", path.display()))
         }
-        Failure::Said(error) => error,
-        Failure::Sql(cause) => describe(path, &cause),
+        FileError::Said(error) => error,
+        FileError::Sql(cause) => describe(path, &cause),
     }
 }
 

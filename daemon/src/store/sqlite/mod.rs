@@ -12,18 +12,16 @@
 mod driver;
 mod file;
 mod schema;
-mod sql;
-mod starts;
+pub(super) mod sql;
 
 use std::path::Path;
 
 use super::sql::SqlStore;
 use leafd_core::store::StoreError;
 
-use self::driver::{SqliteDriver, Target};
-pub use self::file::{adopt, adopt_anew, host_fingerprint, look};
+use self::driver::{SqliteDriver, StoreFile};
+pub use self::file::{adopt, adopt_anew, host_fingerprint, look, start_tokens};
 pub use self::schema::print_schema;
-pub use self::starts::start_tokens;
 
 /// Opens the store at `path`, and makes it when there is no file. If another process holds the file locked, the next
 /// call opens it. The file may be closed at times; then, too, the next call opens it again.
@@ -36,7 +34,7 @@ pub use self::starts::start_tokens;
 /// SQLite database, is damaged, was written by a newer leafd, has another `leaf_alloc`, or belongs to another host
 /// (see [`adopt`]).
 pub fn open(path: &Path, fingerprint: &str) -> Result<SqlStore, StoreError> {
-    let target = Target { path: path.to_owned(), fingerprint: fingerprint.to_owned() };
+    let target = StoreFile { path: path.to_owned(), fingerprint: fingerprint.to_owned() };
     match file::open_own_unless_locked(path, fingerprint)? {
         Some(open) => {
             let driver = SqliteDriver::new(open, target.clone());

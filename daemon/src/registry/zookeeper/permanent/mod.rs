@@ -21,12 +21,12 @@ use zookeeper_client::{Client, Error, Stat};
 
 use self::number::own;
 use self::pair::Pair;
-use self::watch::{NodeWatch, Written};
-use super::Target;
-use super::ensemble::{Ensemble, Folders, Place, read_all};
+use self::watch::{NodeWatch, WrittenNodes};
+use super::EnsembleTarget;
+use super::ensemble::{Ensemble, EnsemblePlace, Folders, read_all};
 use super::leaf_node::{self, LeafNode};
-use super::record::Record;
-use super::session::Failure;
+use super::record::NodeRecord;
+use super::session::CallError;
 use crate::config::{LeafAddress, LeafName};
 use crate::registry::Registry;
 use leafd_core::registry::{
@@ -47,7 +47,7 @@ struct Forever(String);
 impl PermanentRegistry {
     /// Connects with the first call. `may_begin`: the service may be new beside others.
     #[must_use]
-    pub fn open(target: Target, name: &LeafName, may_begin: bool) -> PermanentRegistry {
+    pub fn open(target: EnsembleTarget, name: &LeafName, may_begin: bool) -> PermanentRegistry {
         let rival = (
             "/leafd/registry",
             "this path holds leased worker numbers, which permanent mode would assign for ever; use another path, or worker_mode = leased",
@@ -78,15 +78,15 @@ impl Registry for PermanentRegistry {
         let forever = &self.forever;
         self.ensemble.call(async |client, place| {
             let now = place.clock(client).await?;
-            let standing = place.standing(client).await?;
+            let state = place.state(client).await?;
             let (mut nodes, _) = forever.nodes(client, place).await?;
             nodes.retain(|node| pool.contains(&node.worker));
             nodes.sort_unstable_by(|a, b| (a.worker, &a.name).cmp(&(b.worker, &b.name)));
             let pairs = forever.pairs(client, place, nodes).await?;
             let entries =
                 pairs.iter().map(|pair| pair.entry().unwrap_or_else(|_| pair.unreadable()));
-            let (entries, history_age) = (entries.collect(), standing.history_age(now));
-            Ok(Snapshot { registry: standing.id, history_age, now, entries })
+            let (entries, history_age) = (entries.collect(), state.history_age(now));
+            Ok(Snapshot { registry: state.id, history_age, now, entries })
         })
     }
 
@@ -119,10 +119,10 @@ impl Registry for PermanentRegistry {
             holding.check(None)?;
             let address = address(place, holding)?;
             loop {
-                let standing = place.standing(client).await?;
-                standing.id.check(under)?;
+                let state = place.state(client).await?;
+                state.id.check(under)?;
                 // Read first: whatever changes later makes the creation fail.
-                let before = forever.before(client, place, standing, &address).await?;
+                let before = forever.before(client, place, state, &address).await?;
                 let (nodes, stat) = forever.nodes(client, place).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
                     let pair = forever.pairs(client, place, vec![node]).await?.pop();
@@ -157,8 +157,8 @@ impl Forever {
     async fn nodes(
         &self,
         client: &Client,
-        place: &Place,
-    ) -> Result<(Vec<LeafNode>, Stat), Failure> {
+        place: &EnsemblePlace,
+    ) -> Result<(Vec<LeafNode>, Stat), CallError> {
         let (children, stat) = match client.get_children(&self.0).await {
             Err(Error::NoNode) => return Err(place.gone(&self.0)),
             found => found?,
@@ -170,9 +170,9 @@ impl Forever {
     async fn pairs(
         &self,
         client: &Client,
-        place: &Place,
+        place: &EnsemblePlace,
         nodes: Vec<LeafNode>,
-    ) -> Result<Vec<Pair>, Failure> {
+    ) -> Result<Vec<Pair>, CallError> {
         // A name that is no address can't have a node of leafd's.
         let beside = |node: &LeafNode| match node.holder.parse::<LeafAddress>() {
             Ok(_) => place.holder(&node.holder),
@@ -191,14 +191,14 @@ impl Forever {
     async fn compare_and_set(
         &self,
         client: &Client,
-        place: &mut Place,
+        place: &mut EnsemblePlace,
         under: &RegistryId,
         swap: &CompareAndSet,
-    ) -> Result<(UnixMs, Written), Failure> {
+    ) -> Result<(UnixMs, WrittenNodes), CallError> {
         swap.next.check(Some(swap.worker))?;
         loop {
-            let standing = place.standing(client).await?;
-            standing.id.check(under)?;
+            let state = place.state(client).await?;
+            state.id.check(under)?;
             let pair = self.find(client, place, swap).await?;
             let found = pair.as_ref().map(Pair::entry).transpose();
             let found = found.map_err(|words| place.refused(words))?;
@@ -224,11 +224,11 @@ impl Forever {
             let address: LeafAddress =
                 owner.id.parse().map_err(|words: String| place.refused(words))?;
             let payload = leaf_node::payload(&address, swap.next.expires);
-            let record = Record::new(&swap.next, swap.seen, Some(swap.worker.0)).to_bytes();
+            let record = NodeRecord::new(&swap.next, swap.seen, Some(swap.worker.0)).to_bytes();
             let (leaf_path, side_path) = (self.path(&pair.node.name), place.holder(&owner.id));
             let options = place.persistent();
             let written = place
-                .commit(client, &standing, |all| {
+                .commit(client, &state, |all| {
                     all.add_set_data(&leaf_path, &payload, Some(pair.leaf.1.version))?;
                     match &pair.side {
                         Some((_, stat)) => {
@@ -241,7 +241,7 @@ impl Forever {
             // No results: another writer was faster. What is there now decides.
             if let Some(results) = written {
                 let at = place.written_at(client, &leaf_path, &results).await?;
-                return Ok((at, Written { leaf: leaf_path, side: side_path }));
+                return Ok((at, WrittenNodes { leaf: leaf_path, side: side_path }));
             }
         }
     }
@@ -250,9 +250,9 @@ impl Forever {
     async fn find(
         &self,
         client: &Client,
-        place: &Place,
+        place: &EnsemblePlace,
         swap: &CompareAndSet,
-    ) -> Result<Option<Pair>, Failure> {
+    ) -> Result<Option<Pair>, CallError> {
         let worker = swap.worker.0;
         let about = swap.expected.as_ref().and_then(|expected| expected.holder.as_ref());
         let about = about.map_or("", |holder| &*holder.id);
@@ -281,7 +281,7 @@ pub(super) fn pair_entry(
 }
 
 /// The holder's address.
-fn address(place: &Place, holding: &LeaseRecord) -> Result<LeafAddress, Failure> {
+fn address(place: &EnsemblePlace, holding: &LeaseRecord) -> Result<LeafAddress, CallError> {
     let Some(holder) = &holding.holder else {
         return Err(place.refused("a permanent worker needs a holder"));
     };

@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use zookeeper_client::{Acls, Client, CreateMode, MultiWriteResult, Stat};
 
-use super::super::ensemble::{Place, Standing, modified, read_all};
+use super::super::ensemble::{EnsemblePlace, RegistryState, modified, read_all};
 use super::super::leaf_node::{self, LeafNode};
-use super::super::record::Record;
-use super::super::session::Failure;
+use super::super::record::NodeRecord;
+use super::super::session::CallError;
 use super::Forever;
 use crate::config::LeafAddress;
 use leafd_core::UnixMs;
@@ -22,7 +22,7 @@ const OLDEST_NAMED: usize = 3;
 
 /// What leafd had recorded at some moment before a host gets a number.
 pub(super) struct Before {
-    standing: Standing,
+    state: RegistryState,
     /// The host that needs a number.
     address: LeafAddress,
     /// The version of the holders' folder, which changes when a free number is taken.
@@ -46,18 +46,18 @@ impl Forever {
     pub(super) async fn before(
         &self,
         client: &Client,
-        place: &Place,
-        standing: Standing,
+        place: &EnsemblePlace,
+        state: RegistryState,
         address: &LeafAddress,
-    ) -> Result<Before, Failure> {
+    ) -> Result<Before, CallError> {
         let (children, stat) = place.children(client).await?;
         let (version, address) = (stat.version, address.clone());
-        let mut before = Before { standing, address, version, own: None, used: Vec::new() };
+        let mut before = Before { state, address, version, own: None, used: Vec::new() };
         let paths: Vec<String> = children.iter().map(|host| place.holder(host)).collect();
         let found = read_all(client, &paths).await?;
         for ((host, path), found) in children.iter().zip(paths).zip(found) {
             let Some((bytes, stat)) = found else { continue };
-            let record = Record::parse(&bytes).map_err(|cause| {
+            let record = NodeRecord::parse(&bytes).map_err(|cause| {
                 place.refused(format!("the leafd node {path} can't be read: {cause}"))
             })?;
             if *host == before.address.to_string() {
@@ -74,12 +74,12 @@ impl Forever {
     pub(super) async fn choose(
         &self,
         client: &Client,
-        place: &mut Place,
+        place: &mut EnsemblePlace,
         before: &Before,
         nodes: &[LeafNode],
         folder: &Stat,
         pool: &Range<u64>,
-    ) -> Result<Number, Failure> {
+    ) -> Result<Number, CallError> {
         let now = place.clock(client).await?;
         let used = before.used.iter().filter(|(_, bound)| *bound > now);
         let taken: HashSet<u64> =
@@ -102,22 +102,22 @@ impl Forever {
     pub(super) async fn make(
         &self,
         client: &Client,
-        place: &mut Place,
+        place: &mut EnsemblePlace,
         before: &Before,
         holding: &LeaseRecord,
         number: Number,
-    ) -> Result<Option<String>, Failure> {
+    ) -> Result<Option<String>, CallError> {
         let now = place.clock(client).await?;
         let worker = match number {
             Number::Counted => None,
             Number::Free(worker) => Some(worker),
         };
-        let record = Record::new(holding, now, worker).to_bytes();
-        let Before { standing, address, version, own, .. } = before;
+        let record = NodeRecord::new(holding, now, worker).to_bytes();
+        let Before { state, address, version, own, .. } = before;
         let side_path = place.holder(&address.to_string());
         let (options, folder) = (place.persistent(), place.holders());
         let results = place
-            .commit(client, standing, |all| {
+            .commit(client, state, |all| {
                 match own {
                     Some(version) => all.add_set_data(&side_path, &record, Some(*version))?,
                     None => all.add_create(&side_path, &record, &options)?,
@@ -147,11 +147,11 @@ impl Forever {
     async fn exhausted(
         &self,
         client: &Client,
-        place: &Place,
+        place: &EnsemblePlace,
         nodes: &[LeafNode],
         now: UnixMs,
         pool: &Range<u64>,
-    ) -> Result<Failure, Failure> {
+    ) -> Result<CallError, CallError> {
         let mut pairs = self.pairs(client, place, nodes.to_vec()).await?;
         pairs.retain(|pair| pool.contains(&pair.node.worker));
         pairs.sort_by_key(|pair| modified(&pair.leaf.1));
@@ -173,11 +173,11 @@ impl Forever {
 
 /// The host's node, if it has one that no other host can use.
 pub(super) fn own(
-    place: &Place,
+    place: &EnsemblePlace,
     nodes: &[LeafNode],
     address: &LeafAddress,
     pool: &Range<u64>,
-) -> Result<Option<LeafNode>, Failure> {
+) -> Result<Option<LeafNode>, CallError> {
     let address = address.to_string();
     let mut own = nodes.iter().filter(|node| node.holder == address);
     let (node, second) = (own.next(), own.next());

@@ -4,7 +4,7 @@ use zookeeper_client::Stat;
 
 use super::super::ensemble::modified;
 use super::super::leaf_node::{self, LEAF_COVER, LeafNode};
-use super::super::record::Record;
+use super::super::record::NodeRecord;
 use leafd_core::registry::{Entry, HOLDER_BYTES_MAX, Holder, LeaseRecord};
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
@@ -32,7 +32,7 @@ impl Pair {
         };
         let side = match &self.side {
             Some((bytes, stat)) => {
-                let record = Record::parse(bytes);
+                let record = NodeRecord::parse(bytes);
                 Some((record.map_err(|cause| unreadable("leafd node", cause))?, stat))
             }
             None => None,

@@ -8,10 +8,10 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 use zookeeper_client::Client;
 
-use super::super::session::Failure;
+use super::super::session::CallError;
 
 /// The nodes that one transaction wrote: Leaf's, and leafd's own.
-pub(super) struct Written {
+pub(super) struct WrittenNodes {
     pub(super) leaf: String,
     pub(super) side: String,
 }
@@ -33,7 +33,11 @@ impl NodeWatch {
     }
 
     /// leafd has written both. From now on any other write is reported; one that came in between is reported at once.
-    pub(super) async fn begin(&mut self, client: &Client, node: &Written) -> Result<(), Failure> {
+    pub(super) async fn begin(
+        &mut self,
+        client: &Client,
+        node: &WrittenNodes,
+    ) -> Result<(), CallError> {
         let Some(told) = self.told.clone() else { return Ok(()) };
         let (leaf, watcher) = client.check_and_watch_stat(&node.leaf).await?;
         let side = client.check_stat(&node.side).await?;

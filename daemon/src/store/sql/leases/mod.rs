@@ -20,7 +20,7 @@ use leafd_wire::Layout as IdLayout;
 
 use super::calls::SqlStore;
 use super::session::Session;
-use super::{Failure, Layout, Param};
+use super::{Param, SqlError, statements};
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, Taking,
@@ -29,40 +29,6 @@ use leafd_core::registry::{
 use leafd_core::{Tag, UnixMs, WorkerId};
 
 use super::rows::Cells;
-
-/// The statements in one dialect. Their parameters are in the order that each one's comment gives; every column is
-/// read as text.
-#[derive(Debug)]
-pub struct Statements {
-    /// The tables, and for each column the types that leafd accepts.
-    pub tables: &'static [Layout],
-    /// A row of words for each reason why using the tables would not be safe. Empty in a dialect in which nothing can
-    /// be wrong.
-    pub defects: &'static str,
-    /// Keeps other daemons from giving numbers and recording layouts meanwhile. Empty in a dialect in which every
-    /// writing transaction does that.
-    pub lock: &'static str,
-    /// (first, end): the seven columns of `leafd_worker` for a range of workers, in ascending order.
-    pub list: &'static str,
-    /// (worker): the same of one worker; locks its row.
-    pub find: &'static str,
-    /// (worker, holder, name, incarnation, bound, seen, written): fails if the worker has a row.
-    pub enter: &'static str,
-    /// Takes the same parameters, and changes the row of a worker that has one.
-    pub replace: &'static str,
-    /// (first, end): number, identity and time of the permanent numbers, in ascending order.
-    pub given: &'static str,
-    /// (identity): the same of one identity.
-    pub given_to: &'static str,
-    /// (number, address, port, identity, time)
-    pub give: &'static str,
-    /// (number, time)
-    pub keep_time: &'static str,
-    /// Name and definition of every layout.
-    pub layouts: &'static str,
-    /// (name, definition)
-    pub enter_layout: &'static str,
-}
 
 /// How often to try when another host enters the same row first: hosts of Leaf's fork enter theirs without a lock.
 const TRIES_MAX: u32 = 8;
@@ -83,7 +49,7 @@ impl Leases<'_> {
     /// host entered the same row.
     fn transact<T>(
         &mut self,
-        work: impl Fn(&mut Session, RegistryId) -> Result<T, Failure>,
+        work: impl Fn(&mut Session, RegistryId) -> Result<T, SqlError>,
     ) -> Result<T, RegistryError> {
         let mut once = || {
             self.store.transact(|session| {
@@ -95,11 +61,11 @@ impl Leases<'_> {
         let mut answer = once();
         for _ in 1..TRIES_MAX {
             // The row exists now, so the next attempt sees it.
-            let Err(Failure::Duplicate(_)) = answer else { break };
+            let Err(SqlError::Duplicate(_)) = answer else { break };
             answer = once();
         }
         answer.map_err(|failure| match failure {
-            Failure::Registry(error) => error,
+            SqlError::Registry(error) => error,
             other => other.answer(&self.store.location).into(),
         })
     }
@@ -182,10 +148,9 @@ impl SqlStore {
     }
 }
 
-fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), Failure> {
-    let sql = session.dialect.workers;
+fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), SqlError> {
     lock(session)?;
-    let recorded = session.driver.query(sql.layouts, &[])?;
+    let recorded = session.driver.query(statements::LAYOUTS, &[])?;
     let recorded: BTreeMap<String, String> = recorded
         .into_iter()
         .filter_map(|row| {
@@ -210,21 +175,22 @@ fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), Failu
         }
     }
     for (name, defined) in &new {
-        session.driver.execute(sql.enter_layout, &[Param::Text(name), Param::Text(defined)])?;
+        session
+            .driver
+            .execute(statements::ENTER_LAYOUT, &[Param::Text(name), Param::Text(defined)])?;
     }
     Ok(())
 }
 
 /// What is recorded of the workers in a pool. A row that can't be used is logged, and counts as held for ever.
-fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<Entry>, Failure> {
-    let sql = session.dialect.workers;
+fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<Entry>, SqlError> {
     let mut found = BTreeMap::new();
-    for row in session.driver.query(sql.list, &range(pool))? {
+    for row in session.driver.query(statements::LIST_WORKERS, &range(pool))? {
         if let Some(number) = rows::number(&row) {
             found.insert(number, (Some(rows::leased(row)), None));
         }
     }
-    for row in session.driver.query(sql.given, &range(pool))? {
+    for row in session.driver.query(statements::PERMANENT, &range(pool))? {
         if let Some(number) = rows::number(&row) {
             found.entry(number).or_insert((None, None)).1 = Some(rows::given(row));
         }
@@ -241,21 +207,25 @@ fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<E
 }
 
 /// The numbers that the fork's hosts get next, if there are any: its table counts on from the highest.
-fn next_given(session: &mut Session) -> Result<Range<u64>, Failure> {
-    let given = session.driver.query(session.dialect.workers.given, &range(&(0..u64::MAX)))?;
+fn next_given(session: &mut Session) -> Result<Range<u64>, SqlError> {
+    let given = session.driver.query(statements::PERMANENT, &range(&(0..u64::MAX)))?;
     let highest = given.last().and_then(rows::number);
     let first = highest.map(|highest| highest.saturating_add(1));
     Ok(first.map_or(0..0, |first| first..first.saturating_add(NEXT_KEPT_OUT)))
 }
 
-fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<UnixMs, Failure> {
-    let (sql, worker) = (session.dialect.workers, swap.worker);
+fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<UnixMs, SqlError> {
+    let worker = swap.worker;
     let Ok(number) = i64::try_from(worker.0) else {
         return Err(refused(format!(
             "there is no worker {worker}: the table holds no such number"
         )));
     };
-    let leased = session.driver.query(sql.find, &[Param::Integer(number)])?.into_iter().next();
+    let leased = session
+        .driver
+        .query(statements::FIND_WORKER, &[Param::Integer(number)])?
+        .into_iter()
+        .next();
     let given = given(session, worker)?;
     let (has_row, is_given) = (leased.is_some(), given.is_some());
     let found = match rows::recorded(mode, worker, leased.map(rows::leased), given) {
@@ -290,7 +260,7 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
             )));
         }
     }
-    let write = if has_row { sql.replace } else { sql.enter };
+    let write = if has_row { statements::REPLACE_WORKER } else { statements::ENTER_WORKER };
     write_holding(session, write, number, &swap.next, swap.seen, now)?;
     // That settles nothing: the host may be reporting a lease that the store has lost, before the others have.
     if let Some(holder) = next.filter(|next| former.is_none_or(|former| former != next.id)) {
@@ -300,33 +270,38 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
     session.prove()?;
     if is_given {
         let until = instant(swap.next.expires);
-        session.driver.execute(sql.keep_time, &[Param::Integer(number), Param::Integer(until)])?;
+        session
+            .driver
+            .execute(statements::KEEP_TIME, &[Param::Integer(number), Param::Integer(until)])?;
     }
     Ok(now)
 }
 
-fn give(session: &mut Session, pool: &Range<u64>, holding: &LeaseRecord) -> Result<Entry, Failure> {
+fn give(
+    session: &mut Session,
+    pool: &Range<u64>,
+    holding: &LeaseRecord,
+) -> Result<Entry, SqlError> {
     let Some(holder) = &holding.holder else {
         return Err(refused("a permanent worker needs a holder".to_owned()));
     };
-    let sql = session.dialect.workers;
     lock(session)?;
-    let mine = session.driver.query(sql.given_to, &[Param::Text(&holder.id)])?;
+    let mine = session.driver.query(statements::PERMANENT_OF, &[Param::Text(&holder.id)])?;
     if let Some(row) = mine.into_iter().next() {
         return theirs(session, pool, &holder.id, row);
     }
     // The fork's numbers begin with 1 and go up from the highest one. A lower number that has become free is not used
     // again: its former owner may still be running.
-    let given = session.driver.query(sql.given, &range(pool))?;
+    let given = session.driver.query(statements::PERMANENT, &range(pool))?;
     let highest = given.iter().filter_map(rows::number).max();
     let first = highest.map_or(pool.start, |highest| highest + 1).max(1);
-    let leased = session.driver.query(sql.list, &range(pool))?;
+    let leased = session.driver.query(statements::LIST_WORKERS, &range(pool))?;
     let mut leased =
         leased.iter().filter_map(rows::number).filter(|number| *number >= first).peekable();
     let free = (first..pool.end).find(|number| leased.next_if_eq(number).is_none());
     let number = free.and_then(|number| i64::try_from(number).ok().zip(Some(WorkerId(number))));
     let Some((number, worker)) = number else {
-        return Err(Failure::Registry(RegistryError::Exhausted(format!(
+        return Err(SqlError::Registry(RegistryError::Exhausted(format!(
             "of the workers {} to {}, {} are assigned in leaf_workerid_alloc, the highest being {}. Reassign the \
              numbers of hosts that no longer exist by changing ip_port there with SQL, or extend the pool",
             pool.start.max(1),
@@ -337,7 +312,7 @@ fn give(session: &mut Session, pool: &Range<u64>, holding: &LeaseRecord) -> Resu
     };
     let now = clock(session)?;
     if holding.expires > leafd_core::registry::INSTANT_MAX {
-        return Err(Failure::Registry(RegistryError::TooFarAhead { now, bound: holding.expires }));
+        return Err(SqlError::Registry(RegistryError::TooFarAhead { now, bound: holding.expires }));
     }
     let (address, port) = match holder.id.rsplit_once(':') {
         Some((address, port)) => (address, Some(port)),
@@ -351,8 +326,8 @@ fn give(session: &mut Session, pool: &Range<u64>, holding: &LeaseRecord) -> Resu
         Param::Integer(instant(holding.expires)),
     ];
     session.prove()?;
-    session.driver.execute(sql.give, &row)?;
-    write_holding(session, sql.enter, number, holding, now, now)?;
+    session.driver.execute(statements::ASSIGN, &row)?;
+    write_holding(session, statements::ENTER_WORKER, number, holding, now, now)?;
     let taking = Taking { holder: holder.clone(), since: UnixMs(0), taken: now };
     session.enter_taking(number, &taking)?;
     Ok(Entry { worker, holding: holding.clone(), seen: now, written: now })
@@ -364,12 +339,12 @@ fn theirs(
     pool: &Range<u64>,
     id: &str,
     row: Cells,
-) -> Result<Entry, Failure> {
+) -> Result<Entry, SqlError> {
     let Some(number) = rows::number(&row) else {
         return Err(refused(format!("the row of {id:?} in leaf_workerid_alloc has no usable id")));
     };
     if !pool.contains(&number) {
-        return Err(Failure::Registry(RegistryError::Exhausted(format!(
+        return Err(SqlError::Registry(RegistryError::Exhausted(format!(
             "leaf_workerid_alloc assigned {id:?} the number {number}, which is not one of {} to {}",
             pool.start,
             pool.end.saturating_sub(1)
@@ -379,7 +354,7 @@ fn theirs(
     let number = number.cast_signed();
     let leased = session
         .driver
-        .query(session.dialect.workers.find, &[Param::Integer(number)])?
+        .query(statements::FIND_WORKER, &[Param::Integer(number)])?
         .into_iter()
         .next();
     let given = rows::given(row);
@@ -400,20 +375,17 @@ fn theirs(
     }
 }
 
-fn lock(session: &mut Session) -> Result<(), Failure> {
-    match session.dialect.workers.lock {
-        "" => Ok(()),
-        lock => session.driver.query(lock, &[]).map(drop),
-    }
+fn lock(session: &mut Session) -> Result<(), SqlError> {
+    session.driver.query(statements::LOCK_WORKERS, &[]).map(drop)
 }
 
 /// The permanent number's record of a worker, if it is one.
 fn given(
     session: &mut Session,
     worker: WorkerId,
-) -> Result<Option<rows::Read<rows::Given>>, Failure> {
+) -> Result<Option<rows::Read<rows::PermanentNumber>>, SqlError> {
     let one = worker.0..worker.0.saturating_add(1);
-    let row = session.driver.query(session.dialect.workers.given, &range(&one))?.into_iter().next();
+    let row = session.driver.query(statements::PERMANENT, &range(&one))?.into_iter().next();
     Ok(row.map(rows::given))
 }
 
@@ -424,7 +396,7 @@ fn write_holding(
     holding: &LeaseRecord,
     seen: UnixMs,
     written: UnixMs,
-) -> Result<(), Failure> {
+) -> Result<(), SqlError> {
     let holder = holding.holder.as_ref();
     let params = [
         Param::Integer(worker),
@@ -456,11 +428,11 @@ fn unusable(worker: WorkerId, odd: &str) -> String {
     )
 }
 
-fn refused(words: String) -> Failure {
-    Failure::Registry(RegistryError::Refused(words.into()))
+fn refused(words: String) -> SqlError {
+    SqlError::Registry(RegistryError::Refused(words.into()))
 }
 
 /// The database's clock.
-fn clock(session: &mut Session) -> Result<UnixMs, Failure> {
+fn clock(session: &mut Session) -> Result<UnixMs, SqlError> {
     session.now_ms().map(UnixMs)
 }

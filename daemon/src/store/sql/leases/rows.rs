@@ -13,7 +13,7 @@ use leafd_core::{UnixMs, WorkerId};
 
 /// A permanent number: a row of `leaf_workerid_alloc`.
 #[derive(Clone, Debug)]
-pub(super) struct Given {
+pub(super) struct PermanentNumber {
     /// The identity that has the number.
     pub(super) identity: Arc<str>,
     /// Ids with times before this instant were issued. leafd also writes here how far ahead it may issue.
@@ -46,10 +46,10 @@ pub(super) fn leased(row: Cells) -> Read<Entry> {
 }
 
 /// A row of `leaf_workerid_alloc`: id, ip_port, max_timestamp.
-pub(super) fn given(row: Cells) -> Read<Given> {
+pub(super) fn given(row: Cells) -> Read<PermanentNumber> {
     let [_, identity, until] = columns(row)?;
     let until = until.map_or(Ok(0), |until| whole("max_timestamp", Some(until)))?;
-    Ok(Given { identity: text("ip_port", identity)?, until: UnixMs(until) })
+    Ok(PermanentNumber { identity: text("ip_port", identity)?, until: UnixMs(until) })
 }
 
 /// What is recorded of a worker, from its rows in both tables; `None` when it is free.
@@ -57,7 +57,7 @@ pub(super) fn recorded(
     mode: Mode,
     worker: WorkerId,
     leased: Option<Read<Entry>>,
-    given: Option<Read<Given>>,
+    given: Option<Read<PermanentNumber>>,
 ) -> Option<Read<Entry>> {
     match (mode, given) {
         (Mode::Leased, None) => leased,
@@ -73,7 +73,7 @@ pub(super) fn recorded(
 }
 
 /// An entry for a worker that no host can take.
-pub(super) fn for_ever(worker: WorkerId, given: Option<Given>) -> Entry {
+pub(super) fn for_ever(worker: WorkerId, given: Option<PermanentNumber>) -> Entry {
     let mut entry = match given {
         Some(given) => new(worker, &given),
         None => {
@@ -86,7 +86,7 @@ pub(super) fn for_ever(worker: WorkerId, given: Option<Given>) -> Entry {
 }
 
 /// The entry of a permanent number for which leafd has written nothing yet.
-fn new(worker: WorkerId, given: &Given) -> Entry {
+fn new(worker: WorkerId, given: &PermanentNumber) -> Entry {
     let (id, name) = (Arc::clone(&given.identity), Arc::clone(&given.identity));
     let holder = Holder { id, name, incarnation: StartToken("".into()) };
     let holding = LeaseRecord { holder: Some(holder), expires: given.until };
@@ -95,7 +95,7 @@ fn new(worker: WorkerId, given: &Given) -> Entry {
 
 /// The entry of a permanent number for which leafd has written a row, perhaps for another holder. The next holder
 /// starts above both bounds.
-fn both(leased: Entry, given: &Given) -> Entry {
+fn both(leased: Entry, given: &PermanentNumber) -> Entry {
     let bound = leased.holding.expires.max(given.until);
     let same = leased.holding.holder.as_ref().is_some_and(|holder| holder.id == given.identity);
     let mut entry = if same { leased } else { new(leased.worker, given) };
