@@ -15,28 +15,28 @@ use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING};
 /// Room for a daemon's release in a `leafd_daemon_info`, including its zero.
 pub const LEAFD_RELEASE_BYTES: usize = 32;
 
-/// A process's access to the daemon, for all its threads: a small pool of connections, made on first use, and the ids
+/// A process's access to the daemon, for all its threads: a small pool of connections, opened on first use, and the ids
 /// that the process holds.
 pub struct LeafdClient {
     _handle: Handle<Client>,
 }
 
-/// How a client behaves. All zeros: the defaults.
+/// The settings of a client. All zeros: the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdSettings {
-    /// The daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise where a daemon of this user or of the
-    /// system listens.
+    /// The path of the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise the socket of this user's daemon
+    /// or of the system's.
     pub socket_path: *const c_char,
     /// How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, at most 60000 (more is cut); 0: 2000.
     pub timeout_ms: u32,
-    /// How long such calls wait for a missing daemon before their timeout begins to count, in milliseconds, at most
-    /// 3600000 (more is cut): for a process that may start before the daemon does. If it is less than their timeout,
-    /// they wait as long as their timeout.
+    /// How long such calls wait for a missing daemon before their timeout starts, in milliseconds, at most 3600000 (more
+    /// is cut): for a process that may start before the daemon. If this is less than their timeout, they wait as long as
+    /// their timeout.
     ///
-    /// 0: a daemon that was never there is an error at once. Even then, calls wait for a daemon that seems to be
-    /// restarting, as long as the timeout lasts: if this client has been connected before, if a socket is left that no
-    /// daemon listens on, and if one was removed in the last ten seconds.
+    /// 0: calls fail immediately if no daemon was ever running. Even then, they wait until their timeout for a daemon
+    /// that appears to be restarting: if this client was connected before, if a socket exists on which no daemon
+    /// listens, or if a socket was removed in the last ten seconds.
     pub wait_ms: u32,
     /// 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING` or their sum.
     pub flags: u32,
@@ -87,7 +87,7 @@ pub(crate) unsafe fn with<T>(
 
 /// Creates a client. It connects on first use; `leafd_info()` connects at once.
 ///
-/// `settings`: NULL for the defaults. End the client with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
+/// `settings`: NULL for the defaults. Free the client with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
 /// `RESOURCES`. Any thread.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -126,18 +126,18 @@ pub unsafe extern "C" fn leafd_new(
     }
 }
 
-/// Ends a client. Tags made from it still work, and keep its connections until the last of them is freed.
+/// Frees a client. Tags created from it still work, and keep its connections until the last of them is freed.
 ///
 /// NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
-/// parent's client, which the parent goes on using.
+/// parent's client, which the parent can continue to use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe { call(std::ptr::null_mut(), || handle::free(client.cast::<Handle<Client>>())) }
 }
 
-/// Asks the daemon what it is and whether it is ready. Connects if there is no connection, and agrees with the daemon
-/// on the protocol's version.
+/// Asks the daemon for its release and whether it is ready. Connects if there is no connection, and negotiates the
+/// protocol version.
 ///
 /// Errors: `VERSION`, or the reason why the daemon did not answer. Any thread.
 #[must_use]
@@ -162,10 +162,10 @@ pub unsafe extern "C" fn leafd_info(
     }
 }
 
-/// Copies the path of the daemon's socket, as determined when the client was made.
+/// Copies the path of the daemon's socket, as determined when the client was created.
 ///
 /// Writes at most `size` bytes to `buffer`, including the terminating zero; a longer path is cut. `buffer` may be NULL
-/// if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is no live handle. Any thread.
+/// if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is not a live handle. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_socket_path(
     client: *const LeafdClient,

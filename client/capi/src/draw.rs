@@ -49,12 +49,12 @@ fn fill(places: &mut [u64], drawn: Ids) {
     }
 }
 
-/// The next id of `tag`: a number from 1 to 2^63-1, and unique. Most ids come from a run that the process holds, in
+/// Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds, in
 /// nanoseconds. Ids of different threads and processes are then not in order of time.
 ///
-/// `tag`: UTF-8, 1 to 128 characters, none of them a control character. A client uses at most 65536 different tags.
+/// `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags.
 /// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
-/// `leafd_tag_next()` saves looking up the name.
+/// `leafd_tag_next()` avoids looking up the name.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next(
@@ -74,8 +74,8 @@ pub unsafe extern "C" fn leafd_next(
     }
 }
 
-/// The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly on this host
-/// before, and takes microseconds. Otherwise as `leafd_next()`.
+/// Draws the next id of `tag` directly, with a separate request. It is above all ids drawn directly on this host before,
+/// and takes microseconds. Otherwise like `leafd_next()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next_direct(
@@ -95,11 +95,11 @@ pub unsafe extern "C" fn leafd_next_direct(
     }
 }
 
-/// Creates a handle of a tag. The daemon is not asked whether the tag exists.
+/// Creates a handle of a tag, without asking the daemon whether the tag exists.
 ///
-/// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` so that this handle's ids are drawn directly. End the
-/// handle with `leafd_tag_free()`. It keeps alive what it needs of the client. Errors: `NULL_POINTER`, `HANDLE`,
-/// `INVALID_ARGUMENT`, `RESOURCES`. Any thread.
+/// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` to draw this handle's ids directly. Free the handle with
+/// `leafd_tag_free()`. It remains valid after the client is freed. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`,
+/// `RESOURCES`. Any thread.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_new(
@@ -123,14 +123,14 @@ pub unsafe extern "C" fn leafd_tag_new(
     }
 }
 
-/// Ends a tag's handle. NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with it.
+/// Frees a tag's handle. NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_free(tag: *mut LeafdTag) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe { call(std::ptr::null_mut(), || handle::free(tag.cast::<Handle<Tag>>())) }
 }
 
-/// The next id; see `leafd_next()`.
+/// Draws the next id; see `leafd_next()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_next(
@@ -153,19 +153,18 @@ pub unsafe extern "C" fn leafd_tag_next(
     }
 }
 
-/// An id of the run that the process holds, without waiting; 0: no id is held, or `tag` is no live handle. For
-/// bindings that do something before they wait (release an interpreter's lock, say) and then call
-/// `leafd_tag_next()`. Any thread.
+/// Returns an id from the held run without waiting; 0: no id is held, or `tag` is not a live handle. For bindings that
+/// do something before they wait, such as releasing an interpreter's lock, and then call `leafd_tag_next()`. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_take(tag: *const LeafdTag) -> u64 {
     // SAFETY: as the header says.
     number_or(0, || Ok(unsafe { get(tag) }?.take().unwrap_or(0)))
 }
 
-/// `count` ids of `tag`, in the order of issue, straight from the daemon: all of them within the timeout, or none.
+/// Draws `count` ids of `tag` from the daemon, in the order of issue: all of them within the timeout, or none.
 ///
-/// `ids` has room for `count` numbers and may be NULL for 0. More than 1000000 take several requests; at most
-/// 1000000000. Errors: as for `leafd_next()`. Any thread.
+/// `ids` has room for `count` numbers and may be NULL for 0. At most 1000000000; more than 1000000 take several
+/// requests. Errors: as for `leafd_next()`. Any thread.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next_many(
@@ -186,7 +185,7 @@ pub unsafe extern "C" fn leafd_next_many(
     }
 }
 
-/// `count` ids; see `leafd_next_many()`.
+/// Draws `count` ids; see `leafd_next_many()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_next_many(

@@ -9,14 +9,14 @@ use crate::call::write_text;
 
 /// The outcome of a call. A number is assigned once and never reused.
 ///
-/// Up to 999: the daemon's answer, with the numbers of leafd's protocol. From 1000 on: what the library found.
+/// Up to 999: statuses of the daemon, with the numbers of leafd's protocol. From 1000 on: errors of the library.
 /// Later releases may add numbers: treat an unknown one like `LEAFD_STATUS_INTERNAL`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafdStatus {
-    /// Done; the outputs are written.
+    /// Success; the outputs are written.
     Ok = 0,
-    /// The body doesn't fit the opcode.
+    /// The body doesn't match the opcode.
     Malformed = 1,
     /// The daemon doesn't know the request: it is older than the library.
     UnknownOpcode = 2,
@@ -30,46 +30,46 @@ pub enum LeafdStatus {
     TagUnknown = 6,
     /// The count is zero or above the limit.
     CountInvalid = 7,
-    /// This user may not do this.
+    /// This user has no right to do this.
     Denied = 8,
     /// One of the daemon's queues is full. A retry may help.
     Overloaded = 9,
     /// The deadline passed in the daemon; the message says what the request waited for. A retry may help.
     Deadline = 10,
-    /// The central store can't be reached. A retry may help.
+    /// The store is unavailable. A retry may help.
     StoreUnavailable = 11,
-    /// The clock is further behind the last id than the daemon allows. A retry may help.
+    /// The clock is behind the last id by more than the daemon allows. A retry may help.
     ClockBehind = 12,
-    /// The daemon holds no snowflake worker id; the message says why. A retry may help.
+    /// The daemon holds no worker number; the message says why. A retry may help.
     NoWorker = 13,
-    /// The tag's numbers are used up.
+    /// All ids up to the tag's ceiling are used.
     TagExhausted = 14,
-    /// The layout's time bits are used up, or the clock is before its epoch.
+    /// The layout's time bits are exhausted, or the clock is before its epoch.
     TimeExhausted = 15,
     /// The daemon's state directory can't be written. A retry may help.
     Journal = 16,
-    /// The daemon is stopping, and no other one started in time. A retry may help.
+    /// The daemon is stopping, and none was started in time. A retry may help.
     ShuttingDown = 17,
-    /// A tag of this name exists already.
+    /// A tag of this name already exists.
     TagExists = 18,
     /// A value in an administrative request is not allowed.
     ValueRefused = 19,
-    /// A defect in the daemon; also a status that this library doesn't know.
+    /// A bug in the daemon, or a status that this library doesn't know.
     Internal = 20,
     /// The daemon has reached its connection limit. A retry may help.
     ConnectionLimit = 21,
-    /// The store answered with something that can't be used safely.
+    /// The store's data for this tag can't be used safely.
     StoreRefused = 22,
-    /// The daemon lacks the key for masking, or its key is not the one that the store records.
+    /// The daemon has no key for masking, or its key differs from the one that the store knows.
     MaskKey = 23,
 
-    /// No connection could be made: no daemon listens, or this user may not open the socket.
+    /// The connection failed: no daemon listens, or this user may not open the socket.
     Connect = 1000,
     /// The connection broke while the call waited, and again after a retry. A retry may help.
     Disconnected = 1001,
     /// No answer came within the timeout. A retry may help.
     Timeout = 1002,
-    /// The peer sent something that is not leafd's protocol.
+    /// The peer doesn't follow leafd's protocol.
     Protocol = 1003,
     /// An argument is invalid.
     InvalidArgument = 1004,
@@ -77,26 +77,26 @@ pub enum LeafdStatus {
     Resources = 1005,
     /// A required pointer is NULL.
     NullPointer = 1006,
-    /// A pointer is no handle of its kind: it has been freed, or never was one. Found as far as memory can tell.
+    /// A pointer is not a handle of this kind: it was freed, or never was one. Detected as far as memory shows it.
     Handle = 1007,
-    /// A defect in the library.
+    /// A bug in the library.
     Panic = 1008,
     /// The interpreter ended the call after a signal; see `leafd_set_interpreter()`.
     Interrupted = 1009,
 }
 
-/// A call's error. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
+/// The error of a call. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
 #[repr(C)]
 pub struct LeafdError {
     /// The status that the call returned.
     pub status: u32,
-    /// After how many milliseconds a retry may succeed; 0: unknown.
+    /// The number of milliseconds after which a retry may succeed; 0: unknown.
     pub retry_after_ms: u32,
     /// The system's error number (an `errno`) that caused it; 0: none.
     pub os_error: i32,
     /// Whether the same call may succeed later without any repair.
     pub retryable: bool,
-    /// What failed, why, and what to do: UTF-8 that ends with a zero, cut between characters if need be.
+    /// What failed, why, and what to do: UTF-8 that ends with a zero, truncated between characters if necessary.
     pub message: [c_char; LEAFD_ERROR_MESSAGE_BYTES],
 }
 
@@ -165,7 +165,7 @@ pub extern "C" fn leafd_status_name(status: u32) -> *const c_char {
     known(status).map_or(c"UNKNOWN", |(_, name)| name).as_ptr()
 }
 
-/// Whether a status means that a call took too long: `DEADLINE` if the daemon says so, `TIMEOUT` if it did not answer.
+/// Whether a status means that a call timed out: `DEADLINE` if the daemon says so, `TIMEOUT` if it did not answer.
 /// Safe at any time, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_is_timeout(status: u32) -> bool {

@@ -24,7 +24,7 @@ pub struct LeafdLayout {
     pub epoch_ms: u64,
 }
 
-/// A snowflake id taken apart.
+/// The parts of a snowflake id.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdParts {
@@ -45,7 +45,7 @@ pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
     Layout::LEAF.into()
 }
 
-/// Asks the daemon for the layout of the snowflake ids that are drawn with the tag name `name` ("snowflake").
+/// Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
 ///
 /// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this name, or the reason why the
 /// daemon did not answer. Any thread.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn leafd_layout_of(
     }
 }
 
-/// Takes a snowflake id apart by its layout.
+/// Decodes a snowflake id by its layout.
 ///
 /// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits that the layout doesn't have. Any
 /// thread.
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn leafd_decode(
     }
 }
 
-/// The smallest id that a layout can have at a time, in milliseconds of Unix time: a bound for queries by time.
+/// Computes the smallest id that a layout can have at a time, in milliseconds of Unix time: a bound for queries by time.
 ///
 /// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or a time for which it has no ids. Any thread.
 #[must_use]

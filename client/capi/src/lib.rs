@@ -35,15 +35,15 @@ use std::ffi::{CStr, c_char};
 /// programs must be recompiled. `leafd_abi_version()` returns the library's.
 pub const LEAFD_ABI_VERSION: u32 = 1;
 
-/// As a call's timeout: the client's own.
+/// A call's timeout: use the client's.
 pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
 
-/// A flag of `leafd_settings` and `leafd_tag_new()`: every id is drawn directly, by a request of its own. Ids of a tag
-/// are then strictly increasing on this host, and take microseconds instead of nanoseconds.
+/// A flag of `leafd_settings` and `leafd_tag_new()`: draw each id directly, with a separate request. Ids of a tag are
+/// then strictly increasing on this host, and take microseconds instead of nanoseconds.
 pub const LEAFD_DIRECT: u32 = 1;
 
-/// A flag of `leafd_settings`: a waiting thread sleeps at once. Otherwise, and only while requests come back to back,
-/// it may first poll the socket for up to 100 microseconds, or yield its core to other threads and look again.
+/// A flag of `leafd_settings`: waiting threads sleep at once. Otherwise, and only while requests arrive back to back,
+/// they may first poll the socket for up to 100 microseconds, or yield the core to other threads and check again.
 pub const LEAFD_NO_POLLING: u32 = 2;
 
 const VERSION: &CStr =

@@ -20,7 +20,7 @@ pub struct LeafdPublicForm {
     /// The number of the key, 1 to 31; 0: the daemon's current one. Texts contain the number, so it is ignored when
     /// they are read.
     pub key: u32,
-    /// The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`; NULL or "": none.
+    /// The prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`; NULL or "": none.
     pub prefix: *const c_char,
 }
 
@@ -75,9 +75,9 @@ fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), CallEr
     Ok(())
 }
 
-/// The public ids of `count` dense ones of `tag`, as numbers. leafd's guide explains what they hide and who may ask.
-/// Numbers don't tell which key made them: once another key is in use, they are read wrongly unless `form` names the
-/// old one.
+/// Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what they hide and who may do
+/// this. Numbers don't contain the number of their key: once another key is in use, they are decoded wrongly unless
+/// `form` names the old one.
 ///
 /// `form`: may be NULL, which means all zeros. `timeout_ms`: see `leafd_new()`; it applies to the whole call, which
 /// makes one request for every 240 ids.
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn leafd_mask(
     }
 }
 
-/// The dense ids of public ones that `leafd_mask()` made with the same `form`. `ids` may be the same array as
+/// Converts public ids that `leafd_mask()` made with the same `form` back to dense ids. `ids` may be the same array as
 /// `public_ids`.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn leafd_unmask(
     }
 }
 
-/// As `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
+/// Does the same as `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_mask_text(
@@ -169,10 +169,11 @@ pub unsafe extern "C" fn leafd_mask_text(
     }
 }
 
-/// The dense ids of `count` texts that `leafd_mask_text()` made with the same bits and prefix.
+/// Converts `count` texts that `leafd_mask_text()` made with the same bits and prefix back to dense ids.
 ///
-/// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is no public id of
-/// this form, because it was mistyped, cut or made up: the message names the first one. Otherwise as `leafd_mask()`.
+/// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is not a public id of
+/// this form, because it was mistyped, truncated or made up: the message names the first one. Otherwise like
+/// `leafd_mask()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_unmask_text(
