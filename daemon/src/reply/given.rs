@@ -11,9 +11,6 @@ use leafd_wire::Run;
 
 use crate::clock;
 
-/// Processes that are kept.
-const PROCESSES_MAX: usize = 4_096;
-
 /// Most answers to one question.
 const FOUND_MAX: usize = 8;
 
@@ -25,7 +22,7 @@ struct Grant {
     count: u32,
     stride: u32,
     at_s: u32,
-    process: u32,
+    process: Process,
 }
 
 /// Tells a tag from others, in less room than its name takes.
@@ -46,20 +43,10 @@ pub struct Process {
 pub struct Given {
     /// How many entries are kept.
     most: usize,
-    grants: RefCell<Vec<Grant>>,
-    /// The entry that was written last.
-    last: Cell<usize>,
+    grants: RefCell<VecDeque<Grant>>,
     /// In seconds after the start, updated every second.
     now_s: Cell<u32>,
     started: UnixMs,
-    processes: RefCell<Processes>,
-}
-
-#[derive(Debug, Default)]
-struct Processes {
-    known: VecDeque<Process>,
-    /// The number of the first one that is kept.
-    first: u32,
 }
 
 impl TagMark {
@@ -77,19 +64,11 @@ impl Given {
     pub fn new(most: usize) -> Given {
         Given {
             most,
-            // Of this the kernel gives pages as they are written to.
-            grants: RefCell::new(Vec::with_capacity(most)),
-            last: Cell::new(0),
+            // The kernel allocates pages as they are written to.
+            grants: RefCell::new(VecDeque::with_capacity(most)),
             now_s: Cell::new(0),
             started: clock::now().unix,
-            processes: RefCell::default(),
         }
-    }
-
-    /// Whether anything is noted.
-    #[must_use]
-    pub fn is_kept(&self) -> bool {
-        self.most > 0
     }
 
     /// Updates the time of later notes. Drawing an id reads no clock.
@@ -98,60 +77,37 @@ impl Given {
         self.now_s.set(u32::try_from(passed_s).unwrap_or(u32::MAX));
     }
 
-    /// A process connects and draws: the number by which its ids are noted.
-    pub(super) fn process(&self, process: Process) -> u32 {
-        let mut processes = self.processes.borrow_mut();
-        let Processes { known, first } = &mut *processes;
-        // Clients come back often, and most draw one by one.
-        if known.back() != Some(&process) {
-            if known.len() >= PROCESSES_MAX {
-                known.pop_front();
-                *first = first.wrapping_add(1);
-            }
-            known.push_back(process);
-        }
-        let last = u32::try_from(known.len() - 1).unwrap_or(u32::MAX);
-        first.wrapping_add(last)
-    }
-
     /// Notes ids that a process was given. Those that follow the last ones within a second share an entry.
-    pub(super) fn note(&self, process: u32, tag: TagMark, runs: &[Run]) {
+    pub(super) fn note(&self, process: Process, tag: TagMark, runs: &[Run]) {
+        if self.most == 0 {
+            return;
+        }
         let mut grants = self.grants.borrow_mut();
         let at_s = self.now_s.get();
         for run in runs {
-            if let Some(last) = grants.get_mut(self.last.get())
+            if let Some(last) = grants.back_mut()
                 && last.follows(process, tag, at_s, run)
                 && let Some(count) = last.count.checked_add(run.count)
             {
                 last.count = count;
                 continue;
             }
-            let Run { first, count, stride } = *run;
-            let grant = Grant { tag, first, count, stride, at_s, process };
-            if grants.len() < self.most {
-                self.last.set(grants.len());
-                grants.push(grant);
-            } else {
-                let next = (self.last.get() + 1) % self.most;
-                self.last.set(next);
-                grants[next] = grant;
+            if grants.len() == self.most {
+                grants.pop_front();
             }
+            let Run { first, count, stride } = *run;
+            grants.push_back(Grant { tag, first, count, stride, at_s, process });
         }
     }
 
     /// Which processes were given an id, and when: the last ones.
     #[must_use]
     pub fn find(&self, tag: TagMark, id: u64) -> Vec<(Process, UnixMs)> {
-        let (grants, processes) = (self.grants.borrow(), self.processes.borrow());
+        let grants = self.grants.borrow();
         let found = grants.iter().filter(|grant| grant.tag == tag && grant.has(id));
-        let mut found: Vec<(Process, UnixMs)> = found
-            .filter_map(|grant| {
-                let index = grant.process.wrapping_sub(processes.first);
-                let process = processes.known.get(usize::try_from(index).ok()?)?;
-                let at = self.started.0 + u64::from(grant.at_s) * 1_000;
-                Some((*process, UnixMs(at)))
-            })
-            .collect();
+        let at = |grant: &Grant| UnixMs(self.started.0 + u64::from(grant.at_s) * 1_000);
+        let mut found: Vec<(Process, UnixMs)> =
+            found.map(|grant| (grant.process, at(grant))).collect();
         found.sort_by_key(|(_, at)| std::cmp::Reverse(*at));
         found.truncate(FOUND_MAX);
         found
@@ -159,7 +115,7 @@ impl Given {
 }
 
 impl Grant {
-    fn follows(&self, process: u32, tag: TagMark, at_s: u32, run: &Run) -> bool {
+    fn follows(&self, process: Process, tag: TagMark, at_s: u32, run: &Run) -> bool {
         let next = self.first.wrapping_add(u64::from(self.count) * u64::from(self.stride));
         (next, self.tag, self.process, self.at_s, self.stride)
             == (run.first, tag, process, at_s, run.stride)
@@ -190,9 +146,8 @@ mod tests {
     fn what_was_given_last_is_found() {
         let given = Given::new(MOST);
         let tags = ["a", "b"].map(|name| TagMark::of(&Tag::parse(name.as_bytes()).unwrap()));
-        let mine = given.process(of(7));
         given.note(
-            mine,
+            of(7),
             tags[0],
             &[run(1, 4), run(5, 1), Run { first: 100, count: 3, stride: 10 }],
         );
@@ -208,29 +163,20 @@ mod tests {
     }
 
     #[test]
-    fn the_ring_and_the_processes_are_bounded() {
+    fn the_ring_is_bounded() {
         let given = Given::new(MOST);
         let tag = TagMark::of(&Tag::parse(b"a").unwrap());
-        let (most, first) = (MOST as u64, given.process(of(1)));
+        let most = MOST as u64;
         for id in 0..most + 10 {
             // Every other one is left out, or they would share an entry.
-            given.note(first, tag, &[run(1 + 2 * id, 1)]);
+            given.note(of(1), tag, &[run(1 + 2 * id, 1)]);
         }
         assert_eq!(given.grants.borrow().len(), MOST);
         assert!(given.find(tag, 19).is_empty(), "the oldest are overwritten");
         assert_eq!(given.find(tag, 21).len(), 1);
         assert_eq!(given.find(tag, 1 + 2 * (most + 9)).len(), 1);
-        for uid in 2..PROCESSES_MAX as u32 + 2 {
-            given.process(of(uid));
-        }
-        assert_eq!(given.processes.borrow().known.len(), PROCESSES_MAX);
-        assert!(
-            given.find(tag, 21).is_empty(),
-            "a process that is forgotten is not told as another"
-        );
-        let last = given.process(of(9));
-        given.note(last, tag, &[run(1, 1)]);
-        assert_eq!(given.find(tag, 1)[0].0.uid, 9);
-        assert_eq!(given.process(of(9)), last, "the same one once more");
+        let none = Given::new(0);
+        none.note(of(1), tag, &[run(1, 1)]);
+        assert!(none.find(tag, 1).is_empty());
     }
 }

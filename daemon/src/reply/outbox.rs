@@ -26,8 +26,6 @@ pub struct Outbox {
     drawn: Rc<Drawn>,
     /// The process at the other end.
     process: Process,
-    /// The number under which its draws are noted, once it draws.
-    process_number: Cell<Option<u32>>,
     bytes: RefCell<Backlog>,
     /// Requests that wait for their answer.
     awaiting: Cell<u32>,
@@ -61,7 +59,6 @@ impl Outbox {
             claimant,
             drawn: tally.users.connect(claimant.uid),
             process: Process { uid: claimant.uid, pid },
-            process_number: Cell::new(None),
             tally,
             bytes: RefCell::default(),
             awaiting: Cell::new(0),
@@ -80,16 +77,7 @@ impl Outbox {
 
     /// Notes that its process is given these numbers of a tag.
     pub fn given(&self, tag: TagMark, runs: &[Run]) {
-        let given = &self.tally.given;
-        if !given.is_kept() {
-            return;
-        }
-        let number = self.process_number.get().unwrap_or_else(|| {
-            let number = given.process(self.process);
-            self.process_number.set(Some(number));
-            number
-        });
-        given.note(number, tag, runs);
+        self.tally.given.note(self.process, tag, runs);
     }
 
     /// Answers with ids.
