@@ -45,6 +45,7 @@ use crate::systemd::activation::{self, Given, HandedOver};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
 use crate::{clock, logging};
+use leafd_core::upstream::Condition;
 use stop::Daemon;
 
 /// The configuration can't be used; `EX_USAGE` of sysexits.h.
@@ -156,6 +157,7 @@ async fn live(
         tokio::task::spawn_local(reload.run(hangup, Rc::clone(&daemon.service)));
     }
     announce(config, daemon.socket.path(), &daemon.dispatcher.segments);
+    tokio::task::spawn_local(note_delays(Rc::clone(&daemon.dispatcher.segments)));
     let name = tokio::select! {
         _ = terminate.recv() => "SIGTERM",
         _ = interrupt.recv() => "SIGINT",
@@ -363,6 +365,16 @@ fn connections_max(config: &Config) -> usize {
         config.connections_max
     );
     possible
+}
+
+/// Reports first claims that are still delayed a while after the start: that is no problem, but explains requests that wait.
+async fn note_delays(segments: Rc<Segments>) {
+    tokio::time::sleep(clock::TICK).await;
+    for upstream in segments.upstreams() {
+        if let Some((condition @ Condition::Crowded, _)) = upstream.condition() {
+            info!("{}", condition.describe(&upstream.url));
+        }
+    }
 }
 
 /// Reports where the daemon listens: in the log, and on standard output for a person who started it.
