@@ -52,14 +52,8 @@ impl Dispatcher {
             return Ok(());
         }
         self.masks.keys()?;
-        let reply = session.outbox.later(*header);
-        let dispatcher = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            match dispatcher.masks.confirm().await.and_then(|keys| work.run(&keys)) {
-                Ok(body) => reply.body(&body),
-                Err(failure) => reply.failure(&failure),
-            }
-        });
+        let masks = Rc::clone(&self.masks);
+        session.answer_later(header, async move { work.run(&*masks.confirm().await?) });
         Ok(())
     }
 }

@@ -3,13 +3,14 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use leafd_wire::Run;
+use leafd_wire::{Header, Run};
 
 use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::quotas::QuotaBucket;
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
+use crate::reply::Failure;
 use crate::reply::outbox::Outbox;
 use crate::reply::tally::Tally;
 use leafd_core::quota::Quota;
@@ -68,6 +69,21 @@ impl Session {
         let now = self.now.get().unwrap_or_else(clock::now);
         self.now.set(Some(now));
         now
+    }
+
+    /// Answers once `work` is done, with the body that it returns.
+    pub(super) fn answer_later(
+        &self,
+        header: &Header,
+        work: impl Future<Output = Result<Vec<u8>, Failure>> + 'static,
+    ) {
+        let reply = self.outbox.later(*header);
+        tokio::task::spawn_local(async move {
+            match work.await {
+                Ok(body) => reply.body(&body),
+                Err(failure) => reply.failure(&failure),
+            }
+        });
     }
 
     /// From here on it is later.

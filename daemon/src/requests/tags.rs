@@ -1,6 +1,5 @@
 //! Administration of tags: JSON requests and answers, for administrators.
 
-use std::pin::Pin;
 use std::rc::Rc;
 
 use leafd_wire::{Header, Status, opcode};
@@ -11,7 +10,6 @@ use super::tag_stores::{Away, Shown, TagStores};
 use super::{Dispatcher, Session};
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
-use crate::reply::outbox::ReplyTo;
 use leafd_core::Tag;
 use leafd_core::mask::{MaskBits, Masking};
 use leafd_core::store::{
@@ -223,18 +221,12 @@ impl Dispatcher {
         })?;
         let next_store = listed.next().map(|(_, upstream)| upstream.name.clone());
         let upstreams = self.segments.upstreams_beside(index);
-        let reply = session.outbox.later(*header);
-        tokio::task::spawn_local(async move {
-            if let Err(failure) = usable(&upstreams).await {
-                return reply.failure(&failure);
-            }
+        session.answer_later(header, async move {
+            usable(&upstreams).await?;
             // One more than asked for shows whether there is a next page.
-            match TagStores::new(upstreams).list(after.as_ref(), limit + 1).await {
-                Ok((rows, away)) => {
-                    reply.body(&page(&rows, &away, limit as usize, next_store.as_deref()));
-                }
-                Err(error) => reply.failure(&administrative(&error)),
-            }
+            let listed = TagStores::new(upstreams).list(after.as_ref(), limit + 1).await;
+            let (rows, away) = listed.map_err(|error| administrative(&error))?;
+            Ok(page(&rows, &away, limit as usize, next_store.as_deref()))
         });
         Ok(())
     }
@@ -248,33 +240,19 @@ impl Dispatcher {
         call: impl AsyncFnOnce(TagStores) -> Result<Shown, StoreError> + 'static,
     ) -> Result<(), Failure> {
         let upstreams = self.segments.upstreams_of(&tag)?;
-        let reply = session.outbox.later(*header);
-        let shown = Box::pin(call(TagStores::new(upstreams.clone())));
-        tokio::task::spawn_local(Rc::clone(self).answer_shown(reply, tag, upstreams, shown));
+        let dispatcher = Rc::clone(self);
+        session.answer_later(header, async move {
+            // Other hosts would not look for a tag in a store that is refused.
+            usable(&upstreams).await?;
+            let shown = call(TagStores::new(upstreams)).await;
+            let shown = shown.map_err(|error| administrative(&error))?;
+            dispatcher.segments.changed(&tag).await;
+            let mut row = Row::from(&shown.row);
+            row.primaries_away = names(&shown.away);
+            row.primaries_without = shown.without.iter().map(|name| &**name).collect();
+            Ok(json(&row))
+        });
         Ok(())
-    }
-
-    async fn answer_shown(
-        self: Rc<Self>,
-        reply: ReplyTo,
-        tag: Tag,
-        upstreams: Vec<Rc<Upstream>>,
-        shown: Pin<Box<dyn Future<Output = Result<Shown, StoreError>>>>,
-    ) {
-        // Other hosts would not look for a tag in a store that is refused.
-        if let Err(failure) = usable(&upstreams).await {
-            return reply.failure(&failure);
-        }
-        match shown.await {
-            Ok(shown) => {
-                self.segments.changed(&tag).await;
-                let mut row = Row::from(&shown.row);
-                row.primaries_away = names(&shown.away);
-                row.primaries_without = shown.without.iter().map(|name| &**name).collect();
-                reply.body(&json(&row));
-            }
-            Err(error) => reply.failure(&administrative(&error)),
-        }
     }
 
     /// Returns the tag to create, and how many bits its public ids have if it is masked.

@@ -83,23 +83,20 @@ impl Dispatcher {
             )));
         }
         let (first, limit) = (list.first.max(pool.start), list.limit);
-        let (reply, keeper) = (session.outbox.later(*header), Rc::clone(keeper));
-        tokio::task::spawn_local(async move {
-            match keeper.link.snapshot(first..pool.end.max(first)).await {
-                Ok(look) => {
-                    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-                    let rows: Vec<Value> =
-                        look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
-                    let next = look.entries.get(limit).map(|entry| entry.worker.0);
-                    reply.body(&bytes(&json!({
-                        "pool": [pool.start, pool.end],
-                        "now_ms": look.now.0,
-                        "workers": rows,
-                        "next": next,
-                    })));
-                }
-                Err(error) => reply.failure(&failure(&error)),
-            }
+        let keeper = Rc::clone(keeper);
+        session.answer_later(header, async move {
+            let look = keeper.link.snapshot(first..pool.end.max(first)).await;
+            let look = look.map_err(|error| failure(&error))?;
+            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+            let rows: Vec<Value> =
+                look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
+            let next = look.entries.get(limit).map(|entry| entry.worker.0);
+            Ok(bytes(&json!({
+                "pool": [pool.start, pool.end],
+                "now_ms": look.now.0,
+                "workers": rows,
+                "next": next,
+            })))
         });
         Ok(())
     }
@@ -124,38 +121,26 @@ impl Dispatcher {
         {
             return Err(refused(held_by_another(worker, &own_id, expected)));
         }
-        let reply = session.outbox.later(*header);
+        let (dispatcher, keeper) = (Rc::clone(self), Rc::clone(keeper));
         if let Some(worker) = own {
-            let (dispatcher, keeper) = (Rc::clone(self), Rc::clone(keeper));
-            tokio::task::spawn_local(async move {
-                match dispatcher.give_back(&keeper, worker).await {
-                    Ok(()) => reply.body(&bytes(&json!({"worker": worker.0, "own": true}))),
-                    Err(failure) => reply.failure(&failure),
-                }
+            session.answer_later(header, async move {
+                dispatcher.give_back(&keeper, worker).await?;
+                Ok(bytes(&json!({"worker": worker.0, "own": true})))
             });
             return Ok(());
         }
         if mode == Mode::Permanent {
-            reply.failure(&refused("a permanent worker can only be released by its own host"));
-            return Ok(());
+            return Err(refused("a permanent worker can only be released by its own host"));
         }
-        let keeper = Rc::clone(keeper);
         let worker = WorkerId(release.worker.unwrap_or_default());
-        tokio::task::spawn_local(async move {
-            match take_back(&keeper, worker, release.holder.as_deref()).await {
-                Ok(entry) => reply.body(&bytes(&json!({
-                    "worker": worker.0,
-                    "own": false,
-                    "until_ms": entry.holding.expires.0,
-                }))),
-                Err(failure) => reply.failure(&failure),
-            }
+        session.answer_later(header, async move {
+            let entry = take_back(&keeper, worker, release.holder.as_deref()).await?;
+            let until_ms = entry.holding.expires.0;
+            Ok(bytes(&json!({"worker": worker.0, "own": false, "until_ms": until_ms})))
         });
         Ok(())
     }
-}
 
-impl Dispatcher {
     /// Gives this host's worker back. Keeps it if the registry doesn't answer.
     async fn give_back(&self, keeper: &LeaseDriver, worker: WorkerId) -> Result<(), Failure> {
         let one = worker.0..worker.0.saturating_add(1);

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use leafd_wire::{Header, opcode};
 use serde_json::{Value, json};
 
-use super::tags::{json as bytes, parse};
+use super::tags::{administrative, json as bytes, parse};
 use super::{Dispatcher, Session};
 use crate::engine::segments::HOLD_MS;
 use crate::engine::upstream::Upstream;
@@ -51,10 +51,10 @@ impl Dispatcher {
         self.for_administrators(session, "ask who issued ids")?;
         if header.opcode == opcode::WHOSE {
             let answer = self.whose(parse(body)?, session.peer.clone())?;
-            answer_later(session, header, answer);
+            session.answer_later(header, async move { Ok(bytes(&answer.await?)) });
         } else {
             let answer = self.gaps(&parse(body)?, session.outbox.claimant())?;
-            answer_later(session, header, answer);
+            session.answer_later(header, async move { Ok(bytes(&answer.await?)) });
         }
         Ok(())
     }
@@ -157,29 +157,10 @@ impl Home {
     }
 }
 
-fn answer_later(
-    session: &Session,
-    header: &Header,
-    answer: impl Future<Output = Result<Value, Failure>> + 'static,
-) {
-    let reply = session.outbox.later(*header);
-    tokio::task::spawn_local(async move {
-        match answer.await {
-            Ok(answer) => reply.body(&bytes(&answer)),
-            Err(failure) => reply.failure(&failure),
-        }
-    });
-}
-
 /// The latest time at which the host that claimed an id still had it. By then a process got the id, or it was skipped.
 /// A process may use it a little later.
 fn given_by_ms(claim: &ClaimRecord, later: &ClaimRecord, id: u64) -> Option<u64> {
     let is_past = later.by.holds_from.is_none_or(|from| from > id);
     let is_later = later.by.host == claim.by.host && later.run.first > id && later.at >= claim.at;
     (is_later && is_past).then(|| later.at.0.saturating_add(HOLD_MS.into()))
-}
-
-/// If the store refuses the request, the request has a bad value; the store's rows have no defect.
-fn administrative(error: &StoreError) -> Failure {
-    super::tags::administrative(error)
 }
