@@ -43,31 +43,31 @@ pub(super) async fn asked<T>(
 /// Answers inquiries until nobody can send any more. The thread that answers requests must run this.
 pub async fn attend(dispatcher: Rc<Dispatcher>, mut inquiries: mpsc::Receiver<Inquiry>) {
     while let Some(inquiry) = inquiries.recv().await {
+        let dispatcher = Rc::clone(&dispatcher);
         // The asking side may be gone.
         match inquiry {
             Inquiry::Alive(reply) => drop(reply.send(())),
             Inquiry::Ready(reply) => drop(reply.send(dispatcher.readiness())),
-            Inquiry::Draw(tag, mut reply) => {
-                let dispatcher = Rc::clone(&dispatcher);
-                tokio::task::spawn_local(async move {
-                    let drawn = dispatcher.draw_for_http(&tag, reply.closed()).await;
-                    drop(reply.send(drawn));
-                });
+            Inquiry::Draw(tag, reply) => {
+                answer(reply, async move { dispatcher.draw_for_http(&tag).await });
             }
             Inquiry::Metrics(form, reply) => {
-                let told = move |text: &str| drop(reply.send(text.to_owned()));
-                dispatcher.scrape(form, Box::new(told));
+                answer(reply, async move { dispatcher.metrics_text(form).await });
             }
-            Inquiry::Overview(text, mut reply) => {
-                let dispatcher = Rc::clone(&dispatcher);
-                tokio::task::spawn_local(async move {
-                    let overview = tokio::select! {
-                        () = reply.closed() => return,
-                        overview = dispatcher.overview(&text) => overview,
-                    };
-                    drop(reply.send(overview));
-                });
+            Inquiry::Overview(text, reply) => {
+                answer(reply, async move { dispatcher.overview(&text).await });
             }
         }
     }
+}
+
+/// Answers later, unless the asking side is gone by then.
+fn answer<T: 'static>(mut reply: oneshot::Sender<T>, work: impl Future<Output = T> + 'static) {
+    tokio::task::spawn_local(async move {
+        let answer = tokio::select! {
+            () = reply.closed() => return,
+            answer = work => answer,
+        };
+        drop(reply.send(answer));
+    });
 }

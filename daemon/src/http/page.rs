@@ -70,12 +70,13 @@ fn show(overview: &Overview, administers: bool) -> String {
         true => (json!(overview.all), usize::MAX),
         false => (json!(overview.public), overview.public_tags),
     };
-    let busiest = &overview.busiest[..overview.busiest.len().min(tags_max)];
+    let tags = &overview.tags;
+    let busiest = &tags.named[..tags.named.len().min(tags_max)];
     json!({
         "administers": administers,
         "unix_ms": clock::now().unix.0,
         "status": status,
-        "tags": {"sums": overview.sums, "busiest": busiest},
+        "tags": {"sums": tags.sums(), "busiest": busiest},
     })
     .to_string()
 }

@@ -16,35 +16,38 @@ use crate::reply::Failure;
 const DEADLINE_MS: u32 = 1_000;
 
 impl Dispatcher {
-    /// The next id of a tag, drawn directly. Nothing is issued once `cancelled` is ready.
+    /// The next id of a tag, drawn directly. If this is dropped, nothing is issued any more.
     ///
     /// # Errors
     /// The failure that a client of the socket would get.
-    pub async fn draw_for_http(
-        self: &Rc<Self>,
-        tag: &str,
-        cancelled: impl Future<Output = ()>,
-    ) -> Result<u64, Failure> {
+    pub async fn draw_for_http(self: &Rc<Self>, tag: &str) -> Result<u64, Failure> {
         let uid = geteuid().as_raw();
         let peer = Peer { uid, gids: Vec::new(), is_outside: false };
         // Untrusted: the reserve for administrators isn't for callers over HTTP.
         let claimant = Claimant { uid, trusted: false };
         let session = Session::new(peer, std::process::id(), claimant, Rc::clone(&self.tally));
+        let asking = Asking { dispatcher: self, session };
         let mut asked = Vec::new();
-        IdsRequest { tag: tag.as_bytes(), count: 1, deadline_ms: DEADLINE_MS }
-            .put(false, 0, &mut asked);
+        let request = IdsRequest { tag: tag.as_bytes(), count: 1, deadline_ms: DEADLINE_MS };
+        request.put(false, 0, &mut asked);
         if let Ok(Some((frame, _))) = Frame::first(&asked, REPLY_LENGTH_MAX) {
-            self.request(&session, &frame.header, frame.body);
+            self.request(&asking.session, &frame.header, frame.body);
         }
-        tokio::select! {
-            biased;
-            () = session.outbox.answered() => {}
-            () = cancelled => {}
-        }
-        let answer = session.outbox.bytes().rest().to_vec();
-        session.outbox.close();
-        self.left(&session);
-        id_in(&answer)
+        asking.session.outbox.answered().await;
+        id_in(asking.session.outbox.bytes().rest())
+    }
+}
+
+/// A request whose caller may leave.
+struct Asking<'a> {
+    dispatcher: &'a Dispatcher,
+    session: Session,
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.session.outbox.close();
+        self.dispatcher.left(&self.session);
     }
 }
 

@@ -2,23 +2,23 @@
 
 use std::rc::Rc;
 
-use leafd_wire::{Header, Malformed, Status};
+use leafd_wire::{Header, Malformed};
 
+use super::busiest::Busiest;
 use super::{Dispatcher, Session};
 use crate::health::CONDITIONS_MAX;
-use crate::metrics::{Form, Format, Told};
+use crate::metrics::{self, Form, Format};
 use crate::reply::Failure;
 
 impl Dispatcher {
-    /// Renders all metrics, and calls `told` with them later.
-    pub fn scrape(self: &Rc<Self>, form: Form, told: Told) {
-        if self.scrapes.ask(form, told) {
-            let dispatcher = Rc::clone(self);
-            tokio::task::spawn_local(async move {
-                let snapshot = || dispatcher.snapshot(CONDITIONS_MAX);
-                dispatcher.scrapes.serve(&dispatcher.segments, snapshot).await;
-            });
-        }
+    /// Renders all metrics. One text is made at a time, because it may take a MiB.
+    pub async fn metrics_text(&self, form: Form) -> String {
+        let _one = self.rendering.lock().await;
+        let tags = Busiest::of(&self.segments, self.about.metrics_tags, |_| true).await;
+        let snapshot = self.snapshot(CONDITIONS_MAX);
+        let write = move || metrics::write(&snapshot, tags, form);
+        // This fails when the daemon ends. Then nobody waits for the text.
+        tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
 
     pub(super) fn metrics(
@@ -32,19 +32,13 @@ impl Dispatcher {
             [1] => Format::OpenMetrics,
             _ => return Err(Malformed { what: "the format is one byte, 0 or 1" }.into()),
         };
-        if !self.access().may_administer(&session.peer) {
-            return Err(Failure::new(
-                Status::Denied,
-                format!(
-                    "uid {} may not read the metrics, which tell tags and volumes: add it to admin_uids, or serve them by \
-                     HTTP with the setting http",
-                    session.peer.uid
-                ),
-            ));
-        }
+        self.for_administrators(session, "read the metrics over this socket")?;
         let reply = session.outbox.later(*header);
-        let form = Form { format, process: false };
-        self.scrape(form, Box::new(move |text| reply.body(text.as_bytes())));
+        let dispatcher = Rc::clone(self);
+        tokio::task::spawn_local(async move {
+            let text = dispatcher.metrics_text(Form { format, process: false }).await;
+            reply.body(text.as_bytes());
+        });
         Ok(())
     }
 }

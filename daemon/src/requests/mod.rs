@@ -3,15 +3,16 @@
 //! Everything here runs on one thread and never blocks. A request that needs the store or the journal waits in a
 //! queue, with its deadline. It is answered when the thread that blocks has reported back.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
 use leafd_wire::tag::check_tag;
 use leafd_wire::{COUNT_MAX, DEADLINE_MS_MAX, Header, IdsRequest, InfoReply, InfoRequest, Status};
 use leafd_wire::{VERSION, flag, opcode};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
+mod busiest;
 mod counters;
 #[cfg(feature = "http")]
 mod http_draw;
@@ -19,10 +20,8 @@ mod masks;
 mod metrics;
 mod overview;
 mod quotas;
-mod readiness;
 mod session;
 mod snapshot;
-mod status;
 mod tag_stores;
 mod tags;
 mod trace;
@@ -37,15 +36,15 @@ use crate::engine::segments::Segments;
 use crate::engine::snowflakes::{self, Snowflakes};
 use crate::engine::writer::Writer;
 use crate::health::{Remedies, Watch};
-use crate::metrics::Scrapes;
 use crate::reply::Failure;
 use crate::reply::tally::Tally;
+pub use busiest::{Busiest, OTHERS, Sums};
 pub use counters::Counters;
 use leafd_core::{BootMs, Tag, Want};
 pub use overview::Overview;
-pub use readiness::Readiness;
 pub use session::Session;
 use session::{Last, Source};
+pub use snapshot::Readiness;
 
 pub struct Dispatcher {
     pub segments: Rc<Segments>,
@@ -62,11 +61,10 @@ pub struct Dispatcher {
     counters: Counters,
     /// The sums over all answers.
     pub(crate) tally: Rc<Tally>,
-    pub(crate) scrapes: Scrapes,
+    /// Held while metrics are rendered.
+    rendering: Mutex<()>,
     /// Whether ids can be issued, and why not.
     pub health: Watch,
-    /// The last answers to STATUS: for all users, and for administrators.
-    renderings: RefCell<[status::Rendering; 2]>,
 }
 
 /// What the status says about the daemon as a whole.
@@ -109,13 +107,12 @@ impl Dispatcher {
             writer,
             access: watch::Sender::new(access),
             access_edition: Cell::new(0),
-            scrapes: Scrapes::new(about.metrics_tags),
+            rendering: Mutex::default(),
             tally: Rc::new(Tally::new(about.draws_kept)),
             about,
             stopping,
             counters,
             health,
-            renderings: RefCell::default(),
         })
     }
 

@@ -1,4 +1,5 @@
-//! Takes the snapshots of the daemon's state that everything else renders.
+//! Takes the snapshots of the daemon's state that everything else renders; STATUS renders them as JSON. Tags, rates and
+//! counters show volumes, so only administrators get them. Others learn only whether ids are available.
 
 use std::rc::Rc;
 
@@ -8,7 +9,8 @@ use leafd_checkup::snapshot::{
     Segments, Snapshot, Snowflake, SnowflakeState, Store, StoreNumbers, Tag, TagNumbers, Times,
 };
 
-use super::Dispatcher;
+use super::tags::json;
+use super::{Dispatcher, Session};
 use crate::clock;
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
@@ -21,14 +23,54 @@ use leafd_core::BootMs;
 use leafd_core::health::Lasts;
 use leafd_core::snowflake::Now;
 use leafd_core::store::percent_used;
+use leafd_wire::{Header, Malformed};
 
 /// Most tags in a snapshot. The busiest come first.
 const TAGS_MAX: usize = 100;
+
+/// For each kind of ids, why they are not available; `None` if they are.
+#[derive(Clone, Debug)]
+pub struct Readiness {
+    pub segments: Option<String>,
+    pub snowflake: Option<String>,
+}
 
 /// How many segments of a tag are listed individually: those that are issued first.
 const SEGMENTS_MAX: usize = 6;
 
 impl Dispatcher {
+    pub(super) fn status(
+        &self,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        if !body.is_empty() {
+            return Err(Malformed { what: "the body goes on after its last field" }.into());
+        }
+        let body = match self.access().may_administer(&session.peer) {
+            true => json(&self.snapshot_with_tags()),
+            false => json(&self.public_snapshot()),
+        };
+        session.outbox.body(header, &body);
+        Ok(())
+    }
+
+    /// Which kinds of ids are available now.
+    #[must_use]
+    pub fn readiness(&self) -> Readiness {
+        if self.stopping.get() {
+            let why = Some("the daemon is stopping".to_owned());
+            return Readiness { segments: why.clone(), snowflake: why };
+        }
+        let snapshot = self.public_snapshot();
+        let snowflake = snapshot.unready("snowflake").map(|why| match why.is_empty() {
+            true => self.snowflakes.worker.unavailable_reason().message,
+            false => why,
+        });
+        Readiness { segments: snapshot.unready("segments"), snowflake }
+    }
+
     /// What everybody may see.
     pub(crate) fn public_snapshot(&self) -> PublicSnapshot {
         PublicSnapshot {
