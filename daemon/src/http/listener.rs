@@ -28,7 +28,7 @@ use crate::systemd::activation::HttpListener;
 
 /// Limits of connections.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(super) struct ConnectionLimits {
     /// Most connections at a time, shared out by user, and by address of another host. Further ones are closed.
     pub connections: u64,
     /// How long the head of a request may take, and how long a connection may be idle.
@@ -107,20 +107,23 @@ pub(super) enum Party {
 }
 
 /// A connection's place. Dropping it returns the place.
-struct Place {
+struct ConnectionSlot {
     claimant: Claimant<Party>,
     places: Rc<RefCell<Shares<Party>>>,
 }
 
-impl Place {
+impl ConnectionSlot {
     /// A place for a connection; `None` if its party has as many as it may have.
-    fn take(places: &Rc<RefCell<Shares<Party>>>, claimant: Claimant<Party>) -> Option<Place> {
+    fn take(
+        places: &Rc<RefCell<Shares<Party>>>,
+        claimant: Claimant<Party>,
+    ) -> Option<ConnectionSlot> {
         let admitted = places.borrow_mut().take(claimant, 1);
-        admitted.then(|| Place { claimant, places: Rc::clone(places) })
+        admitted.then(|| ConnectionSlot { claimant, places: Rc::clone(places) })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.borrow_mut().give_back(self.claimant, 1);
     }
@@ -166,7 +169,7 @@ impl<S: Read + Write + Unpin> Stream for S {}
 /// Serves until dropped.
 pub(super) async fn serve<S: Service>(
     listener: Listener,
-    limits: &'static Limits,
+    limits: &'static ConnectionLimits,
     access: watch::Receiver<AccessRules>,
     service: Rc<S>,
 ) {
@@ -177,15 +180,14 @@ pub(super) async fn serve<S: Service>(
         uid: peer.map_or(otherwise, |peer| Party::User(owners.owner(peer.uid))),
         trusted: peer.is_some_and(|peer| access.borrow().may_administer(peer)),
     };
-    let enter =
-        |stream: Box<dyn Stream>, caller: Caller, claimant: Claimant<Party>| match Place::take(
-            &places, claimant,
-        ) {
+    let enter = |stream: Box<dyn Stream>, caller: Caller, claimant: Claimant<Party>| {
+        match ConnectionSlot::take(&places, claimant) {
             Some(place) => begin(stream, caller, limits, place, Rc::clone(&service)),
             None => {
                 debug!(party = ?claimant.uid, "has its share of the connections for HTTP already")
             }
-        };
+        }
+    };
     loop {
         let accepted = match &listener {
             Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
@@ -218,8 +220,8 @@ pub(super) async fn serve<S: Service>(
 fn begin<S: Service>(
     stream: Box<dyn Stream>,
     caller: Caller,
-    limits: &'static Limits,
-    place: Place,
+    limits: &'static ConnectionLimits,
+    place: ConnectionSlot,
     service: Rc<S>,
 ) {
     tokio::task::spawn_local(async move {

@@ -25,7 +25,7 @@ const FRESH: Duration = Duration::from_millis(500);
 const TEXT_BYTES_MAX: usize = 512;
 
 /// What the page shows. One overview is made at a time for all readers, and another one for those who search.
-pub(super) struct Page {
+pub(super) struct PageState {
     ask: mpsc::Sender<Inquiry>,
     /// The access rules, which say who is an administrator.
     access: watch::Receiver<AccessRules>,
@@ -38,9 +38,12 @@ struct Made {
     overview: Overview,
 }
 
-impl Page {
-    pub(super) fn new(ask: mpsc::Sender<Inquiry>, access: watch::Receiver<AccessRules>) -> Page {
-        Page { ask, access, made: Default::default() }
+impl PageState {
+    pub(super) fn new(
+        ask: mpsc::Sender<Inquiry>,
+        access: watch::Receiver<AccessRules>,
+    ) -> PageState {
+        PageState { ask, access, made: Default::default() }
     }
 
     /// The state as JSON; `None` if the request loop is blocked.

@@ -11,14 +11,17 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::inquiries::{ANSWERS_WITHIN, Inquiry, asked};
-use super::listener::{Caller, Limits, Service};
-use super::page::{self, Page};
+use super::listener::{Caller, ConnectionLimits, Service};
+use super::page::{self, PageState};
 use crate::config::AccessRules;
 use crate::metrics::{Form, Format};
 use crate::requests::Readiness;
 
-pub(super) static LIMITS: Limits =
-    Limits { connections: 64, head_within: Duration::from_secs(3), lasts: Duration::from_secs(60) };
+pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
+    connections: 64,
+    head_within: Duration::from_secs(3),
+    lasts: Duration::from_secs(60),
+};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 
@@ -30,7 +33,7 @@ pub(super) struct Monitoring {
     ask: mpsc::Sender<Inquiry>,
     /// Whether only processes of this host can connect.
     local: bool,
-    page: Page,
+    page: PageState,
 }
 
 impl Monitoring {
@@ -39,7 +42,7 @@ impl Monitoring {
         access: watch::Receiver<AccessRules>,
         local: bool,
     ) -> Rc<Monitoring> {
-        let page = Page::new(ask.clone(), access);
+        let page = PageState::new(ask.clone(), access);
         Rc::new(Monitoring { ask, local, page })
     }
 

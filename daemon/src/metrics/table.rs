@@ -7,8 +7,9 @@ use leafd_checkup::snapshot::{
 use super::Form;
 use super::process;
 use super::text::{
-    Kind::{self, Counter, Gauge, Info},
-    Labels, Number, Writer,
+    Labels,
+    MetricKind::{self, Counter, Gauge, Info},
+    Number, TextWriter,
 };
 use crate::requests::{Busiest, OTHERS, Sums};
 
@@ -17,7 +18,7 @@ const SOLE_STORE: &str = "default";
 
 /// Writes all metrics.
 pub(super) fn write(snapshot: &Snapshot, tags: &Busiest, form: Form) -> String {
-    let mut w = Writer::new(form.format);
+    let mut w = TextWriter::new(form.format);
     of_daemon(&mut w, snapshot);
     of_requests(&mut w, snapshot);
     of_health(&mut w, &snapshot.health.conditions);
@@ -35,7 +36,7 @@ pub(super) fn write(snapshot: &Snapshot, tags: &Busiest, form: Form) -> String {
 
 /// Things of one kind, each with a series in every metric of theirs.
 struct Each<'a, T> {
-    w: &'a mut Writer,
+    w: &'a mut TextWriter,
     things: &'a [T],
     labels: fn(&T) -> Labels,
 }
@@ -44,7 +45,7 @@ impl<T> Each<'_, T> {
     /// Writes a metric of those that have a value.
     fn metric<V: Into<Number>>(
         &mut self,
-        kind: Kind,
+        kind: MetricKind,
         name: &str,
         help: &str,
         of: impl Fn(&T) -> Option<V>,
@@ -73,7 +74,7 @@ impl<T> Each<'_, T> {
     }
 }
 
-fn of_daemon(w: &mut Writer, snapshot: &Snapshot) {
+fn of_daemon(w: &mut TextWriter, snapshot: &Snapshot) {
     let daemon = &snapshot.daemon;
     let build =
         vec![("version", daemon.release.clone()), ("protocol", daemon.protocol.to_string())];
@@ -122,7 +123,7 @@ fn of_daemon(w: &mut Writer, snapshot: &Snapshot) {
     );
 }
 
-fn of_requests(w: &mut Writer, snapshot: &Snapshot) {
+fn of_requests(w: &mut TextWriter, snapshot: &Snapshot) {
     let counters = &snapshot.counters;
     let class = &counters.connections_by_class;
     let open = [("administrator", class.administrator), ("other", class.other)]
@@ -176,7 +177,7 @@ fn of_requests(w: &mut Writer, snapshot: &Snapshot) {
     );
 }
 
-fn of_health(w: &mut Writer, things: &[Condition]) {
+fn of_health(w: &mut TextWriter, things: &[Condition]) {
     let labels = |condition: &Condition| {
         let public = &condition.public;
         vec![("code", public.code.clone()), ("subject", public.subject.clone())]
@@ -199,7 +200,7 @@ fn of_health(w: &mut Writer, things: &[Condition]) {
     );
 }
 
-fn of_stores(w: &mut Writer, things: &[Store]) {
+fn of_stores(w: &mut TextWriter, things: &[Store]) {
     let claims = things.iter().flat_map(|store| {
         let count = |(result, count): (&String, &u64)| {
             ([of_store(store), label("result", result)].concat(), (*count).into())
@@ -248,7 +249,7 @@ fn of_stores(w: &mut Writer, things: &[Store]) {
     );
 }
 
-fn of_worker(w: &mut Writer, snapshot: &Snapshot) {
+fn of_worker(w: &mut TextWriter, snapshot: &Snapshot) {
     let lease = &snapshot.snowflake.lease;
     let place = lease.as_ref().map_or("static", |lease| &lease.place);
     let worker = snapshot.snowflake.state.worker;
@@ -288,7 +289,7 @@ fn of_worker(w: &mut Writer, snapshot: &Snapshot) {
     );
 }
 
-fn of_layouts(w: &mut Writer, things: &[Layout]) {
+fn of_layouts(w: &mut TextWriter, things: &[Layout]) {
     let definition = |layout: &Layout| {
         let labels = vec![
             ("layout", layout.name.clone()),
@@ -323,7 +324,7 @@ fn of_layouts(w: &mut Writer, things: &[Layout]) {
     );
 }
 
-fn of_tags(w: &mut Writer, tags: &Busiest) {
+fn of_tags(w: &mut TextWriter, tags: &Busiest) {
     let help = "Ids of the tag issued by this daemon since the tag came into use. Missing for the other tags together: \
                 see leafd_segment_ids_issued_total.";
     let issued = tags.named.iter().map(|tag| (label("tag", &tag.tag), tag.issued.into()));

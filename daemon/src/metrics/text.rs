@@ -9,7 +9,7 @@ pub(super) type Labels = Vec<(&'static str, String)>;
 
 /// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MetricKind {
     /// It only increases. Its name is without `_total`.
     Counter,
     Gauge,
@@ -25,14 +25,14 @@ pub(super) enum Number {
 }
 
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct TextWriter {
     out: String,
     format: Format,
 }
 
-impl Writer {
-    pub(super) fn new(format: Format) -> Writer {
-        Writer { out: String::new(), format }
+impl TextWriter {
+    pub(super) fn new(format: Format) -> TextWriter {
+        TextWriter { out: String::new(), format }
     }
 
     /// The text. Nothing may follow.
@@ -46,15 +46,15 @@ impl Writer {
     /// Writes a metric, if it has series.
     pub(super) fn metric(
         &mut self,
-        kind: Kind,
+        kind: MetricKind,
         name: &str,
         help: &str,
         series: impl IntoIterator<Item = (Labels, Number)>,
     ) {
         let (suffix, words, older_words) = match kind {
-            Kind::Counter => ("_total", "counter", "counter"),
-            Kind::Gauge => ("", "gauge", "gauge"),
-            Kind::Info => ("_info", "info", "gauge"),
+            MetricKind::Counter => ("_total", "counter", "counter"),
+            MetricKind::Gauge => ("", "gauge", "gauge"),
+            MetricKind::Info => ("_info", "info", "gauge"),
         };
         let mut series = series.into_iter().peekable();
         if series.peek().is_none() {
@@ -151,11 +151,16 @@ mod tests {
     use super::*;
 
     fn written(format: Format) -> String {
-        let mut writer = Writer::new(format);
+        let mut writer = TextWriter::new(format);
         let odd = vec![("tag", "a \"b\\\nc".to_owned())];
-        writer.metric(Kind::Counter, "ids", "All \"ids\".", [(odd, u64::MAX.into())]);
-        writer.metric(Kind::Gauge, "none", "Has no series.", []);
-        writer.metric(Kind::Info, "build", "It.", [(vec![("v", "1".to_owned())], 1_u64.into())]);
+        writer.metric(MetricKind::Counter, "ids", "All \"ids\".", [(odd, u64::MAX.into())]);
+        writer.metric(MetricKind::Gauge, "none", "Has no series.", []);
+        writer.metric(
+            MetricKind::Info,
+            "build",
+            "It.",
+            [(vec![("v", "1".to_owned())], 1_u64.into())],
+        );
         writer.histogram(
             "took",
             "Times.",

@@ -40,7 +40,7 @@ pub struct Process {
 
 /// The ring.
 #[derive(Debug)]
-pub struct Given {
+pub struct RecentDraws {
     /// How many entries are kept.
     most: usize,
     grants: RefCell<VecDeque<Grant>>,
@@ -58,11 +58,11 @@ impl TagMark {
     }
 }
 
-impl Given {
+impl RecentDraws {
     /// An empty one of this size. With 0 nothing is noted.
     #[must_use]
-    pub fn new(most: usize) -> Given {
-        Given {
+    pub fn new(most: usize) -> RecentDraws {
+        RecentDraws {
             most,
             // The kernel allocates pages as they are written to.
             grants: RefCell::new(VecDeque::with_capacity(most)),
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn what_was_given_last_is_found() {
-        let given = Given::new(MOST);
+        let given = RecentDraws::new(MOST);
         let tags = ["a", "b"].map(|name| TagMark::of(&Tag::parse(name.as_bytes()).unwrap()));
         given.note(
             of(7),
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn the_ring_is_bounded() {
-        let given = Given::new(MOST);
+        let given = RecentDraws::new(MOST);
         let tag = TagMark::of(&Tag::parse(b"a").unwrap());
         let most = MOST as u64;
         for id in 0..most + 10 {
@@ -175,7 +175,7 @@ mod tests {
         assert!(given.find(tag, 19).is_empty(), "the oldest are overwritten");
         assert_eq!(given.find(tag, 21).len(), 1);
         assert_eq!(given.find(tag, 1 + 2 * (most + 9)).len(), 1);
-        let none = Given::new(0);
+        let none = RecentDraws::new(0);
         none.note(of(1), tag, &[run(1, 1)]);
         assert!(none.find(tag, 1).is_empty());
     }

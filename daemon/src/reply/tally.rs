@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use leafd_wire::{Run, Status, flag};
 
-use super::given::Given;
+use super::given::RecentDraws;
 use super::users::{Drawn, Users};
 use crate::clock::monotonic_us;
 use crate::histogram::Histogram;
@@ -23,7 +23,7 @@ pub struct Tally {
     /// What each user of the host draws.
     pub users: Users,
     /// To which processes the last ids went.
-    pub given: Given,
+    pub given: RecentDraws,
 }
 
 fn add(counter: &Cell<u64>, more: u64) {
@@ -41,7 +41,7 @@ impl Tally {
             in_held_runs: Cell::default(),
             direct: Cell::default(),
             users: Users::default(),
-            given: Given::new(draws_kept),
+            given: RecentDraws::new(draws_kept),
         }
     }
 

@@ -97,7 +97,7 @@ struct Row<'a> {
 
 /// A page of tags.
 #[derive(Debug, Serialize)]
-struct Page<'a> {
+struct TagPage<'a> {
     tags: Vec<Row<'a>>,
     /// Where the next page starts: pass it as `after`. Null on a store's last page.
     next: Option<&'a str>,
@@ -368,7 +368,7 @@ fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) 
         if rows.len() > shown.len() { shown.last().map(|row| row.tag.as_str()) } else { None };
     let next_store = next_store.filter(|_| next.is_none());
     let tags = shown.iter().map(Row::from).collect();
-    json(&Page { tags, next, next_store, primaries_away: names(away) })
+    json(&TagPage { tags, next, next_store, primaries_away: names(away) })
 }
 
 pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {

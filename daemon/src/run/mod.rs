@@ -41,7 +41,7 @@ use crate::server::limits::{Limits, REFUSALS_MAX};
 use crate::server::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::store::Store;
-use crate::systemd::activation::{self, Given, HandedOver};
+use crate::systemd::activation::{self, HandedOver, PassedSocket};
 use crate::systemd::notify::Service;
 use crate::systemd::reload::Reload;
 use crate::{clock, logging};
@@ -300,7 +300,7 @@ pub(crate) fn memory_file(socket: &Path) -> PathBuf {
 }
 
 /// The socket that was handed over, else the configured one.
-fn open_socket(config: &Config, handed_over: Option<Given>) -> Result<Socket> {
+fn open_socket(config: &Config, handed_over: Option<PassedSocket>) -> Result<Socket> {
     let Some(given) = handed_over else {
         let group = config.socket_group.as_ref().map(|group| group.gid);
         return Ok(Socket::bind(&config.socket, config.socket_mode, group)?);

@@ -30,7 +30,7 @@ pub const REFUSALS_MAX: u64 = 256;
 
 /// A place for a refused connection. Dropping it returns the place.
 #[derive(Debug)]
-pub struct Refusal {
+pub struct RefusalSlot {
     limits: Rc<Limits>,
     claimant: Claimant,
 }
@@ -59,9 +59,9 @@ impl Limits {
     }
 
     /// A place for a refused connection; `None` if its user has too many.
-    pub fn refuse(self: &Rc<Self>, claimant: Claimant) -> Option<Refusal> {
+    pub fn refuse(self: &Rc<Self>, claimant: Claimant) -> Option<RefusalSlot> {
         let admitted = self.refusals.borrow_mut().take(claimant, 1);
-        admitted.then(|| Refusal { limits: Rc::clone(self), claimant })
+        admitted.then(|| RefusalSlot { limits: Rc::clone(self), claimant })
     }
 
     /// How many connections a user has, and how many all users may have.
@@ -106,7 +106,7 @@ impl Part {
     }
 }
 
-impl Drop for Refusal {
+impl Drop for RefusalSlot {
     fn drop(&mut self) {
         self.limits.refusals.borrow_mut().give_back(self.claimant, 1);
     }

@@ -19,19 +19,19 @@ use tracing::warn;
 use crate::lock::{LockError, LockFile};
 use crate::server::{passed, peer};
 use crate::state_dir::explain;
-use crate::systemd::activation::Given;
+use crate::systemd::activation::PassedSocket;
 
 /// A listening socket. If the file is this daemon's own, it is removed when this is dropped.
 #[derive(Debug)]
 pub struct Socket {
     listener: Option<UnixListener>,
     path: PathBuf,
-    own: Option<Own>,
+    own: Option<OwnFile>,
 }
 
 /// What identifies the daemon's own socket file.
 #[derive(Debug)]
-struct Own {
+struct OwnFile {
     inode: u64,
     _lock: LockFile,
 }
@@ -145,13 +145,13 @@ impl Socket {
                 return Err(error);
             }
         };
-        let own = Some(Own { inode, _lock: lock });
+        let own = Some(OwnFile { inode, _lock: lock });
         Ok(Socket { listener: Some(listener.into()), path: path.to_owned(), own })
     }
 
     /// A socket that the service manager listens on for leafd, with the mode and group that it set.
     #[must_use]
-    pub fn handed_over(given: Given) -> Socket {
+    pub fn handed_over(given: PassedSocket) -> Socket {
         passed::refuse(&given.listener);
         Socket { listener: Some(given.listener), path: given.path, own: None }
     }

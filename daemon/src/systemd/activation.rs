@@ -22,14 +22,14 @@ const HTTP_NAMES: [&str; 2] = ["leafd-http", "leafd-http.socket"];
 #[derive(Debug, Default)]
 pub struct HandedOver {
     /// The one that ids are drawn from.
-    pub ids: Option<Given>,
+    pub ids: Option<PassedSocket>,
     /// The one that HTTP is served on.
     pub http: Option<HttpListener>,
 }
 
 /// A listening socket that somebody else made, and removes.
 #[derive(Debug)]
-pub struct Given {
+pub struct PassedSocket {
     pub listener: UnixListener,
     /// Where clients find it.
     pub path: PathBuf,
@@ -100,7 +100,7 @@ pub fn handed_over() -> Result<HandedOver, ActivationError> {
     Ok(found)
 }
 
-fn verified(fd: RawFd) -> Result<Given, ActivationError> {
+fn verified(fd: RawFd) -> Result<PassedSocket, ActivationError> {
     let allowed = "a path";
     let socket = listening(fd, allowed)?;
     let kind = |found: &str| ActivationError::Kind { fd, found: found.to_owned(), allowed };
@@ -108,7 +108,7 @@ fn verified(fd: RawFd) -> Result<Given, ActivationError> {
     let address = listener.local_addr().map_err(|_| kind("not a Unix socket"))?;
     let path = address.as_pathname().map(PathBuf::from);
     let path = path.ok_or_else(|| kind("a Unix socket without a path"))?;
-    Ok(Given { listener, path })
+    Ok(PassedSocket { listener, path })
 }
 
 fn verified_http(fd: RawFd) -> Result<HttpListener, ActivationError> {

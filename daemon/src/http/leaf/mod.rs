@@ -18,12 +18,12 @@ use leafd_wire::Status;
 use tokio::sync::{mpsc, watch};
 
 use super::inquiries::{Inquiry, asked};
-use super::listener::{Caller, Limits, Service};
+use super::listener::{Caller, ConnectionLimits, Service};
 use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use crate::reply::Failure;
 use gate::{Closed, Gate};
 
-pub(super) static LIMITS: Limits = Limits {
+pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 1_024,
     head_within: Duration::from_secs(10),
     lasts: Duration::from_secs(3_600),

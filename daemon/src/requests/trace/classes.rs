@@ -9,7 +9,7 @@ use leafd_wire::Run;
 
 /// Ids `first`, `first + stride`, … `last`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ids {
+pub(super) struct StridedIds {
     pub first: u64,
     pub last: u64,
     pub stride: u32,
@@ -18,16 +18,16 @@ pub(super) struct Ids {
 /// Some ids, and the index of the claim that has them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    pub ids: Ids,
+    pub ids: StridedIds,
     pub claim: Option<usize>,
 }
 
-impl Ids {
+impl StridedIds {
     /// Those of a residue class that lie in a range; `None` if there are none.
-    pub(super) fn of(class: Shard, range: &Range<u64>) -> Option<Ids> {
+    pub(super) fn of(class: Shard, range: &Range<u64>) -> Option<StridedIds> {
         let (first, stride) = (class.first_from(range.start), class.of);
         let past = range.end.checked_sub(1)?.checked_sub(first)?;
-        Some(Ids { first, last: first + past - past % u64::from(stride), stride })
+        Some(StridedIds { first, last: first + past - past % u64::from(stride), stride })
     }
 
     pub(super) fn class(self) -> Shard {
@@ -35,8 +35,8 @@ impl Ids {
     }
 
     /// Those of them that lie in a range.
-    pub(super) fn within(self, range: &Range<u64>) -> Option<Ids> {
-        Ids::of(self.class(), &(range.start.max(self.first)..range.end.min(self.last + 1)))
+    pub(super) fn within(self, range: &Range<u64>) -> Option<StridedIds> {
+        StridedIds::of(self.class(), &(range.start.max(self.first)..range.end.min(self.last + 1)))
     }
 }
 
@@ -72,7 +72,7 @@ pub(super) fn pieces(range: &Range<u64>, of: u32, claims: &[Run]) -> Vec<Piece> 
         let end = stretches.get(index + 1).map_or(range.end, |(start, ..)| *start).min(range.end);
         for class in (0..*stride).map(|index| Shard { index, of: *stride }) {
             let mut add = |ids: Range<u64>, claim| {
-                pieces.extend(Ids::of(class, &ids).map(|ids| Piece { ids, claim }));
+                pieces.extend(StridedIds::of(class, &ids).map(|ids| Piece { ids, claim }));
             };
             let mut next = (*start).max(range.start);
             for index in of_stretch {
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(pieces(&(1..5), 1, &[]).len(), 1);
         assert_eq!(
             pieces(&(7..8), 3, &[]),
-            [Piece { ids: Ids { first: 7, last: 7, stride: 3 }, claim: None }]
+            [Piece { ids: StridedIds { first: 7, last: 7, stride: 3 }, claim: None }]
         );
     }
 

@@ -10,7 +10,7 @@ use leafd_wire::Run;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::classes::{Ids, Piece, pieces};
+use super::classes::{Piece, StridedIds, pieces};
 use super::own::{Own, Part};
 use super::{CLAIMS_A_CALL, Home, Homes, PRIMARY_AWAY, given_by_ms};
 use crate::config::PRIMARIES_MAX;
@@ -32,7 +32,7 @@ const PARTS_MAX: usize = 500;
 
 /// What is said of some ids.
 struct Row<'a> {
-    ids: Ids,
+    ids: StridedIds,
     why: &'a str,
     /// The claim that has them, with its store.
     claim: Option<(&'a Home, &'a ClaimRecord)>,
@@ -43,7 +43,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn of(ids: Ids, why: &'a str) -> Row<'a> {
+    fn of(ids: StridedIds, why: &'a str) -> Row<'a> {
         Row { ids, why, claim: None, store: "", at_ms: None, cause: None }
     }
 }
@@ -94,7 +94,7 @@ impl Dispatcher {
         let own = Own { held, gaps: self.segments.gaps().of(tag) };
         let of = homes.here[0].upstream.shard.of;
         let (pages, known_to) = pages(&homes, tag, &range).await?;
-        let claims: Vec<(&Page<'_>, &[ClaimRecord])> = pages
+        let claims: Vec<(&ClaimPage<'_>, &[ClaimRecord])> = pages
             .iter()
             .flat_map(|page| (0..page.claims.len()).map(move |index| (page, &page.claims[index..])))
             .collect();
@@ -102,7 +102,8 @@ impl Dispatcher {
         let known = Known { homes: &homes, first_known };
         let mut rows = Vec::new();
         for Piece { ids, claim } in pieces(&(range.start..known_to), of, &runs) {
-            let Some((Page { home, is_all, .. }, from)) = claim.map(|index| claims[index]) else {
+            let Some((ClaimPage { home, is_all, .. }, from)) = claim.map(|index| claims[index])
+            else {
                 known.uncovered(ids, &mut rows);
                 continue;
             };
@@ -157,7 +158,7 @@ impl Dispatcher {
 }
 
 /// Claims that a store remembers, in their order.
-struct Page<'a> {
+struct ClaimPage<'a> {
     home: &'a Home,
     claims: Vec<ClaimRecord>,
     /// Whether there are no further ones.
@@ -169,7 +170,7 @@ async fn pages<'a>(
     homes: &'a Homes,
     tag: &Tag,
     range: &Range<u64>,
-) -> Result<(Vec<Page<'a>>, u64), Failure> {
+) -> Result<(Vec<ClaimPage<'a>>, u64), Failure> {
     let (mut pages, mut to) = (Vec::new(), range.end);
     let limit = (CLAIMS_A_CALL / homes.here[0].upstream.shard.of).max(2);
     for home in &homes.here {
@@ -184,7 +185,7 @@ async fn pages<'a>(
         if let Some(last) = page.last().filter(|_| !is_all) {
             to = to.min(last.run.end());
         }
-        pages.push(Page { home, claims: page, is_all });
+        pages.push(ClaimPage { home, claims: page, is_all });
     }
     Ok((pages, to))
 }
@@ -197,7 +198,7 @@ struct Known<'a> {
 }
 
 impl<'a> Known<'a> {
-    fn uncovered(&self, ids: Ids, rows: &mut Vec<Row<'a>>) {
+    fn uncovered(&self, ids: StridedIds, rows: &mut Vec<Row<'a>>) {
         // Which store gave ids of a former list is not known, and all of these were claimed.
         let home = self.homes.here.iter().find(|home| home.upstream.shard == ids.class());
         let end = home.map_or(u64::MAX, Home::end);

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use leafd_wire::Run;
 
-use super::classes::{Ids, class_of};
+use super::classes::{StridedIds, class_of};
 use crate::engine::segments::{CRASH, Gap, UNANSWERED};
 
 /// What this host knows of its own ids of a tag.
@@ -18,7 +18,7 @@ pub(super) struct Own {
 /// A part of a claim of this host, and what became of it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    pub ids: Ids,
+    pub ids: StridedIds,
     pub why: &'static str,
     pub at_ms: Option<u64>,
     pub cause: Option<String>,
@@ -27,7 +27,7 @@ pub(super) struct Part {
 impl Own {
     /// What became of these ids in a claim of this host, in parts in ascending order. `seen` is one past the highest id
     /// that this host has seen claimed in the claim's store; `next` is where this host's next claim there begins.
-    pub(super) fn parts(&self, claim: &Run, ids: Ids, seen: u64, next: u64) -> Vec<Part> {
+    pub(super) fn parts(&self, claim: &Run, ids: StridedIds, seen: u64, next: u64) -> Vec<Part> {
         // Parts meet wherever something that is known begins or ends. This divides the whole claim, so that the same
         // is said of an id whichever ids the request asks for.
         let whole = claim.range();
