@@ -130,3 +130,13 @@ fn control_characters_of_the_store_reach_no_terminal() {
         assert!(said.contains("[2J\u{fffd}b"), "{words:?}: {said:?}");
     }
 }
+
+/// It would hold the database's password and the mask keys.
+#[test]
+fn the_daemon_writes_no_core_dump() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    let limits = fs::read_to_string(format!("/proc/{}/limits", host.pid())).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().rev().take(3).collect::<Vec<_>>(), ["bytes", "0", "0"]);
+}

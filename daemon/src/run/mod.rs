@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -115,6 +116,8 @@ pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
 pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
     // Before anything else opens files.
     let handed_over = activation::handed_over()?;
+    // A core would hold the database's password and the mask keys.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // One thread answers; the store's and the journal's threads do what blocks.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
@@ -345,7 +348,6 @@ fn segment_settings(config: &Config) -> SegmentSettings {
 
 /// As many connections as configured, and as descriptors allow.
 fn connections_max(config: &Config) -> usize {
-    use nix::sys::resource::{Resource, getrlimit, setrlimit};
     /// What the daemon itself needs, with room, and refused connections.
     const OWN_DESCRIPTORS: u64 = 64 + REFUSALS_MAX;
     let connections = u64::try_from(config.connections_max).unwrap_or(u64::MAX);
