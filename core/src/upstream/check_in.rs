@@ -57,6 +57,11 @@ impl Monitor {
         }
         let (known, found_history) = (trusted.history.clone(), &found.history);
         let in_doubt = found_history.is_in_doubt();
+        if let Standing::Refused(_, settling) = &mut self.standing
+            && let Some(settling) = settling.take()
+        {
+            self.standing = Standing::Settling(*settling);
+        }
         let settling = match &self.standing {
             Standing::Settling(settling) => Some(&settling.identity),
             _ => None,

@@ -76,7 +76,7 @@ impl Monitor {
         match &self.standing {
             // Before this host's marks are pushed, the store may have recorded less than was claimed.
             Standing::Settling(Settling { pushed: None, .. }) => None,
-            Standing::Refused(_) => self.in_another_role.as_ref(),
+            Standing::Refused(..) => self.in_another_role.as_ref(),
             _ => self.answering(),
         }
     }
@@ -86,7 +86,7 @@ impl Monitor {
         match &self.standing {
             Standing::Trusted => self.trusted.as_ref(),
             Standing::Settling(settling) => Some(&settling.identity),
-            Standing::Unmet | Standing::Refused(_) => None,
+            Standing::Unmet | Standing::Refused(..) => None,
         }
     }
 
@@ -147,7 +147,7 @@ impl Monitor {
         match &self.standing {
             Standing::Unmet => Some(Condition::Unmet),
             Standing::Settling(_) => Some(Condition::Settling),
-            Standing::Refused(error) => Some(Condition::Refused(error.clone())),
+            Standing::Refused(error, _) => Some(Condition::Refused(error.clone())),
             Standing::Trusted if self.loss.is_some() => Some(Condition::LostCommits),
             Standing::Trusted => self.crowded_until.map(|_| Condition::Crowded),
         }
@@ -158,7 +158,7 @@ impl Monitor {
     #[must_use]
     pub fn admin_refusal(&self) -> Option<Condition> {
         match &self.standing {
-            Standing::Unmet | Standing::Refused(_) => self.condition(),
+            Standing::Unmet | Standing::Refused(..) => self.condition(),
             Standing::Trusted | Standing::Settling(_) => None,
         }
     }
@@ -175,7 +175,7 @@ impl Monitor {
             Standing::Trusted => self.trusted.as_ref().ok_or(Condition::Unmet),
             Standing::Settling(_) => Err(Condition::Settling),
             Standing::Unmet => Err(self.condition().unwrap_or(Condition::Unmet)),
-            Standing::Refused(error) => Err(Condition::Refused(error.clone())),
+            Standing::Refused(error, _) => Err(Condition::Refused(error.clone())),
         }
     }
 
@@ -183,7 +183,7 @@ impl Monitor {
     #[must_use]
     pub fn history(&self) -> Option<&History> {
         let answered = match &self.standing {
-            Standing::Refused(_) => self.in_another_role.as_ref(),
+            Standing::Refused(..) => self.in_another_role.as_ref(),
             _ => self.answering(),
         };
         answered.or(self.trusted.as_ref()).map(|identity| &identity.history)
@@ -193,7 +193,7 @@ impl Monitor {
     #[must_use]
     pub fn refusal(&self) -> Option<&StoreError> {
         match &self.standing {
-            Standing::Refused(error) => Some(error),
+            Standing::Refused(error, _) => Some(error),
             _ => None,
         }
     }
@@ -255,7 +255,7 @@ impl Monitor {
             return Ok(());
         }
         self.probe_soon(now);
-        if let Standing::Refused(error) = &self.standing {
+        if let Standing::Refused(error, _) = &self.standing {
             return Err(StoreError::refused_for(error.why(), error.to_string()));
         }
         let cause = match &self.away {

@@ -103,6 +103,7 @@ impl Monitor {
         if settling.held == Held::Own {
             self.proven_at = asked;
         }
+        self.suspect = false;
         let identity = settling.identity.clone();
         self.next = Some(Next::Request(match settling.pushed {
             None => Request::PushHighWater(identity),

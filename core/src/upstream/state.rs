@@ -57,8 +57,8 @@ pub(super) enum Standing {
     Trusted,
     /// It may have lost commits.
     Settling(Settling),
-    /// It is not the expected store, or not in the expected state.
-    Refused(StoreError),
+    /// It is not the expected store, or not in the expected state. A new history that it was settling in still counts.
+    Refused(StoreError, Option<Box<Settling>>),
 }
 
 /// The next part of a visit.
@@ -289,7 +289,7 @@ impl Monitor {
     pub(super) fn refuse(&mut self, error: StoreError) {
         let known = matches!(
             &self.standing,
-            Standing::Refused(known) if known.to_string() == error.to_string()
+            Standing::Refused(known, _) if known.to_string() == error.to_string()
         );
         if !known {
             self.events.push_back(Event::Refused(error.clone()));
@@ -299,6 +299,11 @@ impl Monitor {
         // It was not yet known whether the store had heard of the held numbers in time.
         self.suspect |=
             matches!(self.standing, Standing::Settling(Settling { held: Held::OwnUntil(_), .. }));
-        self.standing = Standing::Refused(error);
+        let settling = match std::mem::replace(&mut self.standing, Standing::Unmet) {
+            Standing::Settling(settling) => Some(Box::new(settling)),
+            Standing::Refused(_, settling) => settling,
+            Standing::Unmet | Standing::Trusted => None,
+        };
+        self.standing = Standing::Refused(error, settling);
     }
 }

@@ -225,6 +225,32 @@ fn an_old_primary_that_answers_while_the_store_settles_changes_nothing() {
     one.goes_on("2 1*");
 }
 
+/// The store is refused for its role while it settles. The history that had ended before is still an ended one.
+#[test]
+fn a_refusal_while_the_store_settles_forgets_no_history() {
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
+    one.look();
+    if let Step::Wait(Some(until)) = one.look() {
+        one.now = until;
+    }
+    assert_eq!(one.asks(), Request::Identity);
+    let elsewhere = Identity { role: Role("another".into()), ..identity("2 1*") };
+    one.answer(Response::Identity(Ok(elsewhere)));
+    assert!(matches!(one.monitor.condition(), Some(Condition::Refused(_))));
+    one.probe_shows("1");
+    assert_eq!(one.monitor.claimable(), None, "it is an old primary");
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(false));
+    assert!(!one.distrusted() && one.monitor.own_until().is_none(), "it was told in time");
+    one.now.0 += 2 * SETTLE_MS;
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(false));
+    one.goes_on("2 1*");
+}
+
 #[test]
 fn a_loss_without_another_history_is_declared_once() {
     let mut one = Watched::trusting();
