@@ -66,6 +66,20 @@ pub(super) const IDENTITY_CELLS: usize = 8;
 /// How long a node may take to hear of what another node of its cluster knows already.
 const NODES_AGREE_WITHIN: Duration = Duration::from_secs(1);
 
+/// Looks again for a moment until a look is in order, because a node of a cluster may be a moment behind another one.
+pub(super) fn wait_for_nodes<T>(
+    mut look: impl FnMut() -> Result<(T, bool), SqlError>,
+) -> Result<(T, bool), SqlError> {
+    let begun = Instant::now();
+    loop {
+        let (found, in_order) = look()?;
+        if in_order || begun.elapsed() > NODES_AGREE_WITHIN {
+            return Ok((found, in_order));
+        }
+        std::thread::sleep(NODES_AGREE_WITHIN / 5);
+    }
+}
+
 impl Session {
     /// A session over a new connection. Checks the store's tables.
     pub(super) fn over(
@@ -114,8 +128,7 @@ impl Session {
 
     /// Asks the server which store this is.
     pub(super) fn identity(&mut self) -> Result<Identity, SqlError> {
-        let begun = Instant::now();
-        loop {
+        let look = || {
             let position = self.driver.position()?;
             let signs = self.driver.signs().cells(self.side);
             let sql = match self.side {
@@ -127,26 +140,17 @@ impl Session {
             let row = self.driver.query(&sql, params)?.into_iter().next();
             let row = row.ok_or_else(|| meta_incomplete(&self.location))?;
             let (identity, kept) = self.compose(row, position)?;
-            // A node of a cluster may be a moment behind another one.
-            if kept != Kept::Lost || position.is_none() || begun.elapsed() > NODES_AGREE_WITHIN {
-                return Ok(identity);
-            }
-            std::thread::sleep(NODES_AGREE_WITHIN / 5);
-        }
+            Ok((identity, kept != Kept::Lost || position.is_none()))
+        };
+        wait_for_nodes(look).map(|(identity, _)| identity)
     }
 
     /// Whether the servers of these connections are in different parts of one cluster, for longer than a change of its
     /// members takes.
     pub(super) fn is_parted_from(&mut self, other: &mut Session) -> Result<bool, StoreError> {
-        let mut differ = || Ok(self.driver.members()? != other.driver.members()?);
-        let begun = Instant::now();
-        loop {
-            let parted = differ().map_err(|failure: SqlError| failure.answer(&self.location))?;
-            if !parted || begun.elapsed() > NODES_AGREE_WITHIN {
-                return Ok(parted);
-            }
-            std::thread::sleep(NODES_AGREE_WITHIN / 5);
-        }
+        let look = || Ok(((), self.driver.members()? == other.driver.members()?));
+        let agreed = wait_for_nodes(look);
+        agreed.map(|((), agree)| !agree).map_err(|failure| failure.answer(&self.location))
     }
 
     /// Checks that the store is the one that the caller trusts.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::calls::SqlStore;
 use super::leases::Leases;
 use super::rows::{self, name};
-use super::session::{Session, needs_side_tables};
+use super::session::{Session, needs_side_tables, wait_for_nodes};
 use super::statements;
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
 use super::{Param, SqlError};
@@ -331,18 +331,22 @@ impl Store for SqlStore {
             if !session.side {
                 return Ok(Some((CheckIn::Unsupported, 0)));
             }
-            let rows = session.driver.query(statements::HOST_TOKEN, &[Param::Text(&host.0)])?;
-            let mut cells = rows.into_iter().flatten();
-            let found = cells.next().flatten();
-            let last = cells.next().flatten().and_then(|last| last.parse::<u64>().ok());
             let remembered = session.own().remembered.clone();
             let remembered = remembered.filter(|(of, _)| *of == under.history && !known.is_empty());
-            if remembered.is_some_and(|(_, written)| last.unwrap_or(0) < written) {
+            let least = remembered.map_or(0, |(_, written)| written);
+            let ((found, last), is_kept) = wait_for_nodes(|| {
+                let rows = session.driver.query(statements::HOST_TOKEN, &[Param::Text(&host.0)])?;
+                let mut cells = rows.into_iter().flatten();
+                let found = cells.next().flatten();
+                let last = cells.next().flatten().and_then(|last| last.parse().ok()).unwrap_or(0);
+                Ok(((found, last), last >= least))
+            })?;
+            if !is_kept {
                 session.renew(Some(&under.history))?;
                 return Ok(None);
             }
             let (answer, replace) = judge_start(found.as_deref(), known, next);
-            let written = last.unwrap_or(0) + u64::from(replace);
+            let written = last + u64::from(replace);
             if replace {
                 let number = Param::Integer(written.cast_signed());
                 let params = [Param::Text(&host.0), Param::Text(&next.0), number];
