@@ -48,7 +48,10 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
         Write::Written { store, number } => {
-            stores::change(conn, store, |record| record.written = *number)
+            // A host that goes on as a new one has no token, and the number is the former host's.
+            stores::change(conn, store, |record| {
+                record.written = if record.token.is_some() { *number } else { 0 };
+            })
         }
         Write::Worker(claimed) if !claimed.is_valid() => Err(Problem::Refused(
             "the worker's lease can't be recorded: it has no holder, or a value is too large"

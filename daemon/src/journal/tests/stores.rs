@@ -5,7 +5,7 @@ use std::process::Command;
 use std::slice;
 
 use super::*;
-use leafd_core::store::StartToken;
+use leafd_core::store::{HostId, StartToken};
 
 fn id(name: &str) -> StoreId {
     StoreId(name.into())
@@ -136,6 +136,10 @@ fn how_far_this_host_s_writes_have_come_is_remembered_within_a_history() {
         // Another check-in and the same history change nothing.
         start(dir, vec![checked_in("url", "a", "h1"), history("a", "h1")]).await;
         assert_eq!(start(dir, vec![history("a", "h2")]).await.at("url").unwrap().written, 7);
+        assert_eq!(start(dir, vec![]).await.at("url").unwrap().written, 0);
+        // A host that goes on as a new one has written nothing, even if a number of the former host comes late.
+        let anew = Write::BeginAnew { host: HostId("another".into()) };
+        start(dir, vec![written(8), anew, written(9)]).await;
         assert_eq!(start(dir, vec![]).await.at("url").unwrap().written, 0);
     });
 }
