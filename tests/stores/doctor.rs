@@ -161,17 +161,28 @@ fn troubles_of_a_store<S: Server>() {
         one_warns(
             &fresh,
             "rights",
-            "lacks DELETE on leaf_alloc",
-            "GRANT DELETE on leaf_alloc TO leafd",
+            "lacks DELETE ON leaf_alloc",
+            "GRANT DELETE ON leaf_alloc TO leafd",
         );
         server.sql("GRANT DELETE ON leaf_alloc TO leafd");
         server.sql("REVOKE DELETE ON leafd_claim FROM leafd");
-        let advice = "GRANT DELETE on leafd_claim TO leafd";
+        let advice = "GRANT DELETE ON leafd_claim TO leafd";
         one_warns(&fresh, "rights", "claims older than claims_kept are not deleted", advice);
         server.sql("GRANT DELETE ON leafd_claim TO leafd");
+        // The advice is SQL that helps, as it stands.
+        server.sql("REVOKE INSERT, UPDATE ON leafd_tag, leafd_host FROM leafd");
+        let (_, findings) = findings(&fresh);
+        let rights = findings.iter().find(|one| one["subject"] == "rights").unwrap();
+        let advice = rights["remedy"].as_str().unwrap();
+        let (_, advice) = advice.split_once("tables: ").unwrap();
+        server.sql(advice.strip_suffix("; leafd needs no restart").unwrap());
+        is_well(&fresh);
+        server.sql("REVOKE UPDATE ON leafd_worker FROM leafd");
+        one_fails(&fresh, "rights", "no worker can be leased", "GRANT UPDATE ON leafd_worker");
+        server.sql("GRANT UPDATE ON leafd_worker TO leafd");
     }
     server.sql(&format!("REVOKE UPDATE ON {on} FROM {whom}"));
-    one_fails_first(&fresh, "rights", "UPDATE on leaf_alloc", "GRANT UPDATE on leaf_alloc");
+    one_fails_first(&fresh, "rights", "UPDATE ON leaf_alloc", "GRANT UPDATE ON leaf_alloc");
     server.sql(&format!("GRANT UPDATE ON {on} TO {whom}"));
 
     let mut wrong = Host::on_store(&server.url());

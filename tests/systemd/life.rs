@@ -48,6 +48,24 @@ fn a_stop_of_both_units_lasts() {
 }
 
 #[test]
+fn operators_commands_use_the_units_own_settings() {
+    let machine = Machine::with_leafd();
+    let as_leafd = "runuser -u leafd -- leafd doctor --config /etc/leafd/leafd.toml";
+    for doctor in ["leafd doctor", as_leafd] {
+        let said = machine.ok(doctor);
+        assert!(said.contains("/var/lib/leafd has owner") && said.contains("0 failed"), "{said}");
+    }
+    // Root adopts in the daemon's place: nothing there becomes root's.
+    machine.ok("systemctl stop leafd.socket leafd");
+    let said = machine.ok("leafd adopt-store");
+    assert!(said.contains("sqlite:/var/lib/leafd/store.db"), "{said}");
+    assert_eq!(machine.ok("find /var/lib/leafd ! -user leafd"), "");
+    let said = machine.ok("leafd doctor");
+    assert!(said.contains("leafd.service is inactive"), "{said}");
+    machine.ok("systemctl start leafd; leafctl next orders");
+}
+
+#[test]
 fn a_bad_configuration_and_a_waiting_client_fail_the_socket() {
     let machine = Machine::with_leafd();
     machine.ok("cp /etc/leafd/leafd.toml /root/good.toml

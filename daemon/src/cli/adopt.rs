@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cli::service;
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
 use crate::journal::{Identity, Journal, Outside, Recovered, SetAside, Write};
 use crate::output;
@@ -18,7 +19,7 @@ use leafd_core::store::CheckIn;
 /// Adopts every configured store. The exit status is that of [`run::start`].
 #[must_use]
 pub fn adopt_store(args: &Args) -> ExitCode {
-    let config = match Config::load(args) {
+    let config = match service::load(args) {
         Ok(config) => config,
         Err(error) => return run::refuse_config(&error),
     };
@@ -36,10 +37,11 @@ fn adopt_all(config: &Config) -> Result<String> {
     if unused {
         bail!(
             "the state directory {} is empty, so it is not the one of a daemon that refuses its store: run this with the \
-             daemon's own settings (--config FILE, or --state-dir DIR) and as its user",
+             daemon's own settings (--config FILE, or --state-dir DIR)",
             config.state_dir.display()
         );
     }
+    service::become_owner(&config.state_dir)?;
     // A running daemon counts its claims under the stores' old names. The lock makes sure that none runs.
     let state_dir = StateDir::open(&config.state_dir)?;
     let identity = Identity::of_host(config.identity.as_deref());

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cli::service;
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
 use crate::output;
 use crate::run::{backends, refuse_config};
@@ -11,7 +12,7 @@ use crate::run::{backends, refuse_config};
 /// Declares the loss in every configured store. A store that fails does not stop the others.
 #[must_use]
 pub fn declare_loss(args: &Args) -> ExitCode {
-    let config = match Config::load(args) {
+    let config = match service::load(args) {
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };

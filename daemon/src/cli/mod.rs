@@ -7,6 +7,7 @@
 //! - [`schema`]: shows or creates the tables of the stores.
 //! - [`routes`]: changes the routes that several stores record.
 //! - [`mask_key`]: makes a key for public ids.
+//! - `service`: the settings of the service's unit, which doctor, adopt-store and declare-loss use.
 //! - [`man`]: the manual page of the settings.
 
 pub mod adopt;
@@ -17,3 +18,4 @@ pub mod man;
 pub mod mask_key;
 pub mod routes;
 pub mod schema;
+mod service;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
 use leafd_core::health::{Cause, Code};
-use leafd_core::store::{StoreError, Why};
+use leafd_core::store::Why;
 
 /// What the configuration says about things that may need repair.
 #[derive(Debug, Default)]
@@ -101,8 +101,8 @@ impl Remedies {
 
     /// What to do about a store's error that was found by another program than the daemon.
     #[must_use]
-    pub fn of_store_error(&self, spec: &StoreSpec, error: &StoreError) -> String {
-        self.of_store(&subject(spec), error.why())
+    pub fn of_error(&self, spec: &StoreSpec, why: Why) -> String {
+        self.of_store(&subject(spec), why)
     }
 
     /// A registry in a store has the remedies of that store.
@@ -222,6 +222,7 @@ mod tests {
     use super::*;
     use crate::config::{Args, Env};
     use leafd_core::health::Lasts;
+    use leafd_core::store::StoreError;
 
     const URL: &str = "store=postgres://leafd@db/ids";
 
@@ -314,7 +315,7 @@ mod tests {
             let (remedies, spec) = remedies(&[&format!("store={url}")]);
             let store = spec.url.to_string();
             let error = StoreError::Unavailable { store, cause: "Connection refused".into() };
-            let advice = remedies.of_store_error(&spec, &error);
+            let advice = remedies.of_error(&spec, error.why());
             assert!(advice.starts_with("check that the database runs"), "{url}: {advice}");
         }
     }
@@ -331,7 +332,7 @@ mod tests {
             let spec = &config.routing.stores()[0];
             let mut store = crate::run::backends::open_store(&config, spec).unwrap();
             let error = store.identity().unwrap_err();
-            let advice = Remedies::of_config(&config).of_store_error(spec, &error);
+            let advice = Remedies::of_config(&config).of_error(spec, error.why());
             assert!(advice.starts_with("check that the database runs"), "{error}: {advice}");
         }
     }

@@ -18,6 +18,7 @@ use leafd_checkup::{Expected, Report, check_daemon};
 use leafd_core::registry::Mode;
 
 use self::workers::Ourselves;
+use crate::cli::service;
 use crate::config::{Args, Config, WorkerSpec};
 use crate::health::Remedies;
 use crate::output;
@@ -27,9 +28,8 @@ use crate::store::sql::WorkersWish;
 /// What to look at, and how to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed, with a remedy below it. The doctor writes nothing, and also
-queries a running daemon. Run it as the daemon's user and with its configuration:
-  runuser -u leafd -- leafd doctor --config /etc/leafd/leafd.toml
+Each line is ok, warning or failed, with a remedy below it. The doctor writes nothing, and also queries a running daemon.
+Run as root without arguments, it uses the settings of leafd.service, and the service's user.
 
 Exit status: 0 nothing failed, 1 something failed, 64 the configuration is invalid.")]
 pub struct DoctorArgs {
@@ -43,10 +43,14 @@ pub struct DoctorArgs {
 /// Runs the checks and prints the findings.
 #[must_use]
 pub fn run(args: &DoctorArgs) -> ExitCode {
-    let config = match Config::load(&args.args) {
+    let config = match service::load(&args.args) {
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
+    if let Err(error) = service::become_owner(&config.state_dir) {
+        eprintln!("leafd: {error:#}");
+        return ExitCode::FAILURE;
+    }
     let report = examine(&config);
     let text = if args.json { format!("{}\n", report.json()) } else { report.text() };
     let printed = output::print(&text);
@@ -76,7 +80,8 @@ fn examine(config: &Config) -> Report {
         let wish = workers_wish(config, index);
         let found = store::check(&mut report, config, spec, &role, &remedies, wish);
         if let Some(found) = found.and_then(|found| found.workers) {
-            workers::check(&mut report, config, &found, ourselves);
+            let remedy = |why| remedies.of_error(spec, why);
+            workers::check(&mut report, config, &found, ourselves, remedy);
         }
     }
     if let WorkerSpec::Zookeeper(servers) = &config.worker {

@@ -7,7 +7,7 @@ use std::path::Path;
 use leafd_checkup::Report;
 use leafd_core::store::StoreError;
 use nix::sys::statvfs::statvfs;
-use nix::unistd::{AccessFlags, User, access, geteuid};
+use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::config::{Config, StoreUrl};
 use crate::journal::{self, Identity};
@@ -87,17 +87,7 @@ fn check_dir(report: &mut Report, dir: &Path) -> bool {
     };
     let (owner, mode) = (found.uid(), found.mode() & 0o777);
     let me = geteuid();
-    if me.is_root() && owner != 0 {
-        let name = User::from_uid(owner.into()).ok().flatten().map(|user| user.name);
-        let name = name.unwrap_or_else(|| format!("#{owner}"));
-        report.warning(
-            SUBJECT,
-            format!("{shown} belongs to user {name}, and this doctor runs as root: what that user may do is not checked"),
-            format!("run it as that user: runuser -u {name} -- leafd doctor"),
-        );
-    } else if let Err(error) =
-        access(dir, AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK)
-    {
+    if let Err(error) = access(dir, AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK) {
         report.failed(
             SUBJECT,
             format!(

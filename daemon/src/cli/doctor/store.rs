@@ -1,5 +1,6 @@
 //! A database, seen from this host: its password and the login. After it: the clock, rights and tables.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -31,7 +32,7 @@ pub fn check(
     let found = match backends::examine(config, spec, wish)? {
         Ok(found) => found,
         Err(error) => {
-            report.failed("login", error.to_string(), remedies.of_store_error(spec, &error));
+            report.failed("login", error.to_string(), remedies.of_error(spec, error.why()));
             return None;
         }
     };
@@ -119,20 +120,23 @@ fn check_rights(
         if [Purpose::Workers, Purpose::Permanent].contains(&purpose) && !is_registry {
             continue;
         }
-        let missing: Vec<String> = found
-            .missing_rights
-            .iter()
-            .filter(|right| right.purpose == purpose)
-            .map(|right| format!("{} on {}", right.right, right.table))
-            .collect();
+        let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for right in found.missing_rights.iter().filter(|right| right.purpose == purpose) {
+            missing.entry(right.table).or_default().push(right.right);
+        }
         if missing.is_empty() {
             continue;
         }
         all = false;
-        let lacks = missing.join(", ");
-        let text = format!("user {user:?} lacks {lacks} in {}: {meaning}", spec.url);
-        let remedy =
-            format!("as the owner of the tables: GRANT {lacks} TO {user}; leafd needs no restart");
+        let on = missing.iter().map(|(table, rights)| format!("{} ON {table}", rights.join(", ")));
+        let on: Vec<String> = on.collect();
+        let text = format!("user {user:?} lacks {} in {}: {meaning}", on.join(", "), spec.url);
+        let grants = on.iter().map(|on| format!("GRANT {on} TO {}", quoted(spec, user)));
+        let grants: Vec<String> = grants.collect();
+        let remedy = format!(
+            "run as the owner of the tables: {}; leafd needs no restart",
+            grants.join("; ")
+        );
         match purpose {
             Purpose::Tags | Purpose::Forgetting => report.warning("rights", text, remedy),
             _ => report.failed("rights", text, remedy),
@@ -140,6 +144,18 @@ fn check_rights(
     }
     if all {
         report.ok("rights", format!("user {user:?} has all that leafd uses in {}", spec.url));
+    }
+}
+
+/// A user as SQL names it.
+fn quoted(spec: &StoreSpec, user: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    match spec.url {
+        _ if user.chars().all(is_plain) && user.starts_with(|c: char| c.is_ascii_lowercase()) => {
+            user.to_owned()
+        }
+        StoreUrl::Postgres(_) => format!("\"{}\"", user.replace('"', "\"\"")),
+        _ => format!("'{}'", user.replace('\'', "''")),
     }
 }
 
@@ -151,7 +167,7 @@ fn check_tables(
     found: &Examination,
 ) {
     let mut failed = |error: &StoreError| {
-        report.failed("tables", error.to_string(), remedies.of_store_error(spec, error));
+        report.failed("tables", error.to_string(), remedies.of_error(spec, error.why()));
     };
     let (identity, (tags, more)) = match (&found.identity, &found.tags) {
         (Ok(identity), Ok((tags, more))) => (identity, (tags, *more)),

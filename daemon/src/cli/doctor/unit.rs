@@ -1,14 +1,11 @@
 //! The service's unit under systemd: whether it is unchanged, and whether its sandbox is on.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use leafd_checkup::Report;
 
+use crate::cli::service::{self, UNIT};
 use crate::config::Config;
-
-const UNIT: &str = "leafd.service";
 
 /// The properties to ask for, and their values in a sandbox.
 const SANDBOX: [(&str, &str); 5] = [
@@ -19,13 +16,16 @@ const SANDBOX: [(&str, &str); 5] = [
     ("MemoryDenyWriteExecute", "yes"),
 ];
 
+fn names() -> Vec<&'static str> {
+    let others = ["ActiveState", "Result", "NeedDaemonReload", "StateDirectory", "ReadWritePaths"];
+    others.into_iter().chain(SANDBOX.map(|(name, _)| name)).collect()
+}
+
 /// Asks systemd, if it runs this machine.
 pub fn check(report: &mut Report, config: &Config) {
-    if !Path::new("/run/systemd/system").is_dir() {
-        return;
-    }
-    let said = match ask() {
-        Ok(said) => said,
+    let said = match service::properties(&names()) {
+        Ok(Some(said)) => said,
+        Ok(None) => return,
         Err(words) => {
             let remedy = "see whether systemctl answers";
             return report.warning(
@@ -36,9 +36,6 @@ pub fn check(report: &mut Report, config: &Config) {
         }
     };
     let value = |name: &str| said.get(name).map_or("", String::as_str);
-    if value("LoadState") != "loaded" {
-        return report.ok("unit", format!("systemd has no {UNIT}"));
-    }
     if value("NeedDaemonReload") == "yes" {
         let text = format!("{UNIT} has changed on disk since systemd read it");
         report.warning("unit", text, "systemctl daemon-reload, then systemctl restart leafd");
@@ -92,23 +89,4 @@ fn check_writable(report: &mut Report, config: &Config, protect: &str, state: &s
             format!("systemctl edit leafd: ReadWritePaths={dir}; or start this doctor with the unit's --config"),
         );
     }
-}
-
-/// What systemd answers, within a time limit.
-fn ask() -> Result<BTreeMap<String, String>, String> {
-    let names: Vec<&str> = SANDBOX.iter().map(|(name, _)| *name).collect();
-    let properties = format!(
-        "LoadState,ActiveState,Result,NeedDaemonReload,StateDirectory,ReadWritePaths,{}",
-        names.join(",")
-    );
-    let output = Command::new("timeout")
-        .args(["5", "systemctl", "show", UNIT, "--property", &properties])
-        .output()
-        .map_err(|error| error.to_string())?;
-    if !output.status.success() {
-        return Err(format!("systemctl ended with {}", output.status));
-    }
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let pairs = text.lines().filter_map(|line| line.split_once('='));
-    Ok(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
 }

@@ -5,6 +5,7 @@ use leafd_checkup::Report;
 use leafd_checkup::snapshot::Snapshot;
 use leafd_core::UnixMs;
 use leafd_core::registry::{Entry, Mode, RegistryError};
+use leafd_core::store::Why;
 
 use crate::config::{Config, WorkerSpec};
 
@@ -25,14 +26,19 @@ pub struct Ourselves<'a> {
 }
 
 /// Checks the registry's entries.
-pub fn check(report: &mut Report, config: &Config, found: &Workers, ourselves: Ourselves<'_>) {
+pub fn check(
+    report: &mut Report,
+    config: &Config,
+    found: &Workers,
+    ourselves: Ourselves<'_>,
+    remedy: impl FnOnce(Why) -> String,
+) {
     let (now, entries) = match found {
         Ok(found) => found,
         Err(error) => {
             // If numbers come from elsewhere, this is harmless.
             if matches!(config.worker, WorkerSpec::Store(_)) {
-                let remedy = "leafd schema apply makes the tables that are missing";
-                report.failed(SUBJECT, error.to_string(), remedy);
+                report.failed(SUBJECT, error.to_string(), remedy(error.why()));
             }
             return;
         }
@@ -69,7 +75,8 @@ pub fn check(report: &mut Report, config: &Config, found: &Workers, ourselves: O
         is_well = false;
     }
     if is_well {
-        let ours = ours.map_or(String::new(), |ours| format!(", {} by this host", ours.worker));
+        let ours =
+            ours.map_or(String::new(), |ours| format!(", number {} by this host", ours.worker));
         report.ok(SUBJECT, format!("{text}{ours}"));
     }
 }

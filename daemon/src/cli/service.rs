@@ -1,0 +1,169 @@
+//! The service's unit under systemd, and the settings that it gives its daemon. Commands for operators use them
+//! wherever they are run.
+
+use std::collections::BTreeMap;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
+use clap::Parser;
+use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
+
+use crate::config::{Args, Config, ConfigError, Env};
+
+pub const UNIT: &str = "leafd.service";
+
+/// Where systemd puts the credentials of the running unit, and where an administrator puts the store's password.
+const CREDENTIALS: &str = "/run/credentials/leafd.service";
+const STORE_PASSWORD: &str = "/etc/credstore/leafd.store_password";
+
+/// Properties of a unit.
+type Properties = BTreeMap<String, String>;
+
+/// A daemon's command line.
+#[derive(Debug, Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    args: Args,
+}
+
+/// Asks systemd for properties of the unit. `None` if systemd doesn't run this machine, or has no such unit.
+///
+/// # Errors
+/// A text that says why systemd doesn't answer.
+pub fn properties(names: &[&str]) -> Result<Option<Properties>, String> {
+    if !Path::new("/run/systemd/system").is_dir() {
+        return Ok(None);
+    }
+    let output = Command::new("timeout")
+        .args(["5", "systemctl", "show", UNIT, "--property"])
+        .arg(format!("LoadState,{}", names.join(",")))
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !output.status.success() {
+        return Err(format!("systemctl ended with {}", output.status));
+    }
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let pairs = text.lines().filter_map(|line| line.split_once('='));
+    let found: Properties =
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    Ok((found.get("LoadState").map(String::as_str) == Some("loaded")).then_some(found))
+}
+
+/// Loads the configuration of the unit's daemon if root gives no arguments, or if they name the unit's file only.
+/// Otherwise the one that arguments and environment give.
+///
+/// # Errors
+/// See [`Config::load`].
+pub fn load(args: &Args) -> Result<Config, ConfigError> {
+    let (mut args, mut env) = (args.clone(), Env::of_this_process());
+    let names = ["ExecStart", "Environment", "StateDirectory", "RuntimeDirectory"];
+    if let Ok(Some(unit)) = properties(&names) {
+        settings_of(&unit, &mut args, &mut env);
+    }
+    Config::load_from(&args, &env)?.require_built()
+}
+
+/// Puts the unit's arguments and environment in place of this process's, if they are meant.
+fn settings_of(unit: &Properties, args: &mut Args, env: &mut Env) {
+    let value = |name: &str| unit.get(name).map_or("", String::as_str);
+    let command = value("ExecStart").split_once("argv[]=").map_or("", |(_, rest)| rest);
+    let command = command.split(" ;").next().unwrap_or_default().split_whitespace();
+    let Ok(CommandLine { args: own }) = CommandLine::try_parse_from(command) else { return };
+    let is_bare = args.socket.is_none()
+        && args.state_dir.is_none()
+        && args.store.is_none()
+        && args.worker.is_none()
+        && args.set.is_empty();
+    let names_it = match &args.config {
+        Some(file) => own.config.as_ref() == Some(file),
+        None => env.uid == 0 && !env.variables.contains_key(&OsString::from("LEAFD_CONFIG")),
+    };
+    if !is_bare || !names_it {
+        return;
+    }
+    *args = own;
+    let mut give = |name: &str, value: String| {
+        env.variables.entry(name.into()).or_insert(value.into());
+    };
+    for (name, property, base) in [
+        ("STATE_DIRECTORY", "StateDirectory", "/var/lib"),
+        ("RUNTIME_DIRECTORY", "RuntimeDirectory", "/run"),
+    ] {
+        if let Some(folder) = value(property).split_whitespace().next() {
+            give(name, format!("{base}/{folder}"));
+        }
+    }
+    for (name, value) in
+        value("Environment").split_whitespace().filter_map(|pair| pair.split_once('='))
+    {
+        give(name, value.to_owned());
+    }
+    give("CREDENTIALS_DIRECTORY", CREDENTIALS.to_owned());
+    // The daemon's user may not read it there, and the unit's credentials exist only while it runs.
+    if let Ok(password) = fs::read_to_string(STORE_PASSWORD) {
+        give("LEAFD_STORE_PASSWORD", password.trim_end_matches('\n').to_owned());
+    }
+}
+
+/// Root continues as the owner of the state directory, which is the daemon's user: files that root made there would be
+/// of no use to the daemon.
+///
+/// # Errors
+/// The owner has no name, or root may not change its user.
+pub fn become_owner(state_dir: &Path) -> Result<()> {
+    let owner = fs::metadata(state_dir).map_or(0, |found| found.uid());
+    if !geteuid().is_root() || owner == 0 {
+        return Ok(());
+    }
+    let become_it = || {
+        let user = User::from_uid(owner.into())?.context("it has no name")?;
+        initgroups(&CString::new(user.name)?, user.gid)?;
+        setgid(user.gid)?;
+        setuid(user.uid)?;
+        Ok::<_, anyhow::Error>(())
+    };
+    become_it().with_context(|| {
+        format!("cannot continue as uid {owner}, the owner of {}", state_dir.display())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit() -> Properties {
+        let exec = "{ path=/usr/bin/leafd ; argv[]=/usr/bin/leafd --config /etc/leafd/leafd.toml ; ignore_errors=no ; }";
+        [
+            ("ExecStart", exec),
+            ("Environment", "LEAFD_LOG=debug"),
+            ("StateDirectory", "leafd"),
+            ("RuntimeDirectory", "leafd"),
+        ]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .into()
+    }
+
+    #[test]
+    fn the_unit_s_settings_count_where_they_are_meant() {
+        let file = Some("/etc/leafd/leafd.toml".into());
+        let of = |args: &Args, uid: u32| {
+            let (mut args, mut env) = (args.clone(), Env { uid, ..Env::default() });
+            settings_of(&unit(), &mut args, &mut env);
+            (args.config, env.variables.get(&OsString::from("STATE_DIRECTORY")).cloned())
+        };
+        let its_own = (file.clone(), Some("/var/lib/leafd".into()));
+        assert_eq!(of(&Args::default(), 0), its_own);
+        assert_eq!(of(&Args { config: file.clone(), ..Args::default() }, 4_711), its_own);
+        // A user's own daemon, and another one on the host.
+        assert_eq!(of(&Args::default(), 4_711), (None, None));
+        let other = Args { config: Some("/srv/leafd.toml".into()), ..Args::default() };
+        assert_eq!(of(&other, 0), (other.config.clone(), None));
+        let moved =
+            Args { config: file.clone(), set: vec!["state_dir=/srv".into()], ..Args::default() };
+        assert_eq!(of(&moved, 0), (file, None));
+    }
+}
