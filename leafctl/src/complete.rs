@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::anyhow;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
 use leafd_checkup::snapshot::Snapshot;
@@ -35,13 +36,7 @@ pub fn answer(command: fn() -> clap::Command) {
 /// A shell's script, which calls this program at each completion.
 pub fn script(shell: &str) -> Result<Vec<u8>, Failure> {
     let shells = Shells::builtins();
-    let Some(shell) = shells.completer(shell) else {
-        let known: Vec<&str> = shells.names().collect();
-        return Err(Failure::Other(anyhow::anyhow!(
-            "there are no completions for {shell}; there are for {}",
-            known.join(", ")
-        )));
-    };
+    let shell = shells.completer(shell).ok_or_else(|| anyhow!("no completions for {shell}"))?;
     let mut script = Vec::new();
     shell.write_registration(VARIABLE, "leafctl", "leafctl", "leafctl", &mut script)?;
     Ok(script)

@@ -100,13 +100,13 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
     }
     let mode = found.mode() & 0o777;
     let text =
-        format!("{shown} has mode {mode:o}, owner {}, group {}", found.uid(), group(found.gid()));
+        format!("{shown} has mode {mode:o}, owner {}, group {}", found.uid(), found.gid());
     let wanted = [
         expected.mode.filter(|wanted| *wanted != mode).map(|wanted| format!("mode {wanted:o}")),
         expected
             .gid
             .filter(|wanted| *wanted != found.gid())
-            .map(|gid| format!("group {}", group(gid))),
+            .map(|gid| format!("group {gid}")),
     ];
     let wanted: Vec<String> = wanted.into_iter().flatten().collect();
     if wanted.is_empty() {
@@ -118,17 +118,6 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
         report.warning("socket", text, remedy);
     }
     true
-}
-
-/// A group's number, with the name that the host's own file has for it.
-fn group(gid: u32) -> String {
-    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
-    let name = groups.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(gid)).then_some(name)
-    });
-    name.map_or(gid.to_string(), |name| format!("{gid} ({name})"))
 }
 
 fn no_answer(report: &mut Report, error: &Error, expected: Expected<'_>) {

@@ -4,40 +4,26 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cli::schema::in_each_store;
 use crate::cli::service;
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
-use crate::output;
 use crate::run::{backends, refuse_config};
 
-/// Declares the loss in every configured store. A store that fails does not stop the others.
+/// Declares the loss in every configured store.
 #[must_use]
 pub fn declare_loss(args: &Args) -> ExitCode {
     let config = match service::load(args) {
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
-    let mut outcome = ExitCode::SUCCESS;
-    for spec in config.routing.stores() {
+    in_each_store(&config, |spec| {
         let url = &spec.url;
-        let declared =
-            declare_in(&config, spec).with_context(|| format!("can't declare a loss in {url}"));
-        match declared {
-            Ok(()) => {
-                let printed = output::print(&format!(
-                    "declared in {url}: every host reports the highest ids that it has seen, and drops those that others \
-                     may be given; nothing is claimed for failover_settle\n"
-                ));
-                if printed != ExitCode::SUCCESS {
-                    return printed;
-                }
-            }
-            Err(error) => {
-                eprintln!("leafd: {error:#}");
-                outcome = ExitCode::FAILURE;
-            }
-        }
-    }
-    outcome
+        declare_in(&config, spec).with_context(|| format!("can't declare a loss in {url}"))?;
+        Ok(format!(
+            "declared in {url}: every host reports the highest ids that it has seen, and drops those that others may be \
+             given; nothing is claimed for failover_settle\n"
+        ))
+    })
 }
 
 fn declare_in(config: &Config, spec: &StoreSpec) -> Result<()> {

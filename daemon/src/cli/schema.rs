@@ -34,28 +34,33 @@ pub fn print(args: &Args) -> ExitCode {
     })
 }
 
-/// Creates what is missing in every store. Existing tables stay, or are refused if they differ. A store that fails
-/// does not stop the others.
+/// Creates what is missing in every store. Existing tables stay, or are refused if they differ.
 #[must_use]
 pub fn apply(args: &Args) -> ExitCode {
-    with_config(args, |config| {
-        let mut outcome = ExitCode::SUCCESS;
-        for spec in config.routing.stores() {
-            match apply_to(config, spec) {
-                Ok(said) => {
-                    let printed = output::print(&said);
-                    if printed != ExitCode::SUCCESS {
-                        return printed;
-                    }
-                }
-                Err(error) => {
-                    eprintln!("leafd: {error:#}");
-                    outcome = ExitCode::FAILURE;
+    with_config(args, |config| in_each_store(config, |spec| apply_to(config, spec)))
+}
+
+/// Does `work` in every store, and prints what it returns. A store that fails does not stop the others.
+pub(super) fn in_each_store(
+    config: &Config,
+    work: impl Fn(&StoreSpec) -> Result<String>,
+) -> ExitCode {
+    let mut outcome = ExitCode::SUCCESS;
+    for spec in config.routing.stores() {
+        match work(spec) {
+            Ok(said) => {
+                let printed = output::print(&said);
+                if printed != ExitCode::SUCCESS {
+                    return printed;
                 }
             }
+            Err(error) => {
+                eprintln!("leafd: {error:#}");
+                outcome = ExitCode::FAILURE;
+            }
         }
-        outcome
-    })
+    }
+    outcome
 }
 
 fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {

@@ -1,4 +1,4 @@
-//! The service's unit under systemd: whether it is unchanged, and whether its sandbox is on.
+//! The service's unit under systemd: its state, and whether its sandbox lets leafd write.
 
 use std::path::{Path, PathBuf};
 
@@ -7,23 +7,19 @@ use leafd_checkup::Report;
 use crate::cli::service::{self, UNIT};
 use crate::config::Config;
 
-/// The properties to ask for, and their values in a sandbox.
-const SANDBOX: [(&str, &str); 5] = [
-    ("NoNewPrivileges", "yes"),
-    ("ProtectSystem", "strict"),
-    ("PrivateDevices", "yes"),
-    ("ProtectKernelModules", "yes"),
-    ("MemoryDenyWriteExecute", "yes"),
+/// The properties to ask for.
+const PROPERTIES: [&str; 6] = [
+    "ActiveState",
+    "Result",
+    "NeedDaemonReload",
+    "ProtectSystem",
+    "StateDirectory",
+    "ReadWritePaths",
 ];
-
-fn names() -> Vec<&'static str> {
-    let others = ["ActiveState", "Result", "NeedDaemonReload", "StateDirectory", "ReadWritePaths"];
-    others.into_iter().chain(SANDBOX.map(|(name, _)| name)).collect()
-}
 
 /// Asks systemd, if it runs this machine.
 pub fn check(report: &mut Report, config: &Config) {
-    let said = match service::properties(&names()) {
+    let said = match service::properties(&PROPERTIES) {
         Ok(Some(said)) => said,
         Ok(None) => return,
         Err(words) => {
@@ -53,18 +49,6 @@ pub fn check(report: &mut Report, config: &Config) {
              both)",
         ),
         _ => report.ok("unit", format!("{UNIT} is {state}")),
-    }
-    let off = SANDBOX.iter().filter(|(name, wanted)| value(name) != *wanted);
-    let off: Vec<String> = off.map(|(name, wanted)| format!("{name}={wanted}")).collect();
-    if off.is_empty() {
-        report.ok("sandbox", "on");
-    } else {
-        let text = format!("{UNIT} lacks {}", off.join(", "));
-        report.warning(
-            "sandbox",
-            text,
-            "take them over from the unit that leafd brings (systemctl edit leafd)",
-        );
     }
     check_writable(
         report,
