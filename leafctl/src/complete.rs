@@ -11,7 +11,7 @@ use leafd_checkup::snapshot::Snapshot;
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// A shell that asks for completions sets this.
 const VARIABLE: &str = "LEAFCTL_COMPLETE";
@@ -34,7 +34,7 @@ pub fn answer(command: fn() -> clap::Command) {
 }
 
 /// A shell's script, which calls this program at each completion.
-pub fn script(shell: &str) -> Result<Vec<u8>, Failure> {
+pub fn script(shell: &str) -> Result<Vec<u8>, CommandError> {
     let shells = Shells::builtins();
     let shell = shells.completer(shell).ok_or_else(|| anyhow!("no completions for {shell}"))?;
     let mut script = Vec::new();
@@ -76,12 +76,12 @@ pub fn stores(begun: &OsStr) -> Vec<CompletionCandidate> {
 /// The names that can be offered.
 fn offered(
     begun: &OsStr,
-    ask: impl FnOnce(&Client, &str) -> Result<Vec<String>, Failure>,
+    ask: impl FnOnce(&Client, &str) -> Result<Vec<String>, CommandError>,
 ) -> Vec<CompletionCandidate> {
     let Some(begun) = begun.to_str() else { return Vec::new() };
     let socket = leafd_client::default_socket_path();
     let client = Client::builder().socket(socket).deadline(ANSWER_WITHIN).build();
-    let names = client.map_err(Failure::from).and_then(|client| ask(&client, begun));
+    let names = client.map_err(CommandError::from).and_then(|client| ask(&client, begun));
     let mut names = names.unwrap_or_default();
     names.retain(|name| !name.is_empty() && name.starts_with(begun) && is_plain(name));
     names.truncate(TAGS_MAX);
@@ -89,13 +89,13 @@ fn offered(
 }
 
 /// The only store has no name.
-fn names_of_stores(client: &Client) -> Result<Vec<String>, Failure> {
+fn names_of_stores(client: &Client) -> Result<Vec<String>, CommandError> {
     let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
     Ok(status.segments.stores.into_iter().map(|store| store.numbers.name).collect())
 }
 
 /// Names come in order, so those that begin with `begun` follow it directly.
-fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, Failure> {
+fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, CommandError> {
     let mut place = json!({ "limit": TAGS_MAX });
     for (member, text) in [("store", store), ("after", begun)] {
         if !text.is_empty() {

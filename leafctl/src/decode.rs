@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use leafd_client::{Client, Error, Layout};
 use serde_json::json;
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// Which id, and how it was put together.
 #[derive(Debug, clap::Args)]
@@ -31,7 +31,7 @@ pub struct DecodeArgs {
 }
 
 /// Takes the id apart and prints its parts.
-pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), CommandError> {
     let layout = layout(socket, &args.layout)?;
     let parts = layout.decompose(args.id).map_err(|error| {
         anyhow!("{} can't be an id of layout {:?}: {error}", args.id, args.layout)
@@ -66,7 +66,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn layout(socket: &Path, name: &str) -> Result<Layout, Failure> {
+fn layout(socket: &Path, name: &str) -> Result<Layout, CommandError> {
     match Client::builder().socket(socket).build()?.layout(name) {
         // Without a daemon, this name means Leaf's layout.
         Err(Error::Connect { .. }) if name == "snowflake" => {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use leafd_checkup::{Expected, Report, check_daemon};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// How to say it.
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ pub struct DoctorArgs {
 }
 
 /// Runs the checks and prints the findings.
-pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), CommandError> {
     let mut report = Report::default();
     let expected =
         Expected { release: env!("CARGO_PKG_VERSION"), running: true, mode: None, gid: None };
@@ -37,5 +37,5 @@ pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), Failure> {
         )?;
     }
     out.flush()?;
-    if report.has_failed() { Err(Failure::Reported(1)) } else { Ok(()) }
+    if report.has_failed() { Err(CommandError::Reported(1)) } else { Ok(()) }
 }

@@ -9,7 +9,7 @@ pub const NOT_READY: u8 = 4;
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Failure {
+pub enum CommandError {
     /// The daemon refused, or the client could not reach it.
     #[error(transparent)]
     Client(#[from] leafd_client::Error),
@@ -27,43 +27,43 @@ pub enum Failure {
     Other(#[from] anyhow::Error),
 }
 
-impl Failure {
+impl CommandError {
     /// See the help text. 3 means that a script may wait and retry: only if the daemon could not be
     /// reached.
     pub fn exit_status(&self) -> u8 {
         use leafd_client::Error;
         match self {
-            Failure::Client(Error::InvalidArgument { .. }) => 2,
-            Failure::Client(
+            CommandError::Client(Error::InvalidArgument { .. }) => 2,
+            CommandError::Client(
                 Error::Connect { .. } | Error::Disconnected { .. } | Error::Timeout { .. },
             ) => 3,
-            Failure::Client(_) | Failure::Other(_) => 1,
-            Failure::NotReady(_) => NOT_READY,
-            Failure::Reported(status) => *status,
-            Failure::Quiet => 0,
+            CommandError::Client(_) | CommandError::Other(_) => 1,
+            CommandError::NotReady(_) => NOT_READY,
+            CommandError::Reported(status) => *status,
+            CommandError::Quiet => 0,
         }
     }
 }
 
-impl Failure {
+impl CommandError {
     /// Whether the daemon doesn't know the tag.
     pub fn is_unknown_tag(&self) -> bool {
-        matches!(self, Failure::Client(error) if error.status() == Some(Status::TagUnknown))
+        matches!(self, CommandError::Client(error) if error.status() == Some(Status::TagUnknown))
     }
 }
 
-impl From<io::Error> for Failure {
+impl From<io::Error> for CommandError {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Failure::Quiet
+            CommandError::Quiet
         } else {
-            Failure::Other(anyhow::Error::new(error).context("cannot write"))
+            CommandError::Other(anyhow::Error::new(error).context("cannot write"))
         }
     }
 }
 
-impl From<serde_json::Error> for Failure {
+impl From<serde_json::Error> for CommandError {
     fn from(error: serde_json::Error) -> Self {
-        Failure::Other(anyhow::Error::new(error).context("the daemon's JSON can't be read"))
+        CommandError::Other(anyhow::Error::new(error).context("the daemon's JSON can't be read"))
     }
 }

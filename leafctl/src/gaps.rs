@@ -8,7 +8,7 @@ use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::complete;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 use crate::whose::{host, instant, text};
 
 /// Which numbers.
@@ -39,7 +39,7 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 }
 
 /// Asks page by page, and prints.
-pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let mut out = BufWriter::new(io::stdout().lock());
     let (mut first, last) = args.range;

@@ -22,7 +22,7 @@ mod wait;
 mod whose;
 mod worker;
 
-use failure::Failure;
+use failure::CommandError;
 
 /// Draws ids from the leafd daemon on this host, and administers it.
 #[derive(Debug, Parser)]
@@ -33,7 +33,7 @@ struct Cli {
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(subcommand)]
-    command: Command,
+    command: LeafctlCommand,
 }
 
 const EXIT_STATUS: &str = "\
@@ -52,7 +52,7 @@ Examples:
   leafctl status";
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum LeafctlCommand {
     /// Draw ids of a tag, and print one per line
     Next(next::NextArgs),
     /// Show the parts of a snowflake id
@@ -93,14 +93,14 @@ enum Command {
     Man(leafd_man::ManArgs),
 }
 
-impl Command {
+impl LeafctlCommand {
     /// The tag that it is about, if it must exist.
     fn tag(&self) -> Option<&str> {
         match self {
-            Command::Next(args) => Some(&args.tag),
-            Command::Gaps(args) => Some(&args.tag),
-            Command::Mask(args) | Command::Unmask(args) => Some(&args.tag),
-            Command::Tag(command) => command.tag(),
+            LeafctlCommand::Next(args) => Some(&args.tag),
+            LeafctlCommand::Gaps(args) => Some(&args.tag),
+            LeafctlCommand::Mask(args) | LeafctlCommand::Unmask(args) => Some(&args.tag),
+            LeafctlCommand::Tag(command) => command.tag(),
             _ => None,
         }
     }
@@ -112,27 +112,27 @@ fn main() -> ExitCode {
     let socket = cli.socket.unwrap_or_else(leafd_client::default_socket_path);
     let tag = cli.command.tag().map(str::to_owned);
     let outcome = match cli.command {
-        Command::Next(args) => next::run(&socket, &args),
-        Command::Decode(args) => decode::run(&socket, &args),
-        Command::Whose(args) => whose::run(&socket, &args),
-        Command::Gaps(args) => gaps::run(&socket, &args),
-        Command::Mask(args) => mask::mask(&socket, &args),
-        Command::Unmask(args) => mask::unmask(&socket, &args),
-        Command::Tag(command) => tag::run(&socket, &command),
-        Command::Worker(command) => worker::run(&socket, &command),
-        Command::Status(args) => status::run(&socket, &args),
-        Command::Top(args) => top::run(&socket, &args),
-        Command::Metrics(args) => metrics::run(&socket, &args),
-        Command::Doctor(args) => doctor::run(&socket, &args),
-        Command::Ping(args) => ping::run(&socket, &args),
-        Command::Wait(args) => wait::run(&socket, &args),
-        Command::Man(args) => return leafd_man::run(Cli::command(), "1", &args, |_| Ok(())),
-        Command::Completions { shell } => completions(shell),
+        LeafctlCommand::Next(args) => next::run(&socket, &args),
+        LeafctlCommand::Decode(args) => decode::run(&socket, &args),
+        LeafctlCommand::Whose(args) => whose::run(&socket, &args),
+        LeafctlCommand::Gaps(args) => gaps::run(&socket, &args),
+        LeafctlCommand::Mask(args) => mask::mask(&socket, &args),
+        LeafctlCommand::Unmask(args) => mask::unmask(&socket, &args),
+        LeafctlCommand::Tag(command) => tag::run(&socket, &command),
+        LeafctlCommand::Worker(command) => worker::run(&socket, &command),
+        LeafctlCommand::Status(args) => status::run(&socket, &args),
+        LeafctlCommand::Top(args) => top::run(&socket, &args),
+        LeafctlCommand::Metrics(args) => metrics::run(&socket, &args),
+        LeafctlCommand::Doctor(args) => doctor::run(&socket, &args),
+        LeafctlCommand::Ping(args) => ping::run(&socket, &args),
+        LeafctlCommand::Wait(args) => wait::run(&socket, &args),
+        LeafctlCommand::Man(args) => return leafd_man::run(Cli::command(), "1", &args, |_| Ok(())),
+        LeafctlCommand::Completions { shell } => completions(shell),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure::Quiet) => ExitCode::SUCCESS,
-        Err(failure @ Failure::Reported(_)) => ExitCode::from(failure.exit_status()),
+        Err(CommandError::Quiet) => ExitCode::SUCCESS,
+        Err(failure @ CommandError::Reported(_)) => ExitCode::from(failure.exit_status()),
         Err(failure) => {
             let similar = tag.filter(|_| failure.is_unknown_tag());
             match similar.and_then(|tag| complete::similar(&socket, &tag)) {
@@ -145,7 +145,7 @@ fn main() -> ExitCode {
 }
 
 /// Prints a shell's completions, completely or not at all.
-fn completions(shell: clap_complete::Shell) -> Result<(), Failure> {
+fn completions(shell: clap_complete::Shell) -> Result<(), CommandError> {
     let script = complete::script(&shell.to_string())?;
     let mut out = std::io::stdout().lock();
     out.write_all(&script)?;

@@ -7,7 +7,7 @@ use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, PublicIds};
 
 use crate::complete;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// Which ids, and how they are shown.
 #[derive(Debug, clap::Args)]
@@ -47,14 +47,14 @@ pub struct MaskArgs {
 }
 
 /// Prints the public ids of dense ones, one a line.
-pub fn mask(socket: &Path, args: &MaskArgs) -> Result<(), Failure> {
+pub fn mask(socket: &Path, args: &MaskArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let (public, ids) = (args.public(&client), args.numbers()?);
     if args.number { lines(public.mask(&ids)?) } else { lines(public.mask_text(&ids)?) }
 }
 
 /// Prints the dense ids of public ones, one a line.
-pub fn unmask(socket: &Path, args: &MaskArgs) -> Result<(), Failure> {
+pub fn unmask(socket: &Path, args: &MaskArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let public = args.public(&client);
     lines(match args.number {
@@ -69,18 +69,18 @@ impl MaskArgs {
         public.key(self.key.unwrap_or(0))
     }
 
-    fn numbers(&self) -> Result<Vec<u64>, Failure> {
+    fn numbers(&self) -> Result<Vec<u64>, CommandError> {
         let parsed = self.ids.iter().map(|id| {
             id.parse().map_err(|_| {
                 let why = if self.number { "is no number" } else { "is no id of the tag" };
-                Failure::Other(anyhow::anyhow!("{id:?} {why}"))
+                CommandError::Other(anyhow::anyhow!("{id:?} {why}"))
             })
         });
         parsed.collect()
     }
 }
 
-fn lines(items: Vec<impl std::fmt::Display>) -> Result<(), Failure> {
+fn lines(items: Vec<impl std::fmt::Display>) -> Result<(), CommandError> {
     let mut out = BufWriter::new(io::stdout());
     for item in items {
         writeln!(out, "{item}")?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use leafd_client::{Client, MetricsFormat};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// What to write, and where.
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub struct MetricsArgs {
 }
 
 /// Asks and writes.
-pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), CommandError> {
     let format =
         if args.openmetrics { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus };
     let asked =

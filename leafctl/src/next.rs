@@ -8,7 +8,7 @@ use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, Ids};
 
 use crate::complete;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// What to draw.
 #[derive(Debug, clap::Args)]
@@ -48,7 +48,7 @@ const BATCH: u64 = 10_000;
 const OUTPUT_BYTES: usize = 1 << 18;
 
 /// Draws and prints.
-pub fn run(socket: &Path, args: &NextArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &NextArgs) -> Result<(), CommandError> {
     let limit = Duration::from_millis(args.deadline_ms);
     let client = Client::builder().socket(socket).deadline(limit).direct(true).build()?;
     let tag = client.tag(&args.tag)?;

@@ -11,7 +11,7 @@ use leafd_client::Client;
 use serde_json::json;
 
 use crate::complete;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub struct PingArgs {
 }
 
 /// Asks.
-pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &PingArgs) -> Result<(), CommandError> {
     let limit = Duration::from_millis(args.within_ms);
     let client = Client::builder().socket(socket).deadline(limit).build()?;
     let begun = Instant::now();
@@ -70,14 +70,14 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), Failure> {
         };
         if !ready && let Some(why) = unready(&client, what)? {
             let words = format!("{what} not ready: {why}; leafctl status says more");
-            return Err(Failure::NotReady(words));
+            return Err(CommandError::NotReady(words));
         }
     }
     Ok(())
 }
 
 /// Why ids of a kind, or of a tag, are unavailable; `None` if they are available.
-fn unready(client: &Client, what: &str) -> Result<Option<String>, Failure> {
+fn unready(client: &Client, what: &str) -> Result<Option<String>, CommandError> {
     let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
     match what {
         "segments" | "snowflake" => Ok(status.unready(what)),

@@ -12,7 +12,7 @@ use leafd_checkup::{NEAR_PERCENT, duration};
 use leafd_client::Client;
 use serde_json::Value;
 
-use crate::failure::{Failure, NOT_READY};
+use crate::failure::{CommandError, NOT_READY};
 
 /// How to show it.
 #[derive(Debug, clap::Args)]
@@ -32,7 +32,7 @@ pub struct StatusArgs {
 const EVENTS_MAX: usize = 10;
 
 /// Asks and prints.
-pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let answer = client.status_json()?;
     let mut out = io::stdout().lock();
@@ -45,7 +45,7 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), Failure> {
         body(&mut out, &status)?;
     }
     out.flush()?;
-    if status.health.state == "error" { Err(Failure::Reported(NOT_READY)) } else { Ok(()) }
+    if status.health.state == "error" { Err(CommandError::Reported(NOT_READY)) } else { Ok(()) }
 }
 
 /// The summary line, then each problem.

@@ -9,7 +9,7 @@ use leafd_client::{Client, Status, opcode};
 use serde_json::{Map, Value, json};
 
 use crate::complete;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 use crate::status::{text, used};
 
 /// What to do with tags.
@@ -149,7 +149,7 @@ const FEW_BITS: u8 = 48;
 const PAGE: u64 = 1_000;
 
 /// Runs the subcommand.
-pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
+pub fn run(socket: &Path, command: &TagCommand) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     match command {
         TagCommand::Create {
@@ -173,7 +173,7 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), Failure> {
                 ("description", description.clone().map(Value::from)),
             ]);
             match one(&client, opcode::TAG_CREATE, &body, *json) {
-                Err(Failure::Client(error))
+                Err(CommandError::Client(error))
                     if *if_not_exists && error.status() == Some(Status::TagExists) =>
                 {
                     return existing(&client, tag, *strict, *masked, *json);
@@ -219,11 +219,11 @@ fn existing(
     strict: bool,
     masked: Option<u8>,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let row: Value =
         serde_json::from_str(&client.admin(opcode::TAG_SHOW, &json!({"tag": tag}).to_string())?)?;
     if row["strict"] != json!(strict) || row["masked"] != json!(masked) {
-        return Err(Failure::Other(anyhow::anyhow!(
+        return Err(CommandError::Other(anyhow::anyhow!(
             "tag {tag:?} exists, but its kind (strict, masked) differs from the requested one and can't be changed; use \
              another name"
         )));
@@ -231,7 +231,7 @@ fn existing(
     one(client, opcode::TAG_SHOW, &json!({"tag": tag}), json)
 }
 
-fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), Failure> {
+fn one(client: &Client, opcode: u8, body: &Value, json: bool) -> Result<(), CommandError> {
     let answer = client.admin(opcode, &body.to_string())?;
     let row: Value = serde_json::from_str(&answer)?;
     let mut out = io::stdout().lock();
@@ -262,7 +262,7 @@ fn tell_of_primaries(answer: &Value) {
     }
 }
 
-fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
+fn show(out: &mut impl Write, row: &Value) -> Result<(), CommandError> {
     let members = [
         "tag",
         "max_id",
@@ -284,12 +284,17 @@ fn show(out: &mut impl Write, row: &Value) -> Result<(), Failure> {
 }
 
 /// Shows what will be lost. Deletes exactly that if the name is repeated.
-fn delete(client: &Client, tag: &str, confirmed: Option<&str>, json: bool) -> Result<(), Failure> {
+fn delete(
+    client: &Client,
+    tag: &str,
+    confirmed: Option<&str>,
+    json: bool,
+) -> Result<(), CommandError> {
     let answer = client.admin(opcode::TAG_SHOW, &json!({"tag": tag}).to_string())?;
     let row: Value = serde_json::from_str(&answer)?;
     if confirmed != Some(tag) {
         show(&mut io::stdout().lock(), &row)?;
-        return Err(Failure::Other(anyhow::anyhow!(
+        return Err(CommandError::Other(anyhow::anyhow!(
             "nothing was deleted. {DELETION}\nTo delete it: leafctl tag delete {tag:?} --yes-delete {tag:?}"
         )));
     }
@@ -303,7 +308,7 @@ fn list(
     only: Option<&str>,
     mut left: u64,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     // Only once the first page is there: above an error, the header would look like an empty list.
     let mut header_due = !json;

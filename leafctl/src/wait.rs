@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// What to wait for.
 #[derive(Debug, clap::Args)]
@@ -43,7 +43,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Waits.
-pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), CommandError> {
     let begun = Instant::now();
     let limit = Duration::from_millis(args.within_ms);
     loop {
@@ -52,7 +52,7 @@ pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), Failure> {
         let client =
             Client::builder().socket(socket).deadline(left.clamp(PAUSE, LOOK_MAX)).build()?;
         let looked = match args.what {
-            What::Answering => client.info().map(drop).map_err(Failure::from),
+            What::Answering => client.info().map(drop).map_err(CommandError::from),
             What::Unused => unused(&client),
         };
         match looked {
@@ -65,15 +65,15 @@ pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), Failure> {
 }
 
 /// Whether a later look may succeed.
-fn may_pass(what: What, failure: &Failure) -> bool {
+fn may_pass(what: What, failure: &CommandError) -> bool {
     match (what, failure) {
-        (What::Answering, Failure::Client(error)) => error.is_retryable(),
-        (What::Unused, Failure::NotReady(_)) => true,
+        (What::Answering, CommandError::Client(error)) => error.is_retryable(),
+        (What::Unused, CommandError::NotReady(_)) => true,
         _ => false,
     }
 }
 
-fn unused(client: &Client) -> Result<(), Failure> {
+fn unused(client: &Client) -> Result<(), CommandError> {
     let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
     // One of them is this one, so administrators never see none.
     let Some(others) = status.counters.connections.checked_sub(1) else {
@@ -82,8 +82,8 @@ fn unused(client: &Client) -> Result<(), Failure> {
     };
     match others {
         0 => Ok(()),
-        others => {
-            Err(Failure::NotReady(format!("connections of others that are still open: {others}")))
-        }
+        others => Err(CommandError::NotReady(format!(
+            "connections of others that are still open: {others}"
+        ))),
     }
 }

@@ -10,7 +10,7 @@ use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::complete;
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// Which id.
 #[derive(Debug, clap::Args)]
@@ -36,7 +36,7 @@ pub struct WhoseArgs {
 }
 
 /// Asks, and prints the answer.
-pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let id = number(&client, args)?;
     let body = json!({ "tag": args.tag, "id": id });
@@ -53,7 +53,7 @@ pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-fn number(client: &Client, args: &WhoseArgs) -> Result<u64, Failure> {
+fn number(client: &Client, args: &WhoseArgs) -> Result<u64, CommandError> {
     if let Ok(number) = args.id.parse() {
         return Ok(number);
     }

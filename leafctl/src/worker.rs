@@ -8,7 +8,7 @@ use leafd_checkup::snapshot::{Snapshot, Snowflake};
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 use crate::status::{lease, line, some};
 
 /// What to do about workers.
@@ -42,7 +42,7 @@ pub enum WorkerCommand {
 }
 
 /// Runs the subcommand.
-pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), Failure> {
+pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     match command {
         WorkerCommand::List { json } => list(&client, *json),
@@ -51,7 +51,7 @@ pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), Failure> {
     }
 }
 
-fn list(client: &Client, json: bool) -> Result<(), Failure> {
+fn list(client: &Client, json: bool) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     let mut header_due = !json;
     let mut first = 0;
@@ -97,7 +97,7 @@ fn state(row: &Value) -> &'static str {
     }
 }
 
-fn show(client: &Client, json: bool) -> Result<(), Failure> {
+fn show(client: &Client, json: bool) -> Result<(), CommandError> {
     let answer = client.status_json()?;
     let mut out = io::stdout().lock();
     if json {
@@ -123,7 +123,7 @@ fn show(client: &Client, json: bool) -> Result<(), Failure> {
     Ok(lease(&mut out, &held.numbers)?)
 }
 
-fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Failure> {
+fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), CommandError> {
     let body = worker.map_or(json!({}), |worker| json!({ "worker": worker }));
     let answer = ask(client, opcode::WORKER_RELEASE, &body)?;
     let mut out = io::stdout().lock();
@@ -142,6 +142,6 @@ fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Failu
     Ok(())
 }
 
-fn ask(client: &Client, opcode: u8, body: &Value) -> Result<Value, Failure> {
+fn ask(client: &Client, opcode: u8, body: &Value) -> Result<Value, CommandError> {
     Ok(serde_json::from_str(&client.admin(opcode, &body.to_string())?)?)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::snapshot::Snapshot;
-use crate::{Report, Verdict};
+use crate::{CheckResult, Report};
 use leafd_client::{Client, Error};
 
 /// What the socket and the daemon are to be like.
@@ -99,14 +99,10 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
         return false;
     }
     let mode = found.mode() & 0o777;
-    let text =
-        format!("{shown} has mode {mode:o}, owner {}, group {}", found.uid(), found.gid());
+    let text = format!("{shown} has mode {mode:o}, owner {}, group {}", found.uid(), found.gid());
     let wanted = [
         expected.mode.filter(|wanted| *wanted != mode).map(|wanted| format!("mode {wanted:o}")),
-        expected
-            .gid
-            .filter(|wanted| *wanted != found.gid())
-            .map(|gid| format!("group {gid}")),
+        expected.gid.filter(|wanted| *wanted != found.gid()).map(|gid| format!("group {gid}")),
     ];
     let wanted: Vec<String> = wanted.into_iter().flatten().collect();
     if wanted.is_empty() {
@@ -141,7 +137,7 @@ fn no_answer(report: &mut Report, error: &Error, expected: Expected<'_>) {
 fn check_health(report: &mut Report, status: &Snapshot) {
     for condition in &status.health.conditions {
         let is_error = condition.public.severity == "error";
-        let verdict = if is_error { Verdict::Failed } else { Verdict::Warning };
+        let verdict = if is_error { CheckResult::Failed } else { CheckResult::Warning };
         let remedy = match condition.remedy.as_str() {
             "" => "ask as root or as an administrator of leafd: they see what to do",
             remedy => remedy,
@@ -155,7 +151,7 @@ fn check_health(report: &mut Report, status: &Snapshot) {
     let left_out = status.health.conditions_left_out;
     if left_out > 0 {
         let text = format!("{left_out} more conditions, none of them worse");
-        report.add(Verdict::Warning, "health", text, "repair the worst first, and look again");
+        report.add(CheckResult::Warning, "health", text, "repair the worst first, and look again");
     }
     let kinds =
         [(status.segments.state.ready, "segment"), (status.snowflake.state.ready, "snowflake")];
@@ -204,7 +200,7 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
     if percent < NEAR_PERCENT {
         return false;
     }
-    let verdict = if percent >= 100 { Verdict::Failed } else { Verdict::Warning };
+    let verdict = if percent >= 100 { CheckResult::Failed } else { CheckResult::Warning };
     // A ceiling may be lowered below what is claimed.
     let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
     let remedy =

@@ -17,7 +17,7 @@ pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon, percent_us
 
 /// What came of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CheckResult {
     /// As it should be.
     Ok,
     /// It works, and somebody should know.
@@ -29,7 +29,7 @@ pub enum Verdict {
 /// What a check found.
 #[derive(Clone, Debug)]
 struct Finding {
-    verdict: Verdict,
+    verdict: CheckResult,
     /// What was looked at.
     subject: &'static str,
     text: String,
@@ -46,12 +46,12 @@ pub struct Report {
 /// The line under a finding begins where its text does.
 const TEXT_COLUMN: usize = 27;
 
-impl Verdict {
+impl CheckResult {
     fn as_str(self) -> &'static str {
         match self {
-            Verdict::Ok => "ok",
-            Verdict::Warning => "warning",
-            Verdict::Failed => "failed",
+            CheckResult::Ok => "ok",
+            CheckResult::Warning => "warning",
+            CheckResult::Failed => "failed",
         }
     }
 }
@@ -59,7 +59,7 @@ impl Verdict {
 impl Report {
     /// Adds what is as it should be.
     pub fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
-        self.add(Verdict::Ok, subject, text, "");
+        self.add(CheckResult::Ok, subject, text, "");
     }
 
     /// Adds what somebody should know, and what to do about it.
@@ -69,7 +69,7 @@ impl Report {
         text: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.add(Verdict::Warning, subject, text, remedy);
+        self.add(CheckResult::Warning, subject, text, remedy);
     }
 
     /// Adds what keeps ids from being had, and what to do about it.
@@ -79,12 +79,12 @@ impl Report {
         text: impl Into<String>,
         remedy: impl Into<String>,
     ) {
-        self.add(Verdict::Failed, subject, text, remedy);
+        self.add(CheckResult::Failed, subject, text, remedy);
     }
 
     pub fn add(
         &mut self,
-        verdict: Verdict,
+        verdict: CheckResult,
         subject: &'static str,
         text: impl Into<String>,
         remedy: impl Into<String>,
@@ -95,7 +95,7 @@ impl Report {
 
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.count(Verdict::Failed) > 0
+        self.count(CheckResult::Failed) > 0
     }
 
     /// For people: a line a finding, with the remedy below it, and a summary.
@@ -108,8 +108,8 @@ impl Report {
                 let _ = writeln!(out, "{:TEXT_COLUMN$}to do: {remedy}", "");
             }
         }
-        let [failed, warnings, ok] =
-            [Verdict::Failed, Verdict::Warning, Verdict::Ok].map(|verdict| self.count(verdict));
+        let [failed, warnings, ok] = [CheckResult::Failed, CheckResult::Warning, CheckResult::Ok]
+            .map(|verdict| self.count(verdict));
         let _ = writeln!(out, "\n{failed} failed, {warnings} with a warning, {ok} ok");
         out
     }
@@ -130,7 +130,7 @@ impl Report {
         })
     }
 
-    fn count(&self, verdict: Verdict) -> usize {
+    fn count(&self, verdict: CheckResult) -> usize {
         self.findings.iter().filter(|finding| finding.verdict == verdict).count()
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 use crate::status;
 use screen::{Key, Screen};
 
@@ -33,7 +33,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// Shows the state until a key ends it.
-pub fn run(socket: &Path, args: &TopArgs) -> Result<(), Failure> {
+pub fn run(socket: &Path, args: &TopArgs) -> Result<(), CommandError> {
     let mut screen = Screen::open()?;
     let mut lines: Vec<String> = Vec::new();
     let mut title = String::new();
@@ -73,7 +73,7 @@ pub fn run(socket: &Path, args: &TopArgs) -> Result<(), Failure> {
 }
 
 /// The state as `leafctl status` prints it: the summary, and the lines below it.
-fn rendered(status: &Snapshot) -> Result<(String, Vec<String>), Failure> {
+fn rendered(status: &Snapshot) -> Result<(String, Vec<String>), CommandError> {
     let mut text = Vec::new();
     status::health(&mut text, &status.health)?;
     if let Some(held) = &status.snowflake.lease {
@@ -88,7 +88,7 @@ fn rendered(status: &Snapshot) -> Result<(String, Vec<String>), Failure> {
 }
 
 /// Uses a new client each time: a client that waits for a missing daemon would show its return late.
-fn ask(socket: &Path) -> Result<Snapshot, Failure> {
+fn ask(socket: &Path) -> Result<Snapshot, CommandError> {
     let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
     Ok(serde_json::from_str(&client.status_json()?)?)
 }

@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
-use crate::failure::Failure;
+use crate::failure::CommandError;
 
 /// A terminal that this program has taken over.
 pub(super) struct Screen {
@@ -35,7 +35,7 @@ const END: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
 
 impl Screen {
     /// Takes over the terminal.
-    pub(super) fn open() -> Result<Screen, Failure> {
+    pub(super) fn open() -> Result<Screen, CommandError> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Err(anyhow!(
                 "top needs a terminal to show and to read keys; for files and programs there is leafctl status [--json]"
@@ -69,7 +69,7 @@ impl Screen {
         title: &str,
         lines: &[String],
         size: Size,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), CommandError> {
         let room = usize::from(size.lines).saturating_sub(2);
         let mut text = format!("\x1b[H\x1b[2K\x1b[1m{}\x1b[0m", fitted(title, size.columns));
         for at in 0..room {
@@ -84,7 +84,7 @@ impl Screen {
     }
 
     /// The key pressed within this time, if any.
-    pub(super) fn key(&mut self, within: Duration) -> Result<Option<Key>, Failure> {
+    pub(super) fn key(&mut self, within: Duration) -> Result<Option<Key>, CommandError> {
         let stdin = io::stdin();
         let mut waited = [PollFd::new(&stdin, PollFlags::IN)];
         let timeout = Timespec::try_from(within).ok();
@@ -126,7 +126,7 @@ fn fitted(text: &str, columns: u16) -> String {
     shown.map(|letter| if harmless(letter) { letter } else { '\u{fffd}' }).collect()
 }
 
-fn cannot(tried: &str, error: rustix::io::Errno) -> Failure {
+fn cannot(tried: &str, error: rustix::io::Errno) -> CommandError {
     anyhow!("the terminal can't be {tried}: {error}").into()
 }
 
