@@ -154,7 +154,7 @@ fn what_is_dropped_is_told<S: Server>() {
     // It is written down soon.
     eventually("the reasons are in the file", WITHIN, || {
         let text = std::fs::read_to_string(b.state_dir().join("gaps")).ok()?;
-        text.contains("removed orders").then_some(())
+        text.contains(r#""tag":"orders","cause":"removed""#).then_some(())
     });
     a.admin(opcode::TAG_CREATE, &json!({ "tag": "ledger", "strict": true }));
     for tag in ["ledger", "snowflake", "nosuch"] {

@@ -62,7 +62,7 @@ pub const MESSAGE_CHARS_MAX: usize = 160;
 
 /// Which ids a cause affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum IdKind {
     /// Those of segment tags.
     Segments,
     /// Those of snowflake layouts.
@@ -95,7 +95,7 @@ pub struct Cause {
     /// Which store, tag, layout or registry; empty for the host. Code and subject together identify a cause.
     pub subject: Arc<str>,
     /// Which ids it affects.
-    pub kind: Kind,
+    pub kind: IdKind,
     /// The class of its reason, which decides the remedy.
     pub why: Why,
     /// What was tried, and what happened; see [`Cause::new`].
@@ -192,14 +192,14 @@ impl Code {
     }
 }
 
-impl Kind {
+impl IdKind {
     /// Its name in the status.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
-            Kind::Segments => "segments",
-            Kind::Snowflake => "snowflake",
-            Kind::All => "all",
+            IdKind::Segments => "segments",
+            IdKind::Snowflake => "snowflake",
+            IdKind::All => "all",
         }
     }
 }
@@ -222,7 +222,7 @@ impl Cause {
         Cause {
             code,
             subject: Arc::from(subject),
-            kind: Kind::Segments,
+            kind: IdKind::Segments,
             why,
             message: shortened(message),
             remedy: String::new(),

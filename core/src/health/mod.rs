@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use crate::BootMs;
 
-pub use causes::{Cause, Code, Kind, Lasts, MESSAGE_CHARS_MAX, Severity};
+pub use causes::{Cause, Code, IdKind, Lasts, MESSAGE_CHARS_MAX, Severity};
 pub use claims::{ClaimFailure, ClaimOutcomes};
 pub use words::duration;
 
@@ -78,7 +78,7 @@ struct Told {
 
 /// A cause that stands, as status and log report it.
 #[derive(Clone, Debug)]
-pub struct Condition<'a> {
+pub struct ActiveCause<'a> {
     pub cause: &'a Cause,
     /// How long it has stood, in milliseconds.
     pub since_ms_ago: u64,
@@ -169,7 +169,7 @@ impl Health {
 
     /// What is wrong now: the worst first, among equals what concerns more than one tag, and then the oldest first.
     #[must_use]
-    pub fn conditions(&self, now: BootMs) -> Vec<Condition<'_>> {
+    pub fn conditions(&self, now: BootMs) -> Vec<ActiveCause<'_>> {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);
         let mut conditions: Vec<_> = standing.map(|entry| entry.condition(now)).collect();
         conditions.sort_by_key(|condition| {
@@ -194,7 +194,7 @@ impl Health {
 
     /// The state in one line; `conditions` are those that the reader may see.
     #[must_use]
-    pub fn headline(&self, conditions: &[Condition<'_>]) -> String {
+    pub fn headline(&self, conditions: &[ActiveCause<'_>]) -> String {
         words::headline(&self.findings, conditions)
     }
 
@@ -213,9 +213,9 @@ impl Health {
 }
 
 impl Entry {
-    fn condition(&self, now: BootMs) -> Condition<'_> {
+    fn condition(&self, now: BootMs) -> ActiveCause<'_> {
         let ago = |at: BootMs| now.0.saturating_sub(at.0);
-        Condition {
+        ActiveCause {
             cause: &self.cause,
             since_ms_ago: ago(self.since),
             last_success_ms_ago: self.cause.last_success.map(ago),

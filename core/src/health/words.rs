@@ -1,6 +1,6 @@
 //! Health for people: lines of the log, and the one line that a service manager shows.
 
-use super::{Cause, Code, Condition, Kind, Lasts, Occasion, Ready};
+use super::{ActiveCause, Cause, Code, IdKind, Lasts, Occasion, Ready};
 
 /// A length of time: the longer, the coarser.
 #[must_use]
@@ -33,11 +33,11 @@ impl Cause {
         match self.lasts {
             Lasts::Over if self.idle => format!("{}; none were requested", self.unavailable()),
             Lasts::Over => self.unavailable(),
-            Lasts::Ms(ms) if self.kind == Kind::Segments => {
+            Lasts::Ms(ms) if self.kind == IdKind::Segments => {
                 format!("held ids last another {} at their present rate", duration(ms))
             }
             Lasts::Ms(ms) => format!("ids last another {}", duration(ms)),
-            Lasts::NoEnd if self.kind == Kind::Segments => {
+            Lasts::NoEnd if self.kind == IdKind::Segments => {
                 "ids are available, and held ids do not run out at their present rate".to_owned()
             }
             Lasts::NoEnd => "ids are still issued".to_owned(),
@@ -47,22 +47,22 @@ impl Cause {
     fn unavailable(&self) -> String {
         let subject = &self.subject;
         match (self.kind, self.code) {
-            (Kind::All, _) => "no ids available".to_owned(),
+            (IdKind::All, _) => "no ids available".to_owned(),
             (_, code) if code.is_of_a_tag() => format!("tag {subject:?}: no ids available"),
             (_, Code::ClockBehind | Code::LayoutUsedUp | Code::LayoutContradicted) => {
                 format!("layout {subject:?}: no ids available")
             }
-            (Kind::Segments, _) => {
+            (IdKind::Segments, _) => {
                 format!("tags in {subject}: serving only ids already held by this host")
             }
-            (Kind::Snowflake, _) => "snowflake ids unavailable".to_owned(),
+            (IdKind::Snowflake, _) => "snowflake ids unavailable".to_owned(),
         }
     }
 }
 
 /// A line of the log.
-pub(super) fn line(condition: &Condition<'_>, occasion: Occasion) -> String {
-    let Condition { cause, since_ms_ago, .. } = condition;
+pub(super) fn line(condition: &ActiveCause<'_>, occasion: Occasion) -> String {
+    let ActiveCause { cause, since_ms_ago, .. } = condition;
     let Cause { message, remedy, .. } = cause;
     let meaning = cause.meaning();
     let since = match occasion {
@@ -79,7 +79,7 @@ pub(super) fn over(cause: &Cause, lasted_ms: u64) -> String {
 }
 
 /// The state in one line: which ids are available, and what needs attention.
-pub(super) fn headline(ready: &Ready, conditions: &[Condition<'_>]) -> String {
+pub(super) fn headline(ready: &Ready, conditions: &[ActiveCause<'_>]) -> String {
     let kinds = [(ready.segments, "segment"), (ready.snowflake, "snowflake")];
     let names = |wanted: bool| {
         let meant = |kind: &&(bool, &str)| kind.1 != "snowflake" || ready.snowflake_meant;

@@ -54,7 +54,7 @@ impl Clock {
     }
 
     /// The clocks to use: without a forward step that is not confirmed.
-    pub fn hold(&self, now: Now) -> Now {
+    pub fn believed_time(&self, now: Now) -> Now {
         let (expected, tolerance) = self.expected(now);
         if now.unix.0 > expected.saturating_add(tolerance) {
             return Now { unix: UnixMs(expected), boot: now.boot };
@@ -64,7 +64,7 @@ impl Clock {
 
     /// How far the wall clock has stepped ahead of the believed time, in milliseconds; 0 when it is believed.
     pub fn held_back_ms(&self, now: Now) -> u64 {
-        now.unix.0.saturating_sub(self.hold(now).unix.0)
+        now.unix.0.saturating_sub(self.believed_time(now).unix.0)
     }
 
     /// Takes in an answer. The registry read its clock between the two instants `asked` and `answered`. `peers`: how

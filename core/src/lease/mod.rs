@@ -40,7 +40,7 @@ pub use state::Lease;
 
 /// What a lease is told at its start.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct LeaseSettings {
     /// For how long workers are claimed.
     pub mode: Mode,
     /// The workers that may be claimed. All fit every layout's worker field.
@@ -87,7 +87,7 @@ pub struct Recorded {
 
 /// A change for the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum JournalChange {
     /// The claim is now this one; it replaces the recorded one.
     Claim(Recorded),
     /// There is no claim any more.
@@ -100,7 +100,7 @@ pub enum Step {
     /// Call the registry and pass its answer to [`Lease::answered`].
     Request(Request),
     /// Make this durable, then call [`Lease::recorded`].
-    Record(Record),
+    JournalChange(JournalChange),
     /// Do nothing until then or until the next event; `None`: until the next event.
     Wait(Option<BootMs>),
     /// The claim was given back as far as possible: nothing more will follow.
@@ -151,7 +151,7 @@ impl IssueWindow {
 /// The limit of a claim that never ends.
 pub const FOREVER: UnixMs = UnixMs(u64::MAX);
 
-impl Settings {
+impl LeaseSettings {
     /// How often a claim is renewed, in milliseconds. A registry that may have lost its last writes must hear from
     /// every holder before any host claims anew. So the interval is well within the settling time.
     #[must_use]

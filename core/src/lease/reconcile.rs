@@ -1,7 +1,7 @@
 //! What the registry's entries mean for the worker that is held, or for the one to claim.
 
 use super::state::{Aim, HeldLease, Phase, Plan, REFUSED_RETRY_MS};
-use super::{Lease, LeaseProblem, Mode, Record};
+use super::{JournalChange, Lease, LeaseProblem, Mode};
 use crate::registry::{Entry, LeaseRecord, Snapshot};
 use crate::time::Now;
 use crate::{Backoff, UnixMs};
@@ -10,8 +10,7 @@ impl Lease {
     /// Decides what to write after reading the entries; `None`: nothing now.
     pub(super) fn decide(&mut self, look: Snapshot, now: Now, random: u64) -> Option<Plan> {
         if let Some(skew) = self.clock.refuses(now) {
-            self.troubled(LeaseProblem::Clock(skew));
-            self.retry_in(now, REFUSED_RETRY_MS);
+            self.refused(now, LeaseProblem::Clock(skew));
             return None;
         }
         self.looked_at(now);
@@ -70,9 +69,7 @@ impl Lease {
             // The claim is an earlier life's, or the registry may have lost it: write it again.
             let expected = found.cloned();
             let least = found.map_or(UnixMs(0), |found| found.expires).max(held.reach());
-            let holding = self.holding(now, least);
-            let registry = look.registry.clone();
-            let after = HeldLease { registry, holding, earlier: None, mine: true, ..held.clone() };
+            let after = self.held_new(look, held.worker, held.start, self.holding(now, least));
             self.held = Some(held);
             return Some(Plan { aim: Aim::Keep, expected, after });
         }
@@ -88,8 +85,7 @@ impl Lease {
         }
         let both = (held.registry.clone(), look.registry.clone());
         self.blocked = true;
-        self.troubled(LeaseProblem::Replaced(Box::new(both)));
-        self.retry_in(now, REFUSED_RETRY_MS);
+        self.refused(now, LeaseProblem::Replaced(Box::new(both)));
         self.held = Some(held);
     }
 
@@ -103,13 +99,8 @@ impl Lease {
     ) -> Option<Plan> {
         let Some(entry) = entry else {
             // The registry lost the entry: enter the same number again.
-            let after = HeldLease {
-                registry: look.registry.clone(),
-                holding: self.holding(now, held.holding.expires),
-                earlier: None,
-                mine: true,
-                ..held.clone()
-            };
+            let holding = self.holding(now, held.holding.expires);
+            let after = self.held_new(look, held.worker, held.start, holding);
             let aim = Aim::Bind(Some(held.worker));
             self.held = Some(held);
             return Some(Plan { aim, expected: None, after });
@@ -118,12 +109,12 @@ impl Lease {
         if found.is_none_or(|found| found.id != self.settings.holder.id) {
             let name = found.map_or("nobody", |found| &found.name);
             self.blocked = true;
-            self.troubled(LeaseProblem::Refused(format!(
+            let words = format!(
                 "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: put \
                  its entry back, or remove this host's state directory to get another worker",
                 held.worker
-            ).into()));
-            self.retry_in(now, REFUSED_RETRY_MS);
+            );
+            self.refused(now, LeaseProblem::Refused(words.into()));
             if !held.mine {
                 self.held = Some(held);
             }
@@ -137,8 +128,7 @@ impl Lease {
         let same_life = held.same_life(&entry.holding);
         if !same_life && let Some(trouble) = self.identity_in_use(look, entry) {
             self.blocked = true;
-            self.troubled(trouble);
-            self.retry_in(now, REFUSED_RETRY_MS);
+            self.refused(now, trouble);
             if !held.mine {
                 self.held = Some(held);
             }
@@ -164,8 +154,7 @@ impl Lease {
             })
         });
         if let Some(trouble) = others.clone().find_map(|entry| self.identity_in_use(look, entry)) {
-            self.troubled(trouble);
-            self.retry_in(now, REFUSED_RETRY_MS);
+            self.refused(now, trouble);
             return None;
         }
         if self.settings.mode == Mode::Permanent
@@ -205,7 +194,7 @@ impl Lease {
         let start = match (&self.held, doubtful) {
             (_, Some(start)) => {
                 let reached =
-                    self.clock.hold(now).unix.0.saturating_add(self.settings.drift_max_ms);
+                    self.clock.believed_time(now).unix.0.saturating_add(self.settings.drift_max_ms);
                 start.max(entry.holding.expires).max(UnixMs(reached))
             }
             (Some(held), None) => held.start,
@@ -255,7 +244,7 @@ impl Lease {
     /// Another host has the worker. Nothing more is issued with it, and the journal must not offer it again.
     pub(super) fn lose(&mut self, held: &HeldLease) {
         self.held = None;
-        self.phase = Phase::ToRecord(Record::Forget);
+        self.phase = Phase::ToRecord(JournalChange::Forget);
         self.troubled(LeaseProblem::Lost(held.worker));
         self.timers.look_next = true;
     }

@@ -2,11 +2,11 @@
 //!
 //! After a stop the worker stays this host's for a short time, so that a restart finds it. Giving it back ends the
 //! claim at once, right after the last id issued. If the registry refuses that, the host keeps its worker and records
-//! it anew. If the registry does not answer, another host may have the worker by now, so this one does not use it
+//! it again. If the registry does not answer, another host may have the worker by now, so this one does not use it
 //! again.
 
 use super::state::{Aim, HeldLease, Lease, Plan};
-use super::{LeaseProblem, Mode, Record, Recorded, Step};
+use super::{JournalChange, LeaseProblem, Mode, Step};
 use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, RegistryError};
 use crate::time::Now;
@@ -84,16 +84,10 @@ impl Lease {
             Stage::Journal => {
                 self.set_stage(Stage::Registry);
                 let record = if release {
-                    Record::Forget
+                    JournalChange::Forget
                 } else {
-                    Record::Claim(Recorded {
-                        place: self.settings.place.clone(),
-                        registry: held.registry.clone(),
-                        worker: held.worker,
-                        start: held.start,
-                        holding: after.clone(),
-                        earlier: Some(held.holding.clone()),
-                    })
+                    let (holding, earlier) = (after.clone(), Some(held.holding.clone()));
+                    self.record_of(&HeldLease { holding, earlier, ..held })
                 };
                 if !release && let Some(held) = &mut self.held {
                     // The registry gets exactly what the journal has.
@@ -136,10 +130,10 @@ impl Lease {
             Mode::Leased if release => used.min(held.reach()),
             Mode::Leased => {
                 let grace = self.settings.restart_grace_ms;
-                let until = UnixMs(self.clock.hold(now).unix.0.saturating_add(grace));
+                let until = UnixMs(self.clock.believed_time(now).unix.0.saturating_add(grace));
                 until.max(used).min(held.reach())
             }
-            Mode::Permanent => used.max(self.clock.hold(now).unix),
+            Mode::Permanent => used.max(self.clock.believed_time(now).unix),
         };
         let holder = held.holding.holder.as_ref();
         let kept = !release || self.settings.mode == Mode::Permanent;
@@ -164,12 +158,10 @@ impl Lease {
     }
 
     /// Whether an entry is what this host recorded of its worker.
-    fn is_ours(&self, found: Option<&Entry>) -> bool {
+    pub(super) fn is_ours(&self, found: Option<&Entry>) -> bool {
         let found = found.map(|entry| &entry.holding);
-        self.held
-            .as_ref()
-            .zip(found)
-            .is_some_and(|(held, found)| held.may_be(found) || self.is_own(found))
+        let both = self.held.as_ref().zip(found);
+        both.is_some_and(|(held, found)| held.may_be(found) || self.is_own(found))
     }
 
     /// The journal still has the claim, so the registry must have it too.

@@ -1,7 +1,7 @@
 //! What the answers of registry and journal mean.
 
-use super::state::{Aim, HeldLease, Phase, Plan, REFUSED_RETRY_MS};
-use super::{Lease, LeaseProblem, Mode, Record, Recorded};
+use super::state::{Aim, HeldLease, Phase, Plan};
+use super::{JournalChange, Lease, LeaseProblem, Mode, Recorded};
 use crate::UnixMs;
 use crate::registry::{Entry, RegistryError, Snapshot};
 use crate::store::{Reason, Why};
@@ -60,8 +60,7 @@ impl Lease {
                     LeaseProblem::Refused(Reason::new(Why::RegistryClock, words))
                 };
                 let trouble = self.clock.skew().map_or_else(behind, LeaseProblem::Clock);
-                self.troubled(trouble);
-                self.retry_in(now, REFUSED_RETRY_MS);
+                self.refused(now, trouble);
             }
             Err(error) => self.write_failed(now, plan, &error, random),
         }
@@ -90,14 +89,9 @@ impl Lease {
         match error {
             RegistryError::Conflict { found, .. } => {
                 self.retry_in(now, 0);
-                let found = found.as_ref().map(|entry| &entry.holding);
-                let ours = |held: &HeldLease| {
-                    found.is_some_and(|found| held.may_be(found) || self.is_own(found))
-                };
-                // If a claim is held, this conflict is the first sign of another holder: stop at
-                // once.
+                // If a claim is held, this conflict is the first sign of another holder: stop at once.
                 if let Some(held) = self.held.clone()
-                    && !ours(&held)
+                    && !self.is_ours(found.as_deref())
                 {
                     match self.settings.mode {
                         Mode::Leased => self.lose(&held),
@@ -111,8 +105,7 @@ impl Lease {
                     self.back_off(now, random);
                 }
             }
-            // Other hosts must not claim before the registry has heard what is held: tell it at
-            // once, the first time.
+            // Other hosts must not claim before the registry knows what is held. So the first retry is immediate.
             RegistryError::Changed { .. } if !self.timers.backoff.failing() => {
                 self.timers.backoff.note_failure();
                 self.retry_in(now, 0);
@@ -138,8 +131,8 @@ impl Lease {
             }
             _ => {
                 self.blocked = true;
-                self.troubled(LeaseProblem::Refused(Reason::new(error.why(), error.to_string())));
-                self.retry_in(now, REFUSED_RETRY_MS);
+                let reason = Reason::new(error.why(), error.to_string());
+                self.refused(now, LeaseProblem::Refused(reason));
             }
         }
     }
@@ -164,8 +157,8 @@ impl Lease {
         self.confirmed(now);
     }
 
-    pub(super) fn record_of(&self, held: &HeldLease) -> Record {
-        Record::Claim(Recorded {
+    pub(super) fn record_of(&self, held: &HeldLease) -> JournalChange {
+        JournalChange::Claim(Recorded {
             place: self.settings.place.clone(),
             registry: held.registry.clone(),
             worker: held.worker,
@@ -185,19 +178,18 @@ impl Lease {
             }
         };
         match (outcome, record) {
-            (Ok(()), Record::Claim(recorded)) => {
+            (Ok(()), JournalChange::Claim(recorded)) => {
                 if let Some(held) = &mut self.held
                     && (held.worker, held.start) == (recorded.worker, recorded.start)
                 {
                     held.limit = held.limit.max(recorded.holding.expires);
                 }
             }
-            (Ok(()), Record::Forget) => {}
-            (Err(why), Record::Forget) if self.is_leaving() => self.not_forgotten(why),
+            (Ok(()), JournalChange::Forget) => {}
+            (Err(why), JournalChange::Forget) if self.is_leaving() => self.not_forgotten(why),
             (Err(why), _) => {
                 self.held = self.held.take().filter(|held| held.limit > UnixMs(0));
-                self.troubled(LeaseProblem::Refused(why.into()));
-                self.retry_in(now, REFUSED_RETRY_MS);
+                self.refused(now, LeaseProblem::Refused(why.into()));
             }
         }
     }

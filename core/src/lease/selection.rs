@@ -9,7 +9,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::Settings;
+use super::LeaseSettings;
 use crate::registry::{Entry, LeaseRecord, Snapshot};
 use crate::{UnixMs, WorkerId};
 
@@ -62,7 +62,7 @@ const OLDEST: usize = 5;
 /// Chooses a worker. `own` is the host's own clock.
 pub(super) fn choose(
     look: &Snapshot,
-    settings: &Settings,
+    settings: &LeaseSettings,
     own: UnixMs,
     random: u64,
 ) -> Result<Choice, Taken> {
@@ -113,7 +113,7 @@ fn length(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-fn taken(look: &Snapshot, settings: &Settings) -> Taken {
+fn taken(look: &Snapshot, settings: &LeaseSettings) -> Taken {
     let (pool, lease_ms) = (settings.pool.clone(), settings.lease_ms);
     let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
     let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);

@@ -5,7 +5,8 @@ use super::release::Leaving;
 use super::selection::choose;
 use super::{FOREVER, PERMANENT_AHEAD_MS};
 use super::{
-    IssueWindow, LeaseProblem, Mode, Record, Recorded, Request, Response, Settings, Skew, Step,
+    IssueWindow, JournalChange, LeaseProblem, LeaseSettings, Mode, Recorded, Request, Response,
+    Skew, Step,
 };
 use crate::registry::{CompareAndSet, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
 use crate::time::Now;
@@ -14,7 +15,7 @@ use crate::{Backoff, BootMs, UnixMs, WorkerId};
 /// The life of this host's worker, from the daemon's start to its stop.
 #[derive(Debug)]
 pub struct Lease {
-    pub(super) settings: Settings,
+    pub(super) settings: LeaseSettings,
     pub(super) clock: Clock,
     pub(super) held: Option<HeldLease>,
     /// An id was asked for: a worker is needed.
@@ -67,9 +68,9 @@ pub(super) enum Phase {
     /// The registry is asked to write, since then.
     Writing(Now, Box<Plan>),
     /// The journal must record this next.
-    ToRecord(Record),
+    ToRecord(JournalChange),
     /// The journal records this.
-    Recording(Record),
+    Recording(JournalChange),
 }
 
 /// When to do what, unless something is under way.
@@ -133,7 +134,7 @@ impl Lease {
     /// The lease of a daemon that starts now. `recorded` is what its journal says. A record of another place, holder
     /// or pool does not count.
     #[must_use]
-    pub fn new(settings: Settings, recorded: Option<Recorded>, now: Now) -> Lease {
+    pub fn new(settings: LeaseSettings, recorded: Option<Recorded>, now: Now) -> Lease {
         let counts = |recorded: &Recorded| {
             let holder = recorded.holding.holder.as_ref();
             recorded.place == settings.place
@@ -158,7 +159,7 @@ impl Lease {
             could_be_had: false,
             leaving: None,
             released: None,
-            phase: if forgotten { Phase::ToRecord(Record::Forget) } else { Phase::Idle },
+            phase: if forgotten { Phase::ToRecord(JournalChange::Forget) } else { Phase::Idle },
             unsure: None,
             timers: Timers {
                 look_next: true,
@@ -254,9 +255,9 @@ impl Lease {
         Step::Request(Request::Snapshot(self.settings.pool.clone()))
     }
 
-    pub(super) fn record(&mut self, record: Record) -> Step {
+    pub(super) fn record(&mut self, record: JournalChange) -> Step {
         self.phase = Phase::Recording(record.clone());
-        Step::Record(record)
+        Step::JournalChange(record)
     }
 
     /// Takes in the result of such a look.
@@ -297,8 +298,8 @@ impl Lease {
 
     /// The clocks for the generators to use: without a forward step that is not confirmed.
     #[must_use]
-    pub fn hold(&self, now: Now) -> Now {
-        self.clock.hold(now)
+    pub fn believed_time(&self, now: Now) -> Now {
+        self.clock.believed_time(now)
     }
 
     /// The last problem that still stands, even while ids are issued.
@@ -345,7 +346,7 @@ impl Lease {
 
     /// The settings it was made with.
     #[must_use]
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &LeaseSettings {
         &self.settings
     }
 
@@ -374,7 +375,7 @@ impl Lease {
 
     /// A claim of a free worker of the pool.
     pub(super) fn plan_claim(&mut self, look: &Snapshot, now: Now, random: u64) -> Option<Plan> {
-        match choose(look, &self.settings, self.clock.hold(now).unix, random) {
+        match choose(look, &self.settings, self.clock.believed_time(now).unix, random) {
             Ok(choice) => {
                 let holding = self.holding(now, choice.start);
                 let after = self.held_new(look, choice.worker, choice.start, holding);
@@ -407,7 +408,7 @@ impl Lease {
     }
 
     fn bound_ahead(&self, now: Now, least: UnixMs) -> UnixMs {
-        let wall = self.clock.hold(now).unix.0;
+        let wall = self.clock.believed_time(now).unix.0;
         let bound = match self.settings.mode {
             Mode::Leased => wall.saturating_add(self.settings.lease_ms),
             Mode::Permanent => wall.saturating_add(PERMANENT_AHEAD_MS).max(self.journal_mark.0),
@@ -417,6 +418,12 @@ impl Lease {
 
     pub(super) fn troubled(&mut self, trouble: LeaseProblem) {
         self.trouble = Some(trouble);
+    }
+
+    /// A problem that lasts until a person repairs something, or that the next look may find gone.
+    pub(super) fn refused(&mut self, now: Now, problem: LeaseProblem) {
+        self.troubled(problem);
+        self.retry_in(now, REFUSED_RETRY_MS);
     }
 
     pub(super) fn retry_in(&mut self, now: Now, wait_ms: u64) {

@@ -32,7 +32,7 @@ pub struct Truncation {
 
 /// A claimed run.
 #[derive(Clone, Debug)]
-struct Segment {
+struct HeldSegment {
     shard: u32,
     claimed: Run,
     /// How many of its ids are issued.
@@ -44,7 +44,7 @@ struct Segment {
 /// The ids held of one tag.
 #[derive(Debug, Default)]
 pub(super) struct SegmentBuffer {
-    segments: VecDeque<Segment>,
+    segments: VecDeque<HeldSegment>,
     /// Once this many ids of the current segment are issued, the tag wants the caller's attention.
     watch: u32,
 }
@@ -53,7 +53,7 @@ impl SegmentBuffer {
     /// Adds a segment behind all others. The caller makes sure that a shard's segments ascend.
     pub(super) fn push(&mut self, shard: u32, claimed: Run, mark: u64) {
         let marked = claimed.count_below(mark);
-        self.segments.push_back(Segment { shard, claimed, issued: 0, marked });
+        self.segments.push_back(HeldSegment { shard, claimed, issued: 0, marked });
         self.watch = 0;
     }
 
@@ -153,7 +153,7 @@ impl SegmentBuffer {
     pub(super) fn set_mark(&mut self, moved: MarkMove) {
         let mut segments = self.segments.iter_mut();
         let named =
-            |held: &&mut Segment| (held.shard, held.claimed.end()) == (moved.shard, moved.end);
+            |held: &&mut HeldSegment| (held.shard, held.claimed.end()) == (moved.shard, moved.end);
         if let Some(segment) = segments.find(named) {
             let marked = segment.claimed.count_below(moved.mark);
             assert!(marked >= segment.marked && moved.mark <= moved.end, "marks move up");
@@ -235,7 +235,7 @@ impl SegmentBuffer {
     }
 }
 
-impl Segment {
+impl HeldSegment {
     /// How many ids may be issued at once.
     fn issuable(&self) -> u32 {
         self.marked - self.issued

@@ -20,7 +20,7 @@ pub struct ClaimOrder {
 /// How a strict tag's grant was distributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "who is served has to be told"]
-pub struct Shared<T> {
+pub struct Distribution<T> {
     /// The requests that got ids, in the order in which they came.
     pub served: Vec<(T, Run)>,
     /// How many granted ids were dropped.
@@ -70,7 +70,7 @@ impl<T> Allocator<T> {
     }
 
     /// Reports what a shard's store granted. Returns the mark to journal with the segment. The claim stays in flight
-    /// until [`Allocator::hold`] reports that the journal has it.
+    /// until [`Allocator::add_segment`] reports that the journal has it.
     ///
     /// The caller judges whether the grant belongs to the tag and the store that are used now, also after
     /// [`Allocator::forget`]. A grant that must not be used counts as a failed claim.
@@ -100,7 +100,7 @@ impl<T> Allocator<T> {
     }
 
     /// Reports what a strict tag's store granted; more or fewer ids than wanted are fine. The claim stays in flight
-    /// until [`Allocator::share`] reports that the journal has it. A tag that was not known to be strict is strict from
+    /// until [`Allocator::distribute`] reports that the journal has it. A tag that was not known to be strict is strict from
     /// now on, and the ids held of it are dropped.
     ///
     /// As with [`Allocator::claimed`], the caller judges whether the grant may be used.
@@ -123,11 +123,11 @@ impl<T> Allocator<T> {
     /// wait, first come first served. A request that accepts fewer gets at least one. The first request that finds too
     /// few left waits for the next claim, and so do all behind it. If the shard was forgotten meanwhile, nobody is
     /// served.
-    pub fn share(&mut self, claimed: Run) -> Shared<T> {
+    pub fn distribute(&mut self, claimed: Run) -> Distribution<T> {
         let mut served = Vec::new();
         let before = match std::mem::replace(&mut self.claim, ClaimState::Idle) {
             ClaimState::Granted { before, .. } => before,
-            ClaimState::Void => return Shared { served, dropped: claimed.count.into() },
+            ClaimState::Void => return Distribution { served, dropped: claimed.count.into() },
             _ => panic!("a claim is shared that was not granted"),
         };
         let mut left = Some(claimed);
@@ -142,7 +142,7 @@ impl<T> Allocator<T> {
         }
         let dropped = left.map_or(0, |left| u64::from(left.count));
         self.count_issued(u64::from(claimed.count) - dropped);
-        Shared { served, dropped }
+        Distribution { served, dropped }
     }
 
     /// Notes a grant.
@@ -162,7 +162,7 @@ impl<T> Allocator<T> {
     /// Reports that the journal has a claimed segment with the mark from [`Allocator::claimed`].
     ///
     /// Returns what was cut: all of it if the shard was forgotten meanwhile, otherwise the ids above the ceiling.
-    pub fn hold(&mut self, shard: u32, claimed: Run, mark: u64) -> Truncation {
+    pub fn add_segment(&mut self, shard: u32, claimed: Run, mark: u64) -> Truncation {
         let end = claimed.end();
         assert!(mark >= claimed.first && mark <= end, "a mark lies within its segment");
         let granted = match std::mem::replace(&mut self.claim, ClaimState::Idle) {

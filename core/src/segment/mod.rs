@@ -35,7 +35,7 @@ use crate::{BootMs, ID_MAX};
 
 use buffer::SegmentBuffer;
 pub use buffer::{MarkMove, Truncation};
-pub use claims::{ClaimOrder, Shared};
+pub use claims::{ClaimOrder, Distribution};
 use prefetch::ClaimSizer;
 pub use prefetch::PrefetchPolicy;
 pub use rate::RateMeter;
@@ -62,7 +62,7 @@ enum ClaimState {
 
 /// What is known of one shard.
 #[derive(Clone, Debug)]
-struct Shard {
+struct ShardBounds {
     /// One past the highest number that was ever seen claimed or issued.
     highest_end: u64,
     /// Only ids at or above this are held from now on.
@@ -74,7 +74,7 @@ struct Shard {
 /// The numbers of one tag that this host may issue.
 #[derive(Debug)]
 pub struct Allocator<T> {
-    shards: Vec<Shard>,
+    shards: Vec<ShardBounds>,
     held: SegmentBuffer,
     waiting: Waiting<T>,
     claim: ClaimState,
@@ -99,7 +99,7 @@ impl<T> Allocator<T> {
     pub fn new(provision: impl Into<Rc<PrefetchPolicy>>, shards: u32, now: BootMs) -> Self {
         assert!(shards > 0, "a tag has a store");
         Allocator {
-            shards: (0..shards).map(|_| Shard::default()).collect(),
+            shards: (0..shards).map(|_| ShardBounds::default()).collect(),
             held: SegmentBuffer::default(),
             waiting: Waiting::new(),
             claim: ClaimState::Idle,
@@ -296,7 +296,7 @@ impl<T> Allocator<T> {
     /// Which fraction of the shard's allowed numbers is claimed, from 0 to 1, for the shard that has come furthest.
     #[must_use]
     pub fn ceiling_used(&self) -> f64 {
-        let used = |shard: &Shard| {
+        let used = |shard: &ShardBounds| {
             shard.highest_end.saturating_sub(1) as f64 / shard.ceiling.max(1) as f64
         };
         self.shards.iter().map(used).fold(0.0, f64::max)
@@ -331,7 +331,7 @@ impl<T> Allocator<T> {
         matches!(self.claim, ClaimState::RetryAt(_))
     }
 
-    fn shard(&mut self, shard: u32) -> &mut Shard {
+    fn shard(&mut self, shard: u32) -> &mut ShardBounds {
         &mut self.shards[shard as usize]
     }
 
@@ -349,8 +349,8 @@ impl<T> Allocator<T> {
     }
 }
 
-impl Default for Shard {
+impl Default for ShardBounds {
     fn default() -> Self {
-        Shard { highest_end: 0, floor: 0, ceiling: ID_MAX }
+        ShardBounds { highest_end: 0, floor: 0, ceiling: ID_MAX }
     }
 }

@@ -30,14 +30,14 @@ struct Waiter<T> {
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
     /// None while nobody waits: a host may use a hundred thousand tags.
-    line: Option<Box<Line<T>>>,
+    line: Option<Box<Queue<T>>>,
     /// What the next request gets.
     ticket: Ticket,
 }
 
 /// Requests of which there is at least one.
 #[derive(Debug)]
-struct Line<T> {
+struct Queue<T> {
     queue: VecDeque<Waiter<T>>,
     /// How many numbers they need at least: kept, so that a request costs the same however many wait.
     waited_for: u64,
@@ -135,7 +135,7 @@ impl<T> Waiting<T> {
 
     /// Drops the requests at the head that `useless` picks out.
     pub(super) fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
-        let head = |line: &Line<T>| line.queue.front().is_some_and(|one| useless(&one.handle));
+        let head = |line: &Queue<T>| line.queue.front().is_some_and(|one| useless(&one.handle));
         while self.line.as_deref().is_some_and(head) {
             self.pop();
         }
@@ -167,7 +167,7 @@ impl<T> Waiting<T> {
     }
 
     /// Changes the line, and gives it up when nobody is left in it.
-    fn change<R>(&mut self, change: impl FnOnce(&mut Line<T>) -> Option<R>) -> Option<R> {
+    fn change<R>(&mut self, change: impl FnOnce(&mut Queue<T>) -> Option<R>) -> Option<R> {
         let line = self.line.as_mut()?;
         let changed = change(line);
         if line.queue.is_empty() {
@@ -177,7 +177,7 @@ impl<T> Waiting<T> {
     }
 }
 
-impl<T> Line<T> {
+impl<T> Queue<T> {
     fn push(&mut self, waiter: Waiter<T>) {
         self.waited_for += u64::from(waiter.want.least());
         self.deadline_first = self.deadline_first.min(waiter.deadline);
@@ -185,9 +185,9 @@ impl<T> Line<T> {
     }
 }
 
-impl<T> Default for Line<T> {
+impl<T> Default for Queue<T> {
     fn default() -> Self {
-        Line { queue: VecDeque::new(), waited_for: 0, deadline_first: BootMs(u64::MAX) }
+        Queue { queue: VecDeque::new(), waited_for: 0, deadline_first: BootMs(u64::MAX) }
     }
 }
 

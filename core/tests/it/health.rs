@@ -2,7 +2,7 @@
 //! on.
 
 use leafd_core::health::{
-    Cause, ClaimOutcomes, Code, Findings, Health, Kind, Lasts, MESSAGE_CHARS_MAX, Notice, Occasion,
+    Cause, ClaimOutcomes, Code, Findings, Health, IdKind, Lasts, MESSAGE_CHARS_MAX, Notice, Occasion,
     Severity,
 };
 use leafd_core::store::{History, Identity, Role, StoreError, StoreId, Why};
@@ -130,7 +130,7 @@ fn counts_and_times_in_a_message_make_no_new_line() {
 fn what_stops_service_comes_first_and_what_nobody_uses_is_a_warning() {
     let mut watch = Watch::new();
     let mut unused = cause(Code::WorkersTaken, "b", Lasts::Over);
-    (unused.kind, unused.idle) = (Kind::Snowflake, true);
+    (unused.kind, unused.idle) = (IdKind::Snowflake, true);
     let mut known = cause(Code::StoreAway, "a", Lasts::Over);
     known.since = Some(BootMs(200));
     watch.look(vec![unused, cause(Code::TagUsedUp, "orders", Lasts::Over), known]);
@@ -170,7 +170,7 @@ fn the_line_for_a_service_manager_says_which_ids_are_available_and_for_how_long(
     let degraded = "DEGRADED: segment ids unavailable; snowflake ids available: the store a";
     assert!(line(&watch).starts_with(degraded), "{}", line(&watch));
     let mut broken = away(Lasts::Over);
-    (broken[0].kind, broken[0].message) = (Kind::All, "the disk\nis full".to_owned());
+    (broken[0].kind, broken[0].message) = (IdKind::All, "the disk\nis full".to_owned());
     let findings = Findings { snowflake_meant: true, causes: broken, ..Findings::default() };
     watch.health.found(BootMs(watch.now), findings);
     assert_eq!(line(&watch), "DOWN: segment and snowflake ids unavailable: the disk is full");

@@ -178,7 +178,7 @@ impl Life {
                     disk.segments.push((run, mark));
                 }
                 if held && alive {
-                    let cut = self.tag.hold(shard, run, mark);
+                    let cut = self.tag.add_segment(shard, run, mark);
                     self.journal_cut(shard, cut);
                 }
             }

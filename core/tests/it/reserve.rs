@@ -57,7 +57,7 @@ impl Host {
             self.max_id = claimed.end();
             self.claims += 1;
             let moved = self.allocator.claimed(self.now, 0, claimed, STEP).expect("it ascends");
-            assert!(self.allocator.hold(0, claimed, moved.mark).is_empty());
+            assert!(self.allocator.add_segment(0, claimed, moved.mark).is_empty());
         }
     }
 

@@ -55,7 +55,7 @@ impl Instant {
             self.claims.push(size);
             let moved =
                 self.allocator.claimed(self.now, 0, claimed, self.step).expect("it ascends");
-            assert!(self.allocator.hold(0, claimed, moved.mark).is_empty());
+            assert!(self.allocator.add_segment(0, claimed, moved.mark).is_empty());
         }
     }
 
@@ -293,7 +293,7 @@ fn waiters_are_served_in_order_and_nobody_overtakes() {
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claim_wanted(BootMs(0)), None, "a claim in flight is never doubled");
     let moved = allocator.claimed(BootMs(0), 0, run(1..11), 10).expect("it ascends");
-    assert!(allocator.hold(0, run(1..11), moved.mark).is_empty());
+    assert!(allocator.add_segment(0, run(1..11), moved.mark).is_empty());
     let mut runs = Vec::new();
     assert!(!allocator.take(one(), &mut runs), "those who wait come first");
     for handle in 0..3 {
@@ -327,7 +327,7 @@ fn a_claim_below_what_was_seen_is_refused() {
     // A grant counts as seen even though it was forgotten.
     assert!(allocator.claimed(BootMs(50), 0, run(1_000..1_020), 10).is_ok());
     allocator.forget();
-    assert_eq!(allocator.hold(0, run(1_000..1_020), 1_000).lost, 20);
+    assert_eq!(allocator.add_segment(0, run(1_000..1_020), 1_000).lost, 20);
     assert!(allocator.claim_wanted(BootMs(51)).is_some());
     assert_eq!(allocator.claimed(BootMs(51), 0, run(1_000..1_020), 10), Err(1_020));
 }
@@ -415,7 +415,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                         if let Some((numbers, mark)) = segment_in_flight.take() {
                             disk.segments.push((numbers.clone(), mark));
                             disk.highest_end = numbers.end;
-                            assert!(allocator.hold(0, run(numbers), mark).is_empty());
+                            assert!(allocator.add_segment(0, run(numbers), mark).is_empty());
                         }
                     }
                 }

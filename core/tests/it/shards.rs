@@ -30,7 +30,7 @@ fn feed(tag: &mut Allocator<u32>, shard: u32, numbers: Range<u64>) -> Truncation
 
 fn feed_run(tag: &mut Allocator<u32>, shard: u32, run: Run) -> Truncation {
     tag.claimed(START, shard, run, 1).expect("it ascends");
-    tag.hold(shard, run, run.end())
+    tag.add_segment(shard, run, run.end())
 }
 
 fn run(numbers: Range<u64>) -> Run {
@@ -61,7 +61,7 @@ fn a_strided_run_is_issued_cut_and_marked_by_its_own_ids() {
     let claimed = Run { first: 8, count: 1_000, stride: 3 };
     let moved = tag.claimed(START, 2, claimed, 1).expect("it ascends");
     assert_eq!(moved, MarkMove { shard: 2, end: 3_006, mark: 8 + 64 * 3 });
-    assert!(tag.hold(2, claimed, moved.mark).is_empty());
+    assert!(tag.add_segment(2, claimed, moved.mark).is_empty());
     assert_eq!(draw(&mut tag, 4), [Run { first: 8, count: 4, stride: 3 }]);
     assert_eq!(tag.exact_marks().collect::<Vec<_>>(), [(2, claimed, 20)]);
     // The ceiling lies between two of its ids.
@@ -134,7 +134,7 @@ fn what_the_journal_saw_before_cuts_claims_of_a_store_that_went_back() {
     send(&mut granted);
     granted.claimed(START, 0, run(100..110), 1).expect("nothing was seen yet");
     assert!(granted.restore(0, Vec::new(), 105).is_empty());
-    let cut = granted.hold(0, run(100..110), 110);
+    let cut = granted.add_segment(0, run(100..110), 110);
     assert_eq!(cut, Truncation { lost: 10, closed: vec![closed(0, 110)], kept: None });
     assert!(draw(&mut granted, 1).is_empty());
 }
@@ -226,7 +226,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
     sent.forget();
     assert_eq!(sent.claim_wanted(START), None, "it is still in flight");
     sent.claimed(START, 1, numbers, 1).expect("it ascends");
-    assert!(sent.hold(1, numbers, 20).is_empty());
+    assert!(sent.add_segment(1, numbers, 20).is_empty());
     assert_eq!(sent.unissued(), 10);
     // Granted: the numbers are lost, and the journal is told.
     for forget_all in [false, true] {
@@ -239,7 +239,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
             granted.forget_shard(1)
         }
         assert!(granted.claiming());
-        let cut = granted.hold(1, numbers, 20);
+        let cut = granted.add_segment(1, numbers, 20);
         assert_eq!(cut, Truncation { lost: 10, closed: vec![closed(1, 20)], kept: None });
         assert_eq!((granted.unissued(), granted.claiming()), (0, false));
     }
@@ -248,7 +248,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
     send(&mut other);
     other.claimed(START, 1, numbers, 1).expect("it ascends");
     other.forget_shard(0);
-    assert!(other.hold(1, numbers, 20).is_empty());
+    assert!(other.add_segment(1, numbers, 20).is_empty());
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn marks_may_come_back_to_a_forgotten_shard() {
     tag.claim_failed(START);
     assert!(tag.claim_wanted(START).is_some());
     tag.claimed(START, 0, run(1_000..1_010), 1).expect("it ascends");
-    assert!(tag.hold(0, run(1_000..1_010), 1_000).is_empty());
+    assert!(tag.add_segment(0, run(1_000..1_010), 1_000).is_empty());
     assert!(tag.marks_wanted(START).is_empty(), "marks are in flight");
     tag.marked(START, &moves);
     assert_eq!(tag.serve_next(&mut Vec::new()), None, "they were not of this segment");

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use leafd_core::segment::{Allocator, PrefetchPolicy, Shared};
+use leafd_core::segment::{Allocator, Distribution, PrefetchPolicy};
 use leafd_core::{BootMs, Want};
 use leafd_wire::Run;
 
@@ -25,7 +25,7 @@ fn queue(wants: &[Want]) -> Allocator<usize> {
     queue.enqueue(exactly(1), BootMs(10), usize::MAX);
     assert_eq!(wanted(&mut queue, START), Some(1));
     let shared = share(&mut queue, run(1, 1)).expect("nothing was seen yet");
-    assert_eq!(shared, Shared { served: vec![(usize::MAX, run(1, 1))], dropped: 0 });
+    assert_eq!(shared, Distribution { served: vec![(usize::MAX, run(1, 1))], dropped: 0 });
     for (handle, want) in wants.iter().enumerate() {
         queue.enqueue(*want, BootMs(10), handle);
     }
@@ -33,9 +33,9 @@ fn queue(wants: &[Want]) -> Allocator<usize> {
 }
 
 /// The store grants these ids, and the journal records them at once.
-fn share<T>(queue: &mut Allocator<T>, claimed: Run) -> Result<Shared<T>, u64> {
+fn share<T>(queue: &mut Allocator<T>, claimed: Run) -> Result<Distribution<T>, u64> {
     queue.claimed_strictly(claimed)?;
-    Ok(queue.share(claimed))
+    Ok(queue.distribute(claimed))
 }
 
 /// How many ids are to be claimed.
@@ -59,12 +59,12 @@ fn who_waited_when_a_claim_was_sent_shares_it_and_the_rest_is_dropped() {
     assert_eq!(wanted(&mut queue, START), None, "a claim in flight is never doubled");
     queue.enqueue(exactly(1), BootMs(10), 3);
     let served = vec![(0, run(50, 3)), (1, run(53, 1)), (2, run(54, 2))];
-    assert_eq!(share(&mut queue, all(50..60)), Ok(Shared { served, dropped: 4 }));
+    assert_eq!(share(&mut queue, all(50..60)), Ok(Distribution { served, dropped: 4 }));
     assert_eq!((queue.waiting(), queue.issued(), queue.highest_end(0)), (1, 7, 60));
     assert_eq!(wanted(&mut queue, START), Some(1));
     assert_eq!(
         share(&mut queue, all(60..61)),
-        Ok(Shared { served: vec![(3, run(60, 1))], dropped: 0 })
+        Ok(Distribution { served: vec![(3, run(60, 1))], dropped: 0 })
     );
     assert_eq!(wanted(&mut queue, START), None, "nobody waits");
     assert!(queue.ids_per_second(BootMs(1_000)) > 0.0);
@@ -86,11 +86,11 @@ fn who_finds_too_few_left_waits_for_the_next_claim_and_nobody_overtakes() {
     assert_eq!(wanted(&mut queue, START), Some(6));
     assert_eq!(
         share(&mut queue, all(10..14)),
-        Ok(Shared { served: vec![(0, run(10, 2))], dropped: 2 })
+        Ok(Distribution { served: vec![(0, run(10, 2))], dropped: 2 })
     );
     assert_eq!(wanted(&mut queue, START), Some(4));
     let served = vec![(1, run(14, 3)), (2, run(17, 1))];
-    assert_eq!(share(&mut queue, all(14..18)), Ok(Shared { served, dropped: 0 }));
+    assert_eq!(share(&mut queue, all(14..18)), Ok(Distribution { served, dropped: 0 }));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn who_gave_up_is_skipped() {
     assert_eq!(queue.expire_last(BootMs(10)), Some(3));
     assert_eq!(
         share(&mut queue, all(11..14)),
-        Ok(Shared { served: vec![(2, run(11, 1))], dropped: 2 })
+        Ok(Distribution { served: vec![(2, run(11, 1))], dropped: 2 })
     );
 }
 
@@ -123,7 +123,7 @@ fn nothing_is_kept_for_those_who_come_after_all_have_left() {
         all_leave(&mut queue);
         queue.enqueue(exactly(1), BootMs(10), 1);
         let shared = share(&mut queue, all(2..3));
-        assert_eq!(shared, Ok(Shared { served: Vec::new(), dropped: 1 }), "way {way}");
+        assert_eq!(shared, Ok(Distribution { served: Vec::new(), dropped: 1 }), "way {way}");
         assert_eq!(queue.waiting(), 1);
     }
 }
@@ -159,7 +159,10 @@ fn a_tag_that_turns_out_to_be_strict_keeps_who_waits_and_who_shares_the_claim() 
     let asked = wanted(&mut tag, START).expect("somebody waits").max(10);
     tag.enqueue(exactly(1), BootMs(10), 1);
     let served = vec![(0, run(9, 10))];
-    assert_eq!(share(&mut tag, all(9..9 + asked)), Ok(Shared { served, dropped: asked - 10 }));
+    assert_eq!(
+        share(&mut tag, all(9..9 + asked)),
+        Ok(Distribution { served, dropped: asked - 10 })
+    );
     assert!(tag.is_strict() && tag.unissued() == 0);
     assert_eq!(wanted(&mut tag, START), Some(1));
 }
@@ -170,7 +173,7 @@ fn a_grant_of_a_store_that_was_replaced_before_the_journal_had_it_serves_nobody(
     assert_eq!(wanted(&mut queue, START), Some(1));
     queue.claimed_strictly(all(2..4)).unwrap();
     queue.forget();
-    assert_eq!(queue.share(all(2..4)), Shared { served: Vec::new(), dropped: 2 });
+    assert_eq!(queue.distribute(all(2..4)), Distribution { served: Vec::new(), dropped: 2 });
     assert_eq!(wanted(&mut queue, START), Some(1));
 }
 
@@ -192,7 +195,7 @@ fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     assert_eq!(tag.exhausted(50, START), [0, 1]);
     assert_eq!(wanted(&mut tag, START), Some(1));
     let served = vec![(2, run(11, 1))];
-    assert_eq!(share(&mut tag, all(11..12)), Ok(Shared { served, dropped: 0 }));
+    assert_eq!(share(&mut tag, all(11..12)), Ok(Distribution { served, dropped: 0 }));
     // Each of them could be met, but not both.
     tag.enqueue(exactly(30), BootMs(10), 3);
     tag.enqueue(exactly(30), BootMs(10), 4);
@@ -200,7 +203,7 @@ fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     assert_eq!(tag.exhausted(49, START), []);
     assert_eq!(wanted(&mut tag, START), Some(30));
     let served = vec![(3, run(12, 30))];
-    assert_eq!(share(&mut tag, all(12..42)), Ok(Shared { served, dropped: 0 }));
+    assert_eq!(share(&mut tag, all(12..42)), Ok(Distribution { served, dropped: 0 }));
     assert_eq!(wanted(&mut tag, START), Some(30));
     assert_eq!(tag.exhausted(19, START), [4]);
 }
@@ -261,7 +264,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
                     }
                     Some(Claim::Recording(numbers)) => {
                         let size = numbers.end - numbers.start;
-                        let shared = host.share(all(numbers.clone()));
+                        let shared = host.distribute(all(numbers.clone()));
                         let mut served = 0;
                         for (request, run) in shared.served {
                             let (want, floor) = asked.remove(&request).expect("it still waits");

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leafd_core::lease::{FOREVER, Lease, Record, Recorded, Request, Response, Settings, Step};
+use leafd_core::lease::{
+    FOREVER, JournalChange, Lease, LeaseSettings, Recorded, Request, Response, Step,
+};
 use leafd_core::snowflake::{Generator, Now};
 use leafd_core::{BootMs, UnixMs};
 use leafd_wire::{Layout, Run};
@@ -69,7 +71,7 @@ pub struct Daemon {
 /// A change of the journal.
 #[derive(Clone)]
 pub enum Change {
-    Lease(Record),
+    Lease(JournalChange),
     Bound(usize, UnixMs),
 }
 
@@ -104,8 +106,8 @@ impl Journal {
 
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::Lease(Record::Claim(recorded)) => self.claim = Some(recorded.clone()),
-            Change::Lease(Record::Forget) => self.claim = None,
+            Change::Lease(JournalChange::Claim(recorded)) => self.claim = Some(recorded.clone()),
+            Change::Lease(JournalChange::Forget) => self.claim = None,
             Change::Bound(layout, bound) => {
                 self.bounds[*layout] = self.bounds[*layout].max(*bound);
             }
@@ -116,7 +118,7 @@ impl Journal {
 impl Daemon {
     pub fn start(
         life: u64,
-        settings: Settings,
+        settings: LeaseSettings,
         journal: &Journal,
         now: Now,
         broken: Option<Break>,
@@ -180,7 +182,7 @@ impl Daemon {
         let outcome = loop {
             match self.lease.next(now, random) {
                 Step::Request(ask) => break Outcome::Asks(ask),
-                Step::Record(record) => {
+                Step::JournalChange(record) => {
                     if broken == Some(Break::StopNotJournalled) && self.stopping {
                         self.lease.recorded(now, Ok(()));
                         continue;
@@ -192,7 +194,7 @@ impl Daemon {
             }
         };
         self.follow(now, broken);
-        let held = self.lease.hold(now);
+        let held = self.lease.believed_time(now);
         for layout in 0..LAYOUTS.len() {
             if !self.bound_in_flight[layout]
                 && let Some(bound) = self.generators[layout].mark_wanted(held)
@@ -206,7 +208,7 @@ impl Daemon {
 
     /// Issues ids of one layout, if it can.
     pub fn draw(&mut self, layout: usize, now: Now, count: u32, random: u64) -> Option<Run> {
-        let now = self.lease.hold(now);
+        let now = self.lease.believed_time(now);
         self.generators[layout].take(now, count, random).ok()
     }
 

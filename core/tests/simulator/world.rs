@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-use leafd_core::lease::{Mode, Request, Response, Settings};
+use leafd_core::lease::{LeaseSettings, Mode, Request, Response};
 use leafd_core::registry::{Holder, RegistryError};
 use leafd_core::store::StartToken;
 
@@ -247,7 +247,7 @@ impl World {
             name: Arc::clone(&host.journal.host),
             incarnation: StartToken(format!("life-{life}").into()),
         };
-        let settings = Settings {
+        let settings = LeaseSettings {
             mode: self.mode,
             pool: self.pool.clone(),
             holder,

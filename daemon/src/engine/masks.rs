@@ -24,14 +24,14 @@ pub struct Masks {
     /// The store's history in which the keys were confirmed. A store that has lost commits may have other keys by now.
     confirmed: RefCell<Option<History>>,
     /// How the last attempt to confirm them failed.
-    refusal: RefCell<Option<Refusal>>,
+    refusal: RefCell<Option<ConfirmFailure>>,
     /// Held during an attempt, so that there is only one at a time.
     confirming: Mutex<()>,
     renewed: Notify,
 }
 
 /// An error that is repeated to all who ask soon after, so that they don't all make attempts of their own.
-struct Refusal {
+struct ConfirmFailure {
     failure: Failure,
     until: BootMs,
     /// What the store was after the attempt; `None` while it couldn't be used. The error says nothing of another one.
@@ -128,7 +128,7 @@ impl Masks {
                 Ok(keys)
             }
             Err(failure) => {
-                *self.refusal.borrow_mut() = same.then(|| Refusal {
+                *self.refusal.borrow_mut() = same.then(|| ConfirmFailure {
                     failure: failure.clone(),
                     until: BootMs(clock::boot().0 + REFUSED_MS),
                     under: self.upstream.present(),

@@ -26,6 +26,8 @@ pub struct Writer {
     /// How many effects have not run yet.
     owed: Cell<usize>,
     idle: Notify,
+    /// Notified when the journal begins to fail.
+    failing: Notify,
 }
 
 impl Writer {
@@ -38,6 +40,7 @@ impl Writer {
             queued: Notify::new(),
             owed: Cell::new(0),
             idle: Notify::new(),
+            failing: Notify::new(),
         }
     }
 
@@ -101,6 +104,20 @@ impl Writer {
         ))
     }
 
+    /// Waits until the journal can't be written: it fails, or its disk doesn't answer.
+    pub async fn stalled(&self) {
+        loop {
+            let failing = self.failing.notified();
+            if !self.works() {
+                return;
+            }
+            tokio::select! {
+                () = failing => {}
+                () = tokio::time::sleep(HANGS_FROM.saturating_sub(self.journal.busy_for())) => {}
+            }
+        }
+    }
+
     /// Waits until everything that was written is durable. If the journal fails, this may take for ever, so limit the
     /// time.
     pub async fn drained(&self) {
@@ -116,7 +133,10 @@ impl Writer {
             loop {
                 self.journal.fault_changed().await;
                 match self.failure() {
-                    Some(failure) => on_failure(&failure),
+                    Some(failure) => {
+                        self.failing.notify_waiters();
+                        on_failure(&failure);
+                    }
                     None => on_recovery(),
                 }
             }

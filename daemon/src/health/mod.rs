@@ -18,7 +18,7 @@ use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use leafd_core::BootMs;
 use leafd_core::health::{
-    Cause, Code, Condition, Findings, Health, Kind, Lasts, Notice, Occasion, Severity,
+    ActiveCause, Cause, Code, Findings, Health, IdKind, Lasts, Notice, Occasion, Severity,
 };
 use leafd_core::snowflake::{Now, Refusal};
 use leafd_core::store::{StoreError, Why};
@@ -120,7 +120,7 @@ impl Watch {
         let mut causes = Vec::new();
         if let Some(failure) = self.writer.trouble() {
             causes.push(Cause {
-                kind: Kind::All,
+                kind: IdKind::All,
                 ..Cause::new(Code::JournalFailing, "", Why::Other, &failure.message, Lasts::Over)
             });
         }
@@ -174,7 +174,7 @@ impl Watch {
         for (name, near) in self.segments.near_ceilings() {
             if !causes
                 .iter()
-                .any(|cause| cause.kind == Kind::Segments && *cause.subject == *name.as_str())
+                .any(|cause| cause.kind == IdKind::Segments && *cause.subject == *name.as_str())
             {
                 let message = format!(
                     "tag {name:?} is {} % used: {} is claimed of the numbers up to {}",
@@ -233,11 +233,11 @@ impl Watch {
     fn of_layout(&self, code: Code, name: &str, message: &str) -> Cause {
         let idle = matches!(self.snowflakes.worker, Worker::None);
         let cause = Cause::new(code, name, Why::Other, message, Lasts::Over);
-        Cause { kind: Kind::Snowflake, idle, ..cause }
+        Cause { kind: IdKind::Snowflake, idle, ..cause }
     }
 }
 
-fn public(condition: &Condition<'_>) -> PublicCondition {
+fn public(condition: &ActiveCause<'_>) -> PublicCondition {
     let cause = condition.cause;
     PublicCondition {
         code: cause.code.as_str().to_owned(),
@@ -249,7 +249,7 @@ fn public(condition: &Condition<'_>) -> PublicCondition {
     }
 }
 
-fn state(conditions: &[Condition<'_>]) -> String {
+fn state(conditions: &[ActiveCause<'_>]) -> String {
     conditions.first().map_or("ok", |worst| worst.cause.severity().as_str()).to_owned()
 }
 

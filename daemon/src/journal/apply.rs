@@ -5,8 +5,8 @@ use leafd_wire::Run;
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use super::records::{self, Record};
-use super::rows::{Segment, TagState};
+use super::records::{self, JsonRecord};
+use super::rows::{SegmentRow, TagState};
 use super::{LayoutRecord, Write, stores};
 use leafd_core::Tag;
 use leafd_core::lease::Recorded;
@@ -75,10 +75,10 @@ fn enter_segment(
     exact: bool,
 ) -> Result<(), Problem> {
     let generation = number(generation.0)?;
-    let Some(new) = Segment::of(run, mark) else {
+    let Some(new) = SegmentRow::of(run, mark) else {
         return refuse(key.1, format!("{run:?} with mark {mark} is not a valid segment"));
     };
-    let Segment { first, end, stride, mark } = new;
+    let SegmentRow { first, end, stride, mark } = new;
     let (store, tag) = (&*key.0.0, key.1.as_str());
     let known = TagState::read(conn, key.0, key.1)?;
     if known.is_some_and(|known| known.generation != generation) {
@@ -89,7 +89,7 @@ fn enter_segment(
     if known != Some(state) {
         state.write(conn, store, tag)?;
     }
-    match Segment::first_above(conn, store, tag, first)? {
+    match SegmentRow::first_above(conn, store, tag, first)? {
         // The same claim again: a caller that was not told whether it was recorded repeats it. With an exact mark it
         // may also be the rest of a claim from an earlier start: then the caller doesn't know where the claim began.
         Some(old)
@@ -118,7 +118,7 @@ fn move_mark(
         return refuse(key.1, format!("mark {mark} lies beyond its segment's end {end}"));
     }
     let (store, tag) = (&*key.0.0, key.1.as_str());
-    match Segment::first_above(conn, store, tag, end.saturating_sub(1))? {
+    match SegmentRow::first_above(conn, store, tag, end.saturating_sub(1))? {
         Some(old) if old.end == end => set_mark(conn, key, old, mark, stopping),
         // The segment is used up or forgotten already, so a restart issues nothing of it: the mark is true. But a
         // segment that was never claimed is a mistake.
@@ -132,7 +132,7 @@ fn move_mark(
 fn set_mark(
     conn: &Connection,
     key: (&StoreId, &Tag),
-    old: Segment,
+    old: SegmentRow,
     mark: i64,
     stopping: bool,
 ) -> Result<(), Problem> {

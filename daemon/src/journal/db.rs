@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::apply::{self, Problem};
 use super::fault::Fault;
 use super::records::{self, Meta, Start};
-use super::rows::{Segment, TagState};
+use super::rows::{SegmentRow, TagState};
 use super::stores;
 use super::witness::{self, Stamp};
 use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, schema, verify, wal};
@@ -261,9 +261,9 @@ impl Db {
             return Ok(None);
         }
         let state = state.unwrap_or_default();
-        let unissued = Segment::all(&self.conn, &store.0, tag.as_str())?
+        let unissued = SegmentRow::all(&self.conn, &store.0, tag.as_str())?
             .into_iter()
-            .filter_map(Segment::unissued)
+            .filter_map(SegmentRow::unissued)
             .collect();
         Ok(Some(TagRecord {
             generation: Generation(state.generation.cast_unsigned()),

@@ -11,7 +11,7 @@ use crate::state_dir::explain;
 
 /// What a journal says about its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct JournalSummary {
     /// The host's name in its stores.
     pub host: String,
     /// Whether the file is another one than the one that was made on this host.
@@ -23,7 +23,7 @@ pub struct Seen {
 ///
 /// # Errors
 /// The file is no journal, has another format, is damaged, or can't be read.
-pub fn look(dir: &Path, identity: &Identity) -> Result<Option<Seen>, JournalError> {
+pub fn look(dir: &Path, identity: &Identity) -> Result<Option<JournalSummary>, JournalError> {
     let path = dir.join(db::FILE);
     match path.try_exists() {
         Ok(false) => Ok(None),
@@ -39,7 +39,7 @@ pub fn look(dir: &Path, identity: &Identity) -> Result<Option<Seen>, JournalErro
     }
 }
 
-fn read(path: &Path, identity: &Identity) -> Result<Seen, Fault> {
+fn read(path: &Path, identity: &Identity) -> Result<JournalSummary, Fault> {
     schema::check_file(path)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
@@ -48,7 +48,10 @@ fn read(path: &Path, identity: &Identity) -> Result<Seen, Fault> {
     let Meta { host, fingerprint, .. } = Meta::read(&conn)?;
     let now =
         identity.fingerprint(path).map_err(|error| Fault(explain("looking for it", &error)))?;
-    Ok(Seen { host: host.0.as_ref().to_owned(), is_foreign: !is_same(&fingerprint, &now) })
+    Ok(JournalSummary {
+        host: host.0.as_ref().to_owned(),
+        is_foreign: !is_same(&fingerprint, &now),
+    })
 }
 
 /// A file's name for SQLite, with the promise that nobody changes the file. Then SQLite takes no lock, and makes no

@@ -73,12 +73,12 @@ use tokio::sync::oneshot;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{hardware, is_same};
 pub(crate) use self::look::immutable;
-pub use self::look::{Seen, look};
+pub use self::look::{JournalSummary, look};
 pub use self::recovered::{Recovered, StoreRecord};
-use self::witness::{Memory, Verdict, Witnesses};
+use self::witness::{Freshness, Memory, Witnesses};
 pub use self::witness::{Outside, SetAside};
 pub use self::write::{LayoutRecord, TagRecord, Write};
-use self::writer::{Command, Link, Pending, Shared, Writer};
+use self::writer::{JournalCommand, JournalThread, Link, Pending, Shared};
 use crate::histogram::Counted;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
@@ -88,7 +88,7 @@ use leafd_core::store::{StartToken, StoreId};
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: Arc<PathBuf>,
-    queue: mpsc::Sender<Command>,
+    queue: mpsc::Sender<JournalCommand>,
     shared: Arc<Shared>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
@@ -155,7 +155,7 @@ impl Journal {
             .fingerprint(&path)
             .map_err(|e| failed(fault::Fault(explain("looking for it", &e))))?;
         let mut verdict = match missing {
-            true => Verdict::Current,
+            true => Freshness::Current,
             false => witnesses.judge(&db).map_err(failed)?,
         };
         let mut set_aside = None;
@@ -165,7 +165,7 @@ impl Journal {
                     format!("it was written on {}, and is now on {found}", db.meta.fingerprint);
                 Some((false, "foreign", why))
             }
-            Verdict::Restored(why) => Some((true, "restored", why.clone())),
+            Freshness::Restored(why) => Some((true, "restored", why.clone())),
             _ => None,
         };
         if let Some((restored, kind, why)) = not_ours {
@@ -181,9 +181,9 @@ impl Journal {
             );
             set_aside = Some(kept);
             db = db::Db::open(dir).map_err(failed)?;
-            verdict = Verdict::Current;
+            verdict = Freshness::Current;
         }
-        let unvouched = verdict == Verdict::Unvouched;
+        let unvouched = verdict == Freshness::Unvouched;
         let started = db.start(!unvouched).map_err(failed)?;
         if started.forgotten > 0 {
             tracing::warn!(
@@ -221,7 +221,7 @@ impl Journal {
     ) -> std::io::Result<Journal> {
         let (queue, commands) = mpsc::channel();
         let shared = Arc::<Shared>::default();
-        let writer = Writer {
+        let writer = JournalThread {
             path: path.clone(),
             dir: dir.clone(),
             identity: identity.clone(),
@@ -252,7 +252,7 @@ impl Journal {
     pub fn write(&self, writes: Vec<Write>) -> Written {
         let (answer, answered) = oneshot::channel();
         // If it can't be sent, it is answered all the same: its sender is dropped.
-        let _ = self.queue.send(Command::Commit(Pending { writes, kept: true, answer }));
+        let _ = self.queue.send(JournalCommand::Commit(Pending { writes, kept: true, answer }));
         Written { path: Arc::clone(&self.path), answered }
     }
 
@@ -265,7 +265,7 @@ impl Journal {
     /// written to. In that case it is unknown whether the batch is on the disk: no id may be issued because of it, and
     /// it does no harm to repeat it.
     pub async fn commit(&self, writes: Vec<Write>) -> Result<(), JournalError> {
-        self.ask(|answer| Command::Commit(Pending { writes, kept: false, answer })).await?
+        self.ask(|answer| JournalCommand::Commit(Pending { writes, kept: false, answer })).await?
     }
 
     /// What is recorded of a tag. Call this once, before the first use of the tag after a start.
@@ -359,7 +359,7 @@ impl Journal {
     /// then on. It doesn't write exact marks: see [`Write::StoppedCleanly`].
     pub async fn close(&self) {
         // An error means that the journal is closed already.
-        let _ = self.ask(Command::Close).await;
+        let _ = self.ask(JournalCommand::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // The thread only has to end. If it panicked, the panic itself was reported.
@@ -372,7 +372,7 @@ impl Journal {
         read: impl FnOnce(&db::Db) -> Result<T, fault::Fault> + Send + 'static,
     ) -> Result<T, JournalError> {
         self.ask(|answer| {
-            Command::Ask(Box::new(move |writer| {
+            JournalCommand::Ask(Box::new(move |writer| {
                 // If the receiver is gone, nobody waits for the answer any more.
                 let _ = answer.send(writer.read(read));
             }))
@@ -382,7 +382,7 @@ impl Journal {
 
     async fn ask<T>(
         &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command,
+        command: impl FnOnce(oneshot::Sender<T>) -> JournalCommand,
     ) -> Result<T, JournalError> {
         let (answer, answered) = oneshot::channel();
         self.queue.send(command(answer)).map_err(|_| JournalError::closed(&self.path))?;

@@ -14,7 +14,7 @@ use leafd_core::lease::Recorded;
 use leafd_core::store::{HostId, StartToken};
 
 /// A kind of record.
-pub(super) trait Record: Serialize + DeserializeOwned {
+pub(super) trait JsonRecord: Serialize + DeserializeOwned {
     /// The name of the kind.
     const KIND: &'static str;
 
@@ -65,7 +65,7 @@ const NUMBER_MAX: u64 = i64::MAX as u64;
 const LEASE_TEXT_BYTES_MAX: usize = 8_192;
 
 /// Writes a record in place of the one with its key.
-pub(super) fn write<R: Record>(conn: &Connection, record: &R) -> rusqlite::Result<()> {
+pub(super) fn write<R: JsonRecord>(conn: &Connection, record: &R) -> rusqlite::Result<()> {
     let key = record.key();
     let value = serde_json::to_string(record)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
@@ -79,7 +79,7 @@ pub(super) fn write<R: Record>(conn: &Connection, record: &R) -> rusqlite::Resul
 }
 
 /// The record of a key, if there is one.
-pub(super) fn read<R: Record>(conn: &Connection, key: &str) -> Result<Option<R>, Fault> {
+pub(super) fn read<R: JsonRecord>(conn: &Connection, key: &str) -> Result<Option<R>, Fault> {
     let row = conn
         .prepare_cached("SELECT value, sum FROM records WHERE kind = ?1 AND key = ?2")?
         .query_row((R::KIND, key), |row| Ok((row.get(0)?, row.get(1)?)))
@@ -88,7 +88,7 @@ pub(super) fn read<R: Record>(conn: &Connection, key: &str) -> Result<Option<R>,
 }
 
 /// All records of a kind, in the order of their keys.
-pub(super) fn read_all<R: Record>(conn: &Connection) -> Result<Vec<R>, Fault> {
+pub(super) fn read_all<R: JsonRecord>(conn: &Connection) -> Result<Vec<R>, Fault> {
     let mut statement =
         conn.prepare_cached("SELECT key, value, sum FROM records WHERE kind = ?1 ORDER BY key")?;
     let mut rows = statement.query([R::KIND])?;
@@ -101,7 +101,7 @@ pub(super) fn read_all<R: Record>(conn: &Connection) -> Result<Vec<R>, Fault> {
 }
 
 /// Removes all records of a kind.
-pub(super) fn remove_all<R: Record>(conn: &Connection) -> rusqlite::Result<()> {
+pub(super) fn remove_all<R: JsonRecord>(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("DELETE FROM records WHERE kind = ?1", [R::KIND])?;
     Ok(())
 }
@@ -116,7 +116,7 @@ fn sum(kind: &str, key: &str, value: &str) -> i64 {
     Sum::of("records").text(kind).text(key).text(value).get()
 }
 
-fn parse<R: Record>(key: &str, value: &str, found: i64) -> Result<R, Fault> {
+fn parse<R: JsonRecord>(key: &str, value: &str, found: i64) -> Result<R, Fault> {
     let record: Option<R> = serde_json::from_str(value).ok();
     let kind = R::KIND;
     record
@@ -132,7 +132,7 @@ impl Meta {
     }
 }
 
-impl Record for Meta {
+impl JsonRecord for Meta {
     const KIND: &'static str = "meta";
 
     fn key(&self) -> String {
@@ -151,7 +151,7 @@ impl Start {
     }
 }
 
-impl Record for Start {
+impl JsonRecord for Start {
     const KIND: &'static str = "start";
 
     fn key(&self) -> String {
@@ -163,7 +163,7 @@ impl Record for Start {
     }
 }
 
-impl Record for LayoutRecord {
+impl JsonRecord for LayoutRecord {
     const KIND: &'static str = "layout";
 
     fn key(&self) -> String {
@@ -175,7 +175,7 @@ impl Record for LayoutRecord {
     }
 }
 
-impl Record for StoreRecord {
+impl JsonRecord for StoreRecord {
     const KIND: &'static str = "store";
 
     fn key(&self) -> String {
@@ -187,7 +187,7 @@ impl Record for StoreRecord {
     }
 }
 
-impl Record for Recorded {
+impl JsonRecord for Recorded {
     const KIND: &'static str = "lease";
 
     fn key(&self) -> String {

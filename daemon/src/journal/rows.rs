@@ -25,7 +25,7 @@ pub(super) struct TagState {
 /// A row of `segments`: the ids `first`, `first + stride`, … below `end`, which is one past the last of them. `mark`
 /// is one of these ids, or the end; no id from it on has been issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Segment {
+pub(super) struct SegmentRow {
     pub first: i64,
     pub end: i64,
     pub stride: i64,
@@ -128,14 +128,14 @@ impl TagState {
     }
 }
 
-// === impl Segment ===
+// === impl SegmentRow ===
 
-impl Segment {
+impl SegmentRow {
     /// A segment of these ids with this mark. `None` unless the mark is one of the ids or their end.
-    pub fn of(run: Run, mark: u64) -> Option<Segment> {
+    pub fn of(run: Run, mark: u64) -> Option<SegmentRow> {
         let end = run.last()?.checked_add(1)?;
         let number = |value: u64| i64::try_from(value).ok();
-        let segment = Segment {
+        let segment = SegmentRow {
             first: number(run.first)?,
             end: number(end)?,
             stride: i64::from(run.stride),
@@ -147,20 +147,20 @@ impl Segment {
 
     /// The ids that were certainly not issued; `None` when there are none.
     pub fn unissued(self) -> Option<Run> {
-        let Segment { end, stride, mark, .. } = self;
+        let SegmentRow { end, stride, mark, .. } = self;
         let steps = (end - 1).checked_sub(mark)?.checked_div(stride)?;
         let count = u32::try_from(steps).ok()?.checked_add(1).filter(|_| mark < end)?;
         Some(Run { first: mark.cast_unsigned(), count, stride: u32::try_from(stride).ok()? })
     }
 
-    pub fn with_mark(self, mark: i64) -> Segment {
-        Segment { mark, ..self }
+    pub fn with_mark(self, mark: i64) -> SegmentRow {
+        SegmentRow { mark, ..self }
     }
 
     /// Whether the numbers fit together. The mark must be one of the ids, because a segment without unissued ids is
     /// not kept.
     fn is_sound(self) -> bool {
-        let Segment { first, end, stride, mark } = self;
+        let SegmentRow { first, end, stride, mark } = self;
         1 <= first
             && first <= mark
             && mark < end
@@ -180,8 +180,8 @@ impl Segment {
     }
 
     pub fn write(self, conn: &Connection, store: &str, tag: &str) -> rusqlite::Result<()> {
-        let Segment { first, end, stride, mark } = self;
-        let sum = self.sum(Segment::begin_sum(store), tag);
+        let SegmentRow { first, end, stride, mark } = self;
+        let sum = self.sum(SegmentRow::begin_sum(store), tag);
         conn.prepare_cached("INSERT OR REPLACE INTO segments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?
             .execute((store, tag, end, first, stride, mark, sum))?;
         Ok(())
@@ -193,7 +193,7 @@ impl Segment {
         store: &str,
         tag: &str,
         number: i64,
-    ) -> Result<Option<Segment>, Fault> {
+    ) -> Result<Option<SegmentRow>, Fault> {
         let row = conn
             .prepare_cached(
                 "SELECT end, first, stride, mark, sum FROM segments \
@@ -204,28 +204,28 @@ impl Segment {
             })
             .optional()?;
         let Some((end, first, stride, mark, sum)) = row else { return Ok(None) };
-        let segment = Segment { first, end, stride, mark };
-        segment.check(Segment::begin_sum(store), tag, sum)?;
+        let segment = SegmentRow { first, end, stride, mark };
+        segment.check(SegmentRow::begin_sum(store), tag, sum)?;
         Ok(Some(segment))
     }
 
     /// All of a tag's segments, in ascending order.
-    pub fn all(conn: &Connection, store: &str, tag: &str) -> Result<Vec<Segment>, Fault> {
+    pub fn all(conn: &Connection, store: &str, tag: &str) -> Result<Vec<SegmentRow>, Fault> {
         let mut segments = Vec::new();
         let mut above = 0;
-        while let Some(segment) = Segment::first_above(conn, store, tag, above)? {
+        while let Some(segment) = SegmentRow::first_above(conn, store, tag, above)? {
             above = segment.end;
             segments.push(segment);
         }
         Ok(segments)
     }
 
-    /// `of_store`: see [`Segment::begin_sum`].
+    /// `of_store`: see [`SegmentRow::begin_sum`].
     pub fn check(self, of_store: Sum, tag: &str, sum: i64) -> Result<(), Fault> {
         if self.sum(of_store, tag) == sum && self.is_sound() {
             return Ok(());
         }
-        let Segment { first, end, stride, mark } = self;
+        let SegmentRow { first, end, stride, mark } = self;
         Err(Fault::damaged(format!(
             "the segment [{first}, {end}) by {stride} of tag {tag:?} with its mark {mark} is not as it was written"
         )))

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 use super::records::{self, Meta};
-use super::rows::{Segment, TagState, get, tag_text, text};
+use super::rows::{SegmentRow, TagState, get, tag_text, text};
 use super::{LayoutRecord, stores};
 use leafd_core::lease::Recorded;
 use leafd_core::store::StoreId;
@@ -51,7 +51,7 @@ fn tags(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
             sums = None;
         }
         let (of_tags, of_segments) =
-            *sums.get_or_insert_with(|| (TagState::begin_sum(store), Segment::begin_sum(store)));
+            *sums.get_or_insert_with(|| (TagState::begin_sum(store), SegmentRow::begin_sum(store)));
         let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
         state.check(of_tags, tag, get(row, 4)?)?;
         let mut last_end = 0;
@@ -61,7 +61,7 @@ fn tags(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
         {
             let [end, first, stride, mark] =
                 [get(row, 2)?, get(row, 3)?, get(row, 4)?, get(row, 5)?];
-            let segment = Segment { first, end, stride, mark };
+            let segment = SegmentRow { first, end, stride, mark };
             segment.check(of_segments, tag, get(row, 6)?)?;
             if state.highest_end < end {
                 return Err(not_claimed(tag));

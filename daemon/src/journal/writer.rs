@@ -32,10 +32,10 @@ const GROUP_BATCHES_MAX: usize = 16_384;
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A command for the thread.
-pub(super) enum Command {
+pub(super) enum JournalCommand {
     Commit(Pending),
     /// Answer a question from the file, after everything that was queued before it.
-    Ask(Box<dyn FnOnce(&mut Writer) + Send>),
+    Ask(Box<dyn FnOnce(&mut JournalThread) + Send>),
     Close(oneshot::Sender<()>),
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Shared {
 }
 
 #[derive(Debug)]
-pub(super) struct Writer {
+pub(super) struct JournalThread {
     pub path: PathBuf,
     /// Keeps the directory locked as long as this thread may write.
     pub dir: StateDir,
@@ -108,15 +108,15 @@ impl Shared {
     }
 }
 
-// === impl Writer ===
+// === impl JournalThread ===
 
-impl Writer {
+impl JournalThread {
     /// Works until the journal is closed or dropped.
-    pub fn run(mut self, queue: mpsc::Receiver<Command>) {
+    pub fn run(mut self, queue: mpsc::Receiver<JournalCommand>) {
         while let Some(mut command) = self.next(&queue) {
             self.shared.busy.begins();
             // A batch after a question must not change its answer, so the transaction ends before the question.
-            while let Some(Command::Commit(pending)) = command {
+            while let Some(JournalCommand::Commit(pending)) = command {
                 self.take_in(pending);
                 let more = self.pending.len() < GROUP_BATCHES_MAX;
                 command = if more { queue.try_recv().ok() } else { None };
@@ -125,8 +125,8 @@ impl Writer {
                 self.commit();
             }
             match command {
-                Some(Command::Ask(question)) => question(&mut self),
-                Some(Command::Close(answer)) => {
+                Some(JournalCommand::Ask(question)) => question(&mut self),
+                Some(JournalCommand::Close(answer)) => {
                     self.closed = Some(answer);
                     break;
                 }
@@ -146,7 +146,7 @@ impl Writer {
 
     /// The next command. `Some(None)`: there is none, and it is time to find out whether a fault is over. `None`:
     /// nobody is left who could send one.
-    fn next(&self, queue: &mpsc::Receiver<Command>) -> Option<Option<Command>> {
+    fn next(&self, queue: &mpsc::Receiver<JournalCommand>) -> Option<Option<JournalCommand>> {
         let wait = match &self.link {
             Link::Failed { since, .. } => REOPEN_INTERVAL.saturating_sub(since.elapsed()),
             Link::Open(_) if self.is_behind() => Duration::ZERO,

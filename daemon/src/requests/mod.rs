@@ -209,7 +209,7 @@ impl Dispatcher {
         match source {
             Source::Segment(tag) => {
                 if self.segments.take(&tag, want, &mut runs) {
-                    session.outbox.given(tag.mark, &runs);
+                    session.outbox.given(tag.trace_key, &runs);
                     session.outbox.ids(header, tag.publish(&mut runs)?, &runs);
                 } else {
                     let reply = session.outbox.later(*header);
@@ -220,7 +220,7 @@ impl Dispatcher {
             Source::Snowflake(tag) => {
                 self.snowflakes.check_count(&tag, request.count)?;
                 if self.snowflakes.take(&tag, want, session.now(), &mut runs) {
-                    session.outbox.given(tag.mark, &runs);
+                    session.outbox.given(tag.trace_key, &runs);
                     session.outbox.ids(header, snowflakes::HOLD_MS, &runs);
                 } else {
                     let reply = session.outbox.later(*header);

@@ -176,7 +176,7 @@ impl Dispatcher {
         SegmentCounters {
             claims: self.segments.claims(),
             issued: self.segments.issued(),
-            skipped: counts(self.segments.skipped.by_cause()),
+            skipped: counts(self.segments.losses.by_cause()),
             tags_in_use: self.segments.count() as u64,
         }
     }

@@ -17,7 +17,7 @@ use crate::journal::{Journal, Recovered, Write};
 use crate::registry::RegistryHandle;
 use crate::registry::static_worker::StaticWorker;
 use crate::requests::Dispatcher;
-use leafd_core::lease::{Lease, Settings};
+use leafd_core::lease::{Lease, LeaseSettings};
 use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, Mode};
 use leafd_core::store::NAME_BYTES_MAX;
 
@@ -84,7 +84,7 @@ fn settings(
     recovered: &Recovered,
     place: String,
     embedded: bool,
-) -> Result<Settings> {
+) -> Result<LeaseSettings> {
     // A file loses acknowledged writes only together with the host. An ensemble can be set back to an old copy, which
     // is noticed by hosts that have seen more.
     let loses = !embedded;
@@ -101,7 +101,7 @@ fn settings(
         Mode::Permanent => name.clone(),
     };
     let incarnation = recovered.token.clone();
-    Ok(Settings {
+    Ok(LeaseSettings {
         mode: config.worker_mode,
         pool: config.worker_range.clone(),
         holder: Holder { id: id.into(), name: name.into(), incarnation },

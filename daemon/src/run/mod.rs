@@ -26,7 +26,7 @@ use tracing::{error, info, warn};
 use crate::blocking::Backend as _;
 use crate::config::{Args, Config, ConfigError, Source, WorkerSpec};
 use crate::engine::masks::Masks;
-use crate::engine::segments::{ClaimLog, GapLog, Past, SegmentSettings, Segments};
+use crate::engine::segments::{ClaimLog, Losses, Past, SegmentSettings, Segments};
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
 use crate::health::Remedies;
@@ -329,10 +329,10 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
 }
 
 /// The logs that later explain where this host's ids went.
-fn logs(config: &Config, recovered: &Recovered, state_dir: &Path) -> (ClaimLog, GapLog) {
+fn logs(config: &Config, recovered: &Recovered, state_dir: &Path) -> (ClaimLog, Losses) {
     let crashed = !recovered.stopped_cleanly && !recovered.begun;
     let claims = ClaimLog::new(lease::host_name(config).into(), config.claims_kept);
-    (claims, GapLog::open(state_dir, crashed))
+    (claims, Losses::open(state_dir, crashed))
 }
 
 fn past(config: &Config, recovered: &Recovered) -> Past {

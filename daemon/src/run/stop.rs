@@ -110,7 +110,7 @@ impl Daemon {
     /// Waits for everything on its way to the journal. After that nothing may follow but exact marks.
     async fn drain_journal(&self) {
         self.dispatcher.writer.drained().await;
-        self.dispatcher.segments.gaps().flush();
+        self.dispatcher.segments.losses.flush();
     }
 
     /// Keeps a leased worker for the next start.

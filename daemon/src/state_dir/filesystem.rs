@@ -12,7 +12,7 @@ use nix::sys::statfs::statfs;
 
 /// The verdict on a file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum Suitability {
     Fine,
     /// Usable, but the operator should know.
     Forgets(&'static str),
@@ -42,13 +42,13 @@ pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     // The kernel's numbers have 32 bits; some platforms sign-extend them.
     let magic = (found.filesystem_type().0 as u64 & 0xffff_ffff) as u32;
     let verdict = match verdict(magic) {
-        Verdict::Fuse => fuse_verdict(mount_type(dir).as_deref()),
+        Suitability::Fuse => fuse_verdict(mount_type(dir).as_deref()),
         other => other,
     };
     match verdict {
-        Verdict::Fine | Verdict::Fuse => Ok(None),
-        Verdict::Forgets(name) => Ok(Some(name)),
-        Verdict::Refused(name) => Err(format!(
+        Suitability::Fine | Suitability::Fuse => Ok(None),
+        Suitability::Forgets(name) => Ok(Some(name)),
+        Suitability::Refused(name) => Err(format!(
             "it is on {name}, which other machines may have mounted too, and where locks and synced writes can't be \
              relied on; configure a directory on a local disk"
         )),
@@ -62,40 +62,40 @@ pub(super) fn is_memory(dir: &Path) -> bool {
     })
 }
 
-fn verdict(magic: u32) -> Verdict {
+fn verdict(magic: u32) -> Suitability {
     match magic {
-        0x0000_6969 => Verdict::Refused("NFS"),
-        0x0000_517b => Verdict::Refused("SMB (smbfs)"),
-        0xff53_4d42 => Verdict::Refused("SMB (CIFS)"),
-        0xfe53_4d42 => Verdict::Refused("SMB 2"),
-        0x5346_414f | 0x6b41_4653 => Verdict::Refused("AFS"),
-        0x7375_7245 => Verdict::Refused("Coda"),
-        0x0000_564c => Verdict::Refused("NCP"),
-        0x00c3_6400 => Verdict::Refused("Ceph"),
-        0x0102_1997 => Verdict::Refused("9p"),
-        0x0bd0_0bd0 => Verdict::Refused("Lustre"),
-        0x4750_4653 => Verdict::Refused("GPFS"),
-        0x1983_0326 => Verdict::Refused("BeeGFS"),
-        0x0116_1970 => Verdict::Refused("GFS2"),
-        0x7461_636f => Verdict::Refused("OCFS2"),
-        0x786f_4256 => Verdict::Refused("a VirtualBox shared folder"),
-        0xbacb_acbc => Verdict::Refused("a VMware shared folder"),
-        0x0102_1994 => Verdict::Forgets("tmpfs"),
-        0x8584_58f6 => Verdict::Forgets("ramfs"),
-        0x794c_7630 => Verdict::Forgets("overlayfs"),
-        0x6573_5546 => Verdict::Fuse,
-        _ => Verdict::Fine,
+        0x0000_6969 => Suitability::Refused("NFS"),
+        0x0000_517b => Suitability::Refused("SMB (smbfs)"),
+        0xff53_4d42 => Suitability::Refused("SMB (CIFS)"),
+        0xfe53_4d42 => Suitability::Refused("SMB 2"),
+        0x5346_414f | 0x6b41_4653 => Suitability::Refused("AFS"),
+        0x7375_7245 => Suitability::Refused("Coda"),
+        0x0000_564c => Suitability::Refused("NCP"),
+        0x00c3_6400 => Suitability::Refused("Ceph"),
+        0x0102_1997 => Suitability::Refused("9p"),
+        0x0bd0_0bd0 => Suitability::Refused("Lustre"),
+        0x4750_4653 => Suitability::Refused("GPFS"),
+        0x1983_0326 => Suitability::Refused("BeeGFS"),
+        0x0116_1970 => Suitability::Refused("GFS2"),
+        0x7461_636f => Suitability::Refused("OCFS2"),
+        0x786f_4256 => Suitability::Refused("a VirtualBox shared folder"),
+        0xbacb_acbc => Suitability::Refused("a VMware shared folder"),
+        0x0102_1994 => Suitability::Forgets("tmpfs"),
+        0x8584_58f6 => Suitability::Forgets("ramfs"),
+        0x794c_7630 => Suitability::Forgets("overlayfs"),
+        0x6573_5546 => Suitability::Fuse,
+        _ => Suitability::Fine,
     }
 }
 
 /// In user space, only file systems known to be local are accepted. sshfs, GlusterFS, s3fs and the like
 /// look the same from outside.
-fn fuse_verdict(mount_type: Option<&str>) -> Verdict {
+fn fuse_verdict(mount_type: Option<&str>) -> Suitability {
     match mount_type {
-        Some("fuseblk" | "fuse.bindfs" | "fuse.gocryptfs" | "fuse.encfs") => Verdict::Fine,
-        Some("fuse.fuse-overlayfs") => Verdict::Forgets("fuse-overlayfs"),
-        Some("virtiofs") => Verdict::Refused("virtiofs, a directory of the machine's host"),
-        _ => Verdict::Refused("a file system in user space (FUSE) not known to be local"),
+        Some("fuseblk" | "fuse.bindfs" | "fuse.gocryptfs" | "fuse.encfs") => Suitability::Fine,
+        Some("fuse.fuse-overlayfs") => Suitability::Forgets("fuse-overlayfs"),
+        Some("virtiofs") => Suitability::Refused("virtiofs, a directory of the machine's host"),
+        _ => Suitability::Refused("a file system in user space (FUSE) not known to be local"),
     }
 }
 
@@ -121,14 +121,14 @@ mod tests {
     #[test]
     fn networked_file_systems_are_refused_and_forgetful_ones_are_not() {
         for magic in [0x6969, 0xff53_4d42, 0xfe53_4d42, 0x00c3_6400, 0x0102_1997] {
-            assert!(matches!(verdict(magic), Verdict::Refused(_)), "{magic:x}");
+            assert!(matches!(verdict(magic), Suitability::Refused(_)), "{magic:x}");
         }
         for magic in [0x0102_1994, 0x8584_58f6, 0x794c_7630] {
-            assert!(matches!(verdict(magic), Verdict::Forgets(_)), "{magic:x}");
+            assert!(matches!(verdict(magic), Suitability::Forgets(_)), "{magic:x}");
         }
         // ext4, XFS, Btrfs.
         for magic in [0xef53, 0x5846_5342, 0x9123_683e] {
-            assert_eq!(verdict(magic), Verdict::Fine, "{magic:x}");
+            assert_eq!(verdict(magic), Suitability::Fine, "{magic:x}");
         }
     }
 
@@ -138,8 +138,8 @@ mod tests {
         assert_eq!(type_if_on(line, "0:42").as_deref(), Some("fuse.sshfs"));
         assert_eq!(type_if_on(line, "0:4"), None);
         assert_eq!(type_if_on("nonsense", "0:42"), None);
-        assert_eq!(fuse_verdict(Some("fuseblk")), Verdict::Fine);
-        assert!(matches!(fuse_verdict(Some("fuse.sshfs")), Verdict::Refused(_)));
-        assert!(matches!(fuse_verdict(None), Verdict::Refused(_)));
+        assert_eq!(fuse_verdict(Some("fuseblk")), Suitability::Fine);
+        assert!(matches!(fuse_verdict(Some("fuse.sshfs")), Suitability::Refused(_)));
+        assert!(matches!(fuse_verdict(None), Suitability::Refused(_)));
     }
 }

@@ -6,15 +6,6 @@ use std::path::Path;
 
 use super::{LOCK_FILE, filesystem, owners};
 
-/// Whether a directory's content outlives the machine's run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lasting {
-    /// It does.
-    Stays,
-    /// It doesn't: it is on this file system.
-    Forgets(&'static str),
-}
-
 /// The process that has locked the directory, by the kernel. Trying the lock could keep a daemon from starting.
 #[must_use]
 pub fn locked_by(dir: &Path) -> Option<i32> {
@@ -48,12 +39,12 @@ pub fn check_owners(dir: &Path) -> Result<(), String> {
     owners::check(dir, &resolved)
 }
 
-/// Whether the directory's file system is usable, and whether it lasts.
+/// The directory's file system, if it is lost with the machine or container.
 ///
 /// # Errors
-/// Why it can't be used, and what to do.
-pub fn lasting(dir: &Path) -> Result<Lasting, String> {
-    Ok(filesystem::look(dir)?.map_or(Lasting::Stays, Lasting::Forgets))
+/// Why the file system can't be used, and what to do.
+pub fn lost_with_the_host(dir: &Path) -> Result<Option<&'static str>, String> {
+    filesystem::look(dir)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use look::{Lasting, check_owners, lasting, locked_by};
+pub use look::{check_owners, locked_by, lost_with_the_host};
 
 use crate::lock::{LockError, LockFile, holder};
 

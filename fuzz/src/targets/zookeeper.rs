@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use leafd::registry::zookeeper::contents::{self, Stamp};
-use leafd_core::lease::{Lease, Mode, Record, Request, Response, Settings, Step};
+use leafd_core::lease::{JournalChange, Lease, LeaseSettings, Mode, Request, Response, Step};
 use leafd_core::registry::{
     Entry, Holder, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
@@ -106,7 +106,7 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
         name: "host-a".into(),
         incarnation: StartToken(incarnation.into()),
     };
-    let settings = Settings {
+    let settings = LeaseSettings {
         mode: Mode::Leased,
         pool: POOL,
         holder: holder("own"),
@@ -147,7 +147,9 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
                 let refused = RegistryError::Refused("it leases".into());
                 lease.answered(now, Response::Assign(Err(refused)), random);
             }
-            Step::Record(Record::Claim(_) | Record::Forget) => lease.recorded(now, Ok(())),
+            Step::JournalChange(JournalChange::Claim(_) | JournalChange::Forget) => {
+                lease.recorded(now, Ok(()))
+            }
             Step::Wait(_) | Step::Done => break,
         }
         if let Ok(grant) = lease.standing(now) {
@@ -163,6 +165,6 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
             assert!(!problem.to_string().is_empty());
         }
     }
-    let _ = lease.hold(Now { boot: BootMs(now.boot.0 + 1), ..now });
+    let _ = lease.believed_time(Now { boot: BootMs(now.boot.0 + 1), ..now });
     assert_eq!(lease.held_back_ms(now), 0, "no step was made");
 }

@@ -54,7 +54,7 @@ fn a_claim_is_usable_only_once_the_journal_has_it() {
                 let answer = world.answer(ask);
                 host.lease.answered(now, answer, 0);
             }
-            Step::Record(Record::Claim(claim)) => {
+            Step::JournalChange(JournalChange::Claim(claim)) => {
                 assert_eq!(host.worker(&world), Err(LeaseProblem::Starting));
                 assert_eq!(world.entries[&claim.worker.0].holding, claim.holding);
                 host.lease.recorded(now, Ok(()));

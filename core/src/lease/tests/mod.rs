@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use leafd_wire::Layout;
 
-use super::{Lease, LeaseProblem, Mode, Record, Recorded, Request, Response, Settings, Step};
+use super::{
+    JournalChange, Lease, LeaseProblem, LeaseSettings, Mode, Recorded, Request, Response, Step,
+};
 use crate::registry::{Entry, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
 use crate::snowflake::{Generator, Now, Refusal};
 use crate::store::{History, StartToken, StoreId};
@@ -38,7 +40,7 @@ struct World {
 
 /// A host: its journal and clock outlive the daemon's lives.
 struct Host {
-    settings: Settings,
+    settings: LeaseSettings,
     journal: Option<Recorded>,
     /// The latest expiry that was ever durable: that promise stays.
     durable: UnixMs,
@@ -64,9 +66,9 @@ impl World {
         }
     }
 
-    fn settings(&self, host: &str, pool: Range<u64>) -> Settings {
+    fn settings(&self, host: &str, pool: Range<u64>) -> LeaseSettings {
         let incarnation = StartToken("".into());
-        Settings {
+        LeaseSettings {
             mode: Mode::Leased,
             pool,
             holder: Holder { id: host.into(), name: host.into(), incarnation },
@@ -133,7 +135,7 @@ impl World {
 impl Host {
     fn start(
         world: &mut World,
-        mut settings: Settings,
+        mut settings: LeaseSettings,
         journal: Option<Recorded>,
         layout_bound: UnixMs,
         offset_ms: i64,
@@ -169,10 +171,10 @@ impl Host {
                     let answer = world.answer(ask);
                     self.lease.answered(now, answer, world.time_ms);
                 }
-                Step::Record(record) => {
+                Step::JournalChange(record) => {
                     self.journal = match record {
-                        Record::Claim(claim) => Some(claim),
-                        Record::Forget => None,
+                        JournalChange::Claim(claim) => Some(claim),
+                        JournalChange::Forget => None,
                     };
                     if let Some(recorded) = &self.journal {
                         self.durable = self.durable.max(recorded.holding.expires);
@@ -211,7 +213,7 @@ impl Host {
     /// Draws an id and moves the journal's mark as needed. Checks that every id is new to the world, and above the
     /// host's last.
     fn draw(&mut self, world: &mut World) -> Result<u64, Refusal> {
-        let now = self.lease.hold(self.now(world));
+        let now = self.lease.believed_time(self.now(world));
         self.generator.follow(self.lease.standing(now).ok());
         let mut drawn = self.generator.take(now, 1, 7);
         if let Some(bound) = self.generator.mark_wanted(now) {

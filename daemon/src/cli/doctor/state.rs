@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, access, geteuid};
 
 use crate::config::{Config, StoreUrl};
 use crate::journal::{self, Identity};
-use crate::state_dir::{self, Lasting};
+use crate::state_dir;
 use crate::store::sqlite;
 
 /// What the other checks learn from the state directory.
@@ -112,9 +112,9 @@ fn check_dir(report: &mut Report, dir: &Path) -> bool {
     } else {
         report.ok(SUBJECT, format!("{shown} has owner {owner}, mode {mode:o}"));
     }
-    match state_dir::lasting(dir) {
-        Ok(Lasting::Stays) => report.ok("file system", "a local one that stays"),
-        Ok(Lasting::Forgets(name)) => report.warning(
+    match state_dir::lost_with_the_host(dir) {
+        Ok(None) => report.ok("file system", "a local one that stays"),
+        Ok(Some(name)) => report.warning(
             "file system",
             format!(
                 "{shown} is on {name}, which is lost with the machine or container: this host then becomes a new one, and \

@@ -24,7 +24,7 @@ use leafd_core::{Tag, UnixMs, WorkerId};
 /// Calls a registry.
 #[derive(Clone)]
 pub struct RegistryClient {
-    place: Place,
+    place: Backend,
     /// The layouts. Every host of the registry must define them in the same way.
     layouts: Arc<[(Tag, Layout)]>,
     /// The other stores of this host, in which no host may claim the same workers.
@@ -34,7 +34,7 @@ pub struct RegistryClient {
 }
 
 #[derive(Clone)]
-enum Place {
+enum Backend {
     Store(Rc<Upstream>, Mode),
     Thread(RegistryHandle),
 }
@@ -48,7 +48,7 @@ impl RegistryClient {
         layouts: Vec<(Tag, Layout)>,
     ) -> RegistryClient {
         RegistryClient {
-            place: Place::Store(upstream, mode),
+            place: Backend::Store(upstream, mode),
             layouts: layouts.into(),
             others: Vec::new(),
             written: Arc::default(),
@@ -69,7 +69,7 @@ impl RegistryClient {
         written: Arc<Notify>,
     ) -> RegistryClient {
         RegistryClient {
-            place: Place::Thread(registry),
+            place: Backend::Thread(registry),
             layouts: layouts.into(),
             others: Vec::new(),
             written,
@@ -158,8 +158,8 @@ impl RegistryClient {
     /// See [`Upstream::verify`].
     fn verify(&self, found: &RegistryId) -> Result<(), RegistryError> {
         match &self.place {
-            Place::Store(upstream, _) => Ok(upstream.verify(found)?),
-            Place::Thread(_) => Ok(()),
+            Backend::Store(upstream, _) => Ok(upstream.verify(found)?),
+            Backend::Thread(_) => Ok(()),
         }
     }
 
@@ -189,7 +189,7 @@ impl RegistryClient {
         work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {
         match &self.place {
-            Place::Store(upstream, mode) => {
+            Backend::Store(upstream, mode) => {
                 upstream.reachable().await?;
                 let done = upstream.store.workers(*mode, work).await;
                 if let Err(RegistryError::Unavailable { .. }) = &done {
@@ -197,13 +197,13 @@ impl RegistryClient {
                 }
                 done
             }
-            Place::Thread(registry) => registry.call(|registry| work(registry)).await,
+            Backend::Thread(registry) => registry.call(|registry| work(registry)).await,
         }
     }
 
     /// Closes the registry if it has a thread of its own.
     pub async fn close(&self) {
-        if let Place::Thread(registry) = &self.place {
+        if let Backend::Thread(registry) = &self.place {
             registry.close().await;
         }
     }

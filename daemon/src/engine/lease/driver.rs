@@ -13,7 +13,7 @@ use super::{RegistryClient, passes_by_itself};
 use crate::clock;
 use crate::journal::{Journal, Write};
 use crate::reply::Failure;
-use leafd_core::lease::{IssueWindow, Lease, LeaseProblem, Record, Response, Step};
+use leafd_core::lease::{IssueWindow, JournalChange, Lease, LeaseProblem, Response, Step};
 use leafd_core::registry::{RegistryError, RegistryId};
 use leafd_core::snowflake::Now;
 use leafd_core::{UnixMs, WorkerId};
@@ -26,28 +26,23 @@ pub struct LeaseDriver {
     journal: Journal,
     /// The registry with which the layouts were agreed on.
     agreed: RefCell<Option<RegistryId>>,
-    /// Notified when the lease was asked for something from outside.
+    /// Notified when something was requested of the lease.
     woken: Notify,
     /// Where to report that the worker was given back.
     releasing: RefCell<Option<oneshot::Sender<Result<(), RegistryError>>>>,
     ended: Cell<bool>,
     has_ended: Notify,
-    told: RefCell<Told>,
-}
-
-/// What was logged last.
-#[derive(Default)]
-struct Told {
-    worker: Option<WorkerId>,
+    /// The worker that was logged last.
+    logged: Cell<Option<WorkerId>>,
 }
 
 /// The result of a step.
-enum Outcome {
+enum StepOutcome {
     Response(Response),
     Recorded(Result<(), String>),
 }
 
-type Work = Pin<Box<dyn Future<Output = Outcome>>>;
+type Work = Pin<Box<dyn Future<Output = StepOutcome>>>;
 
 /// How soon a client may try again if there is no worker, in milliseconds.
 const RETRY_MS: u32 = 1_000;
@@ -65,7 +60,7 @@ impl LeaseDriver {
             releasing: RefCell::default(),
             ended: Cell::new(false),
             has_ended: Notify::new(),
-            told: RefCell::default(),
+            logged: Cell::default(),
         })
     }
 
@@ -75,17 +70,17 @@ impl LeaseDriver {
         let mut work: Option<Work> = None;
         loop {
             let step = self.lease.borrow_mut().next(clock::now(), fastrand::u64(..));
-            self.tell();
+            self.log_worker();
             changed();
-            self.tell_release();
+            self.report_release();
             match step {
                 Step::Request(ask) => {
                     let asked = Rc::clone(&self.link).ask(ask, self.agreed.borrow().clone());
-                    work = Some(Box::pin(async { Outcome::Response(asked.await) }));
+                    work = Some(Box::pin(async { StepOutcome::Response(asked.await) }));
                 }
-                Step::Record(record) => {
+                Step::JournalChange(record) => {
                     let recorded = Rc::clone(self).record(record);
-                    work = Some(Box::pin(async { Outcome::Recorded(recorded.await) }));
+                    work = Some(Box::pin(async { StepOutcome::Recorded(recorded.await) }));
                 }
                 Step::Wait(until) => {
                     tokio::select! {
@@ -105,34 +100,25 @@ impl LeaseDriver {
         self.has_ended.notify_waiters();
     }
 
-    fn finished(&self, outcome: Outcome) {
+    fn finished(&self, outcome: StepOutcome) {
         let now = clock::now();
         match outcome {
-            Outcome::Response(answer) => {
+            StepOutcome::Response(answer) => {
                 if let Response::Snapshot(Ok(look)) = &answer {
                     *self.agreed.borrow_mut() = Some(look.registry.clone());
                 }
                 self.lease.borrow_mut().answered(now, answer, fastrand::u64(..));
             }
-            Outcome::Recorded(recorded) => self.lease.borrow_mut().recorded(now, recorded),
+            StepOutcome::Recorded(recorded) => self.lease.borrow_mut().recorded(now, recorded),
         }
     }
 
-    async fn record(self: Rc<Self>, record: Record) -> Result<(), String> {
+    async fn record(self: Rc<Self>, record: JournalChange) -> Result<(), String> {
         let write = match record {
-            Record::Claim(claim) => Write::Worker(claim),
-            Record::Forget => Write::NoWorker,
+            JournalChange::Claim(claim) => Write::Worker(claim),
+            JournalChange::Forget => Write::NoWorker,
         };
         self.journal.write(vec![write]).outcome().await.map_err(|error| error.to_string())
-    }
-
-    /// See [`super::Worker::claim`].
-    pub(crate) fn claim(&self, now: Now) -> Option<IssueWindow> {
-        self.lease.borrow().standing(now).ok()
-    }
-
-    pub(crate) fn hold(&self, now: Now) -> Now {
-        self.lease.borrow().hold(now)
     }
 
     pub(crate) fn want(&self) -> bool {
@@ -143,14 +129,10 @@ impl LeaseDriver {
         lease.trouble().is_none_or(passes_by_itself)
     }
 
-    pub(crate) fn journal_reached(&self, mark: UnixMs) {
-        self.lease.borrow_mut().journal_reached(mark);
-    }
-
     pub(crate) fn ready(&self, now: Now) -> bool {
         let lease = self.lease.borrow();
         match lease.standing(now) {
-            Ok(claim) => claim.limit > lease.hold(now).unix,
+            Ok(claim) => claim.limit > lease.believed_time(now).unix,
             Err(trouble) => trouble == LeaseProblem::Unused,
         }
     }
@@ -191,7 +173,7 @@ impl LeaseDriver {
                 mode: if permanent { "permanent" } else { "leased" }.to_owned(),
                 worker: held.map(|(worker, _)| worker.0),
                 until_ms: until.map(|until| until.0),
-                left_ms: until.map(|until| until.0.saturating_sub(lease.hold(now).unix.0)),
+                left_ms: until.map(|until| until.0.saturating_sub(lease.believed_time(now).unix.0)),
                 renewed_ms_ago: lease.renewed().map(|at| now.boot.0.saturating_sub(at.0)),
                 clock_offset_ms: lease.offset_ms(),
                 clock_error: lease.skew().map(|skew| skew.to_string()),
@@ -213,14 +195,14 @@ impl LeaseDriver {
     /// Gives the worker back at once, and reports the result. Call this after the last id was issued with it. Nothing
     /// is reported if the daemon stops meanwhile. `issued_below`: see [`Lease::release`].
     pub fn release(&self, issued_below: UnixMs) -> oneshot::Receiver<Result<(), RegistryError>> {
-        let (told, outcome) = oneshot::channel();
-        *self.releasing.borrow_mut() = Some(told);
+        let (report, outcome) = oneshot::channel();
+        *self.releasing.borrow_mut() = Some(report);
         self.lease.borrow_mut().release(issued_below);
         self.woken.notify_one();
         outcome
     }
 
-    fn tell_release(&self) {
+    fn report_release(&self) {
         if let Some(outcome) = self.lease.borrow_mut().released()
             && let Some(releasing) = self.releasing.take()
         {
@@ -242,24 +224,20 @@ impl LeaseDriver {
     }
 
     /// Logs which worker this host has. The daemon's health reports what is wrong.
-    fn tell(&self) {
+    fn log_worker(&self) {
         let now = clock::now();
         let lease = self.lease.borrow();
-        let mut told = self.told.borrow_mut();
-        let place = &lease.settings().place;
-        let standing = lease.standing(now);
-        let worker = standing.as_ref().ok().map(|claim| claim.worker);
-        if let Some(number) = worker
-            && worker != told.worker
+        if let Ok(IssueWindow { worker, .. }) = lease.standing(now)
+            && self.logged.replace(Some(worker)) != Some(worker)
         {
-            info!(worker = %number, registry = %place, "snowflake ids are issued as this worker");
-            told.worker = worker;
+            let place = &lease.settings().place;
+            info!(worker = %worker, registry = %place, "issuing snowflake ids as this worker");
         }
     }
 }
 
 /// The result of the work under way. Never returns if there is none.
-async fn finish(work: &mut Option<Work>) -> Outcome {
+async fn finish(work: &mut Option<Work>) -> StepOutcome {
     match work {
         Some(work) => work.await,
         None => std::future::pending().await,

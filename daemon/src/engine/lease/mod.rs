@@ -46,15 +46,15 @@ impl Worker {
             Worker::Static(worker) => {
                 worker.borrow().as_ref().ok().map(|worker| IssueWindow::fixed(worker.worker()))
             }
-            Worker::Leased(keeper) => keeper.claim(now),
+            Worker::Leased(driver) => driver.lease.borrow().standing(now).ok(),
         }
     }
 
     /// The clock readings from which ids are made.
     #[must_use]
-    pub fn hold(&self, now: Now) -> Now {
+    pub fn believed_time(&self, now: Now) -> Now {
         match self {
-            Worker::Leased(keeper) => keeper.hold(now),
+            Worker::Leased(driver) => driver.lease.borrow().believed_time(now),
             _ => now,
         }
     }
@@ -62,7 +62,7 @@ impl Worker {
     /// Call this when somebody asks for an id. Returns true if it is worth waiting for a worker.
     pub fn want(&self) -> bool {
         match self {
-            Worker::Leased(keeper) => keeper.want(),
+            Worker::Leased(driver) => driver.want(),
             _ => false,
         }
     }
@@ -71,7 +71,7 @@ impl Worker {
     #[must_use]
     pub fn unavailable_reason(&self) -> Failure {
         match self {
-            Worker::Leased(keeper) => keeper.unavailable_reason(),
+            Worker::Leased(driver) => driver.unavailable_reason(),
             Worker::Static(worker) => {
                 let why = worker.borrow().as_ref().err().cloned();
                 Failure::new(Status::NoWorker, why.unwrap_or_else(|| NO_WORKER.to_owned()))
@@ -86,7 +86,7 @@ impl Worker {
     /// Why ids up to the mark may not be issued: the mark could not be noted beside the lock of the operator's number.
     pub fn journal_reached(&self, mark: UnixMs) -> Result<(), String> {
         match self {
-            Worker::Leased(keeper) => keeper.journal_reached(mark),
+            Worker::Leased(driver) => driver.lease.borrow_mut().journal_reached(mark),
             Worker::Static(worker) => {
                 if let Ok(worker) = &*worker.borrow() {
                     worker.note(mark).map_err(|error| {
@@ -114,7 +114,7 @@ impl Worker {
     #[must_use]
     pub fn ready(&self, now: Now) -> bool {
         match self {
-            Worker::Leased(keeper) => keeper.ready(now),
+            Worker::Leased(driver) => driver.ready(now),
             _ => self.claim(now).is_some(),
         }
     }
@@ -129,7 +129,7 @@ impl Worker {
     #[must_use]
     pub fn lease_snapshot(&self, now: Now) -> Option<Lease> {
         match self {
-            Worker::Leased(keeper) => Some(keeper.snapshot(now)),
+            Worker::Leased(driver) => Some(driver.snapshot(now)),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ impl Worker {
     #[must_use]
     pub fn error(&self, now: Now) -> Option<String> {
         match self {
-            Worker::Leased(keeper) => keeper.error(now),
+            Worker::Leased(driver) => driver.error(now),
             Worker::Static(worker) => worker.borrow().as_ref().err().cloned(),
             _ => None,
         }

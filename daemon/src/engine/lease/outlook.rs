@@ -2,7 +2,7 @@
 
 use super::{LeaseDriver, Worker};
 use crate::registry::static_worker::StaticWorker;
-use leafd_core::health::{Cause, Code, Kind, Lasts};
+use leafd_core::health::{Cause, Code, IdKind, Lasts};
 use leafd_core::lease::{FOREVER, LeaseProblem};
 use leafd_core::snowflake::Now;
 use leafd_core::store::Why;
@@ -42,7 +42,7 @@ impl LeaseDriver {
         let (problem, lasts) = match lease.standing(now) {
             Err(problem) => (Some(problem), Lasts::Over),
             Ok(grant) => {
-                let left_ms = grant.limit.0.saturating_sub(lease.hold(now).unix.0);
+                let left_ms = grant.limit.0.saturating_sub(lease.believed_time(now).unix.0);
                 let problem = lease.trouble().cloned();
                 // A renewal that is late for no known reason is reported too.
                 let problem = problem.or((left_ms == 0).then_some(LeaseProblem::Starting));
@@ -69,5 +69,5 @@ impl LeaseDriver {
 }
 
 fn cause(code: Code, subject: &str, why: Why, message: &str, lasts: Lasts) -> Cause {
-    Cause { kind: Kind::Snowflake, ..Cause::new(code, subject, why, message, lasts) }
+    Cause { kind: IdKind::Snowflake, ..Cause::new(code, subject, why, message, lasts) }
 }

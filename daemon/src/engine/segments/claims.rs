@@ -1,27 +1,47 @@
 //! Claims: carries out those that the allocator wants, and handles their results.
 
+use std::cell::Cell;
 use std::rc::Rc;
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio_util::task::task_tracker::TaskTrackerToken;
-use tracing::error;
+use tracing::{error, warn};
 
-use super::gap_log::MASK_KEY;
 use super::tag::{Stage, shard_number};
 use super::unconfirmed::Asked;
-use super::{Cause, Refusal, SegmentTag, Segments, Shard, ShardState};
+use super::{Cause, ClaimRefusal, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
+use crate::store::StoreHandle;
 use leafd_core::BootMs;
 use leafd_core::segment::ClaimOrder;
-use leafd_core::store::{Claim, ClaimWish, Identity, StoreError, percent_used};
+use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
 
 /// How long a refused claim is refused again without asking the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
 
 /// The operator is warned when this much of a tag's ids is claimed, in percent.
 const CLAIMED_WARNINGS: [u8; 4] = [80, 90, 95, 99];
+
+/// One of this many claims is followed by the deletion of old records. It is chosen at random, so that hosts don't
+/// delete at the same time.
+const CLAIMS_A_DELETION: u32 = 16;
+
+/// How many old records that deletes at most: more than were made in between, so that their number goes down.
+const DELETED_AT_ONCE: u32 = 64;
+
+/// How the store remembers which ids this host claimed.
+#[derive(Debug)]
+pub struct ClaimLog {
+    name: Arc<str>,
+    /// How long records are kept. Zero: nothing is recorded.
+    kept: Duration,
+    /// Whether the log already says that old records can't be deleted.
+    warned: Cell<bool>,
+}
 
 /// A claim that was sent to the store.
 pub(crate) struct Sent {
@@ -32,6 +52,24 @@ pub(crate) struct Sent {
     pub(crate) asked: Option<Asked>,
     /// The daemon's stop waits until this is dropped.
     pub(crate) _tracked: TaskTrackerToken,
+    pub(crate) _ends: NotifyOnDrop,
+}
+
+/// Wakes those that wait for the end of a claim when it is dropped.
+pub(crate) struct NotifyOnDrop(pub(crate) Rc<Notify>);
+
+impl Drop for NotifyOnDrop {
+    fn drop(&mut self) {
+        self.0.notify_waiters();
+    }
+}
+
+impl ClaimLog {
+    /// Records claims under this name of the host, and keeps the records for `kept`; zero for no records.
+    #[must_use]
+    pub fn new(name: Arc<str>, kept: Duration) -> ClaimLog {
+        ClaimLog { name, kept, warned: Cell::new(false) }
+    }
 }
 
 impl Segments {
@@ -87,9 +125,7 @@ impl Segments {
         self.claims.set(self.claims.get() + 1);
         if tag.evicted.get() {
             // The tag was removed meanwhile: nobody may use these ids.
-            self.skipped.add(Cause::Removed, u64::from(claim.run.count));
-            self.note_gap(&tag.tag, Cause::Removed.name(), claim.run.range());
-            return;
+            return self.losses.lose(&tag.tag, Cause::Removed, claim.run);
         }
         let shard = &tag.shards[sent.shard];
         tag.claims_succeed();
@@ -100,8 +136,7 @@ impl Segments {
         }
         if !shard.upstream.counts(&sent.under) {
             // The store has failed over since. It may give these ids again before hosts have reported them.
-            self.skipped.add(Cause::Store, u64::from(claim.run.count));
-            self.note_gap(&tag.tag, Cause::Store.name(), claim.run.range());
+            self.losses.lose(&tag.tag, Cause::Store, claim.run);
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
                 cause: "it failed over while a claim was in flight".into(),
@@ -110,7 +145,7 @@ impl Segments {
         }
         if let Err(failure) = self.note_form(tag, claim.masked) {
             // The claimed ids are lost. Nothing more is claimed until the host has the key.
-            self.note_gap(&tag.tag, MASK_KEY, claim.run.range());
+            self.losses.note(&tag.tag, Cause::MaskKey, claim.run.range());
             self.abandon(tag, &failure);
             return self.retry_claim(tag, failure);
         }
@@ -143,7 +178,7 @@ impl Segments {
                 let (segments, held_tag) = (Rc::clone(self), Rc::clone(tag));
                 self.write_journal(tag, shard, vec![write], move || {
                     let number = shard_number(sent.shard);
-                    let cut = held_tag.allocator.borrow_mut().hold(number, claim.run, mark);
+                    let cut = held_tag.allocator.borrow_mut().add_segment(number, claim.run, mark);
                     segments.journal_cut(&held_tag, sent.shard, cut);
                     held_tag.restarted();
                     drop(sent);
@@ -175,10 +210,10 @@ impl Segments {
             Write::Segment { store, tag: tag.tag.clone(), generation, run, mark: run.end() };
         let (segments, granted) = (Rc::clone(self), Rc::clone(tag));
         self.write_journal(tag, shard, vec![write], move || {
-            let shared = granted.allocator.borrow_mut().share(run);
-            segments.skipped.add(Cause::Surplus, shared.dropped);
-            for (reply, run) in shared.served {
-                reply.given(granted.mark, &[run]);
+            let distribution = granted.allocator.borrow_mut().distribute(run);
+            segments.losses.count(Cause::Surplus, distribution.dropped);
+            for (reply, run) in distribution.served {
+                reply.given(granted.trace_key, &[run]);
                 reply.ids(0, &[run]);
             }
             granted.restarted();
@@ -188,7 +223,7 @@ impl Segments {
     }
 
     /// The store gave ids below those that it had given before.
-    fn claimed_too_low(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &Shard, seen: u64) {
+    fn claimed_too_low(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &TagShard, seen: u64) {
         shard.upstream.lost_commits(&**self, &tag.tag, seen);
         let lost = StoreError::Unavailable {
             store: shard.upstream.url.to_string(),
@@ -222,7 +257,7 @@ impl Segments {
             }
             StoreError::Refused(_) | StoreError::TagExists { .. } => {
                 let until = BootMs(now.0 + REFUSED_MS);
-                let refusal = Refusal { failure: failure.clone(), above: 0, until };
+                let refusal = ClaimRefusal { failure: failure.clone(), above: 0, until };
                 tag.in_trouble(|trouble| trouble.refused = Some(refusal));
                 self.serve(tag);
                 for reply in tag.allocator.borrow_mut().abandon() {
@@ -252,7 +287,7 @@ impl Segments {
         let failure =
             Failure::from(&StoreError::Exhausted { tag: name, ceiling, left: left_in_all });
         let until = BootMs(now.0 + REFUSED_MS);
-        let refusal = Refusal { failure: failure.clone(), above: left_in_all, until };
+        let refusal = ClaimRefusal { failure: failure.clone(), above: left_in_all, until };
         let wait_ms = tag.in_trouble(|trouble| {
             trouble.refused = Some(refusal);
             trouble.backoff.next_ms(fastrand::u64(..))
@@ -264,6 +299,31 @@ impl Segments {
         }
         tag.waits_for_what(failure.message);
         self.schedule_retry(tag);
+    }
+
+    /// What to record of a claim from a tag's shard; `None` if claims are not recorded.
+    fn claimed_by(&self, tag: &SegmentTag, shard: usize) -> Option<ClaimedBy> {
+        let ClaimLog { name, kept, .. } = &self.claim_log;
+        let allocator = tag.allocator.borrow();
+        let held = allocator.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
+        (!kept.is_zero()).then(|| ClaimedBy {
+            host: self.host.borrow().clone(),
+            name: Arc::clone(name),
+            holds_from: held.map(|(.., first)| first).min(),
+        })
+    }
+
+    /// Now and then deletes some records that are older than `kept`. Call this after the claim was answered.
+    async fn forget_claims(&self, store: &StoreHandle) {
+        let ClaimLog { kept, warned, .. } = &self.claim_log;
+        if kept.is_zero() || fastrand::u32(..CLAIMS_A_DELETION) != 0 {
+            return;
+        }
+        if let Err(error) = store.forget_claims(*kept, DELETED_AT_ONCE).await
+            && !warned.replace(true)
+        {
+            warn!("can't delete old claims from leafd_claim: {error}");
+        }
     }
 
     fn retry_claim(self: &Rc<Self>, tag: &Rc<SegmentTag>, failure: Failure) {
@@ -281,7 +341,7 @@ impl SegmentTag {
     }
 }
 
-impl Shard {
+impl TagShard {
     /// Whether its store may have ids, once it answers.
     fn may_have_some(&self, now: BootMs) -> bool {
         self.state.get() != ShardState::Absent && now >= self.used_up_until.get()
@@ -289,7 +349,7 @@ impl Shard {
 }
 
 /// Warns the operator early that a tag runs out of ids.
-fn warn_of_ceiling(tag: &SegmentTag, shard: &Shard, claim: &Claim) {
+fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim) {
     let claimed_to = claim.run.end() - 1;
     let claimed = percent_used(claimed_to, claim.ceiling);
     let passed =

@@ -73,7 +73,7 @@ impl Segments {
 
     /// Answers a request that waited.
     pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, runs: &mut Vec<Run>) {
-        reply.given(tag.mark, runs);
+        reply.given(tag.trace_key, runs);
         match tag.publish(runs) {
             Ok(hold_ms) => reply.ids(hold_ms, runs),
             Err(failure) => reply.failure(&failure),

@@ -1,7 +1,7 @@
 //! Segment tags: leads a request to the tag's allocator, and what the allocator wants to the journal (`marks`) and to
 //! the store (`claims`).
 //!
-//! - `claims`: carries out the claims that the allocator wants.
+//! - `claims`: carries out the claims that the allocator wants; `losses`: claimed ids that nobody gets.
 //! - `restart`: loads a tag again when the journal contradicts what is held.
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
@@ -9,16 +9,14 @@
 //!   `unconfirmed`: names of which nothing is known yet.
 //! - `rounds`: the regular work for all tags in use.
 
-mod claim_log;
 mod claims;
-mod gap_log;
 mod in_use;
+mod losses;
 mod marks;
 mod masked;
 mod outlook;
 mod restart;
 mod rounds;
-mod skipped;
 mod tag;
 mod tags;
 mod unconfirmed;
@@ -30,6 +28,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leafd_wire::{Run, Status};
+use tokio::sync::Notify;
 use tokio_util::task::TaskTracker;
 
 use crate::clock;
@@ -40,22 +39,21 @@ use crate::engine::upstream::Upstream;
 use crate::engine::writer::Writer;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
-pub use claim_log::ClaimLog;
-use claims::Sent;
-pub use gap_log::{CRASH, Gap, GapLog, UNANSWERED};
+pub use claims::ClaimLog;
+use claims::{NotifyOnDrop, Sent};
 use in_use::InUse;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError, StoreId};
 use leafd_core::{BootMs, Tag, Want};
+pub use losses::{Cause, Gap, Losses};
 #[cfg(test)]
 pub(crate) use marks::cut_writes;
 use outlook::NearCeiling;
 pub use outlook::StoreTrouble;
-use skipped::{Cause, Skipped};
 pub use tag::SegmentTag;
-use tag::{Refusal, Shard, ShardState, shard_number};
+use tag::{ClaimRefusal, ShardState, TagShard, shard_number};
 
 /// Settings of segment tags.
 #[derive(Clone, Copy, Debug)]
@@ -91,8 +89,8 @@ pub struct Segments {
     former_stores: Vec<(StoreId, Arc<str>)>,
     /// How claims of this host are recorded in the store.
     claim_log: ClaimLog,
-    /// Why ids of this host are missing.
-    gap_log: Rc<GapLog>,
+    /// Claimed ids that nobody gets.
+    pub(crate) losses: Rc<Losses>,
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
@@ -102,14 +100,14 @@ pub struct Segments {
     unconfirmed: unconfirmed::Names,
     /// Tags with waiting requests or a failed claim. They are looked at every [`TICK`].
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
-    pub(crate) ticking: tokio::sync::Notify,
+    pub(crate) ticking: Notify,
+    /// Notified when a claim has ended, when a tag was loaded, and when it leaves use.
+    progressed: Rc<Notify>,
     claims: Cell<u64>,
     /// The latest results of claims.
     pub(crate) outcomes: RefCell<ClaimOutcomes>,
     /// For each store, an estimate of how long the held ids last without it, and when the estimate was made.
     estimates: RefCell<Vec<(BootMs, Option<Lasts>)>>,
-    /// Claimed ids that nobody gets.
-    pub(crate) skipped: Skipped,
     /// Tags in use that have few ids left.
     near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
     /// How many ids were issued of tags that are not in use any more.
@@ -131,7 +129,7 @@ impl Segments {
         upstreams: Vec<Rc<Upstream>>,
         routing: Routing,
         Past { host, former_stores }: Past,
-        (claim_log, gap_log): (ClaimLog, GapLog),
+        (claim_log, losses): (ClaimLog, Losses),
         writer: Rc<Writer>,
         masks: Rc<Masks>,
     ) -> Rc<Self> {
@@ -145,18 +143,18 @@ impl Segments {
             host: RefCell::new(host),
             former_stores,
             claim_log,
-            gap_log: Rc::new(gap_log),
+            losses: Rc::new(losses),
             writer,
             masks,
             tags: RefCell::default(),
             unknown: RefCell::default(),
             unconfirmed: unconfirmed::Names::default(),
             retry_queue: RefCell::default(),
-            ticking: tokio::sync::Notify::new(),
+            ticking: Notify::new(),
+            progressed: Rc::default(),
             claims: Cell::new(0),
             outcomes: RefCell::new(ClaimOutcomes::new(stores)),
             estimates: RefCell::new(vec![(BootMs(0), None); stores]),
-            skipped: Skipped::default(),
             near_ceilings: RefCell::default(),
             issued_before: Cell::new(0),
             claiming: TaskTracker::new(),
@@ -177,7 +175,7 @@ impl Segments {
             return Err(Failure::from(&StoreError::UnknownTag { tag: name.clone() }));
         }
         let place = self.unconfirmed.take(claimant)?;
-        let shards = self.upstreams_of(name)?.into_iter().map(Shard::new).collect();
+        let shards = self.upstreams_of(name)?.into_iter().map(TagShard::new).collect();
         let tag = self.bring_into_use(name, shards, Some(place), now);
         for index in 0..tag.shards.len() {
             tokio::task::spawn_local(Rc::clone(self).load(Rc::clone(&tag), index));
@@ -189,8 +187,8 @@ impl Segments {
     fn bring_into_use(
         &self,
         name: &Tag,
-        shards: Vec<Shard>,
-        unconfirmed: Option<unconfirmed::Place>,
+        shards: Vec<TagShard>,
+        unconfirmed: Option<unconfirmed::NameSlot>,
         now: BootMs,
     ) -> Rc<SegmentTag> {
         let provision = Rc::clone(&self.provision.borrow());
@@ -305,7 +303,9 @@ impl Segments {
         };
         if let Some(order) = order {
             let asked = tag.ask();
-            let sent = Sent { shard, under, order, asked, _tracked: self.claiming.token() };
+            let (_tracked, _ends) =
+                (self.claiming.token(), NotifyOnDrop(Rc::clone(&self.progressed)));
+            let sent = Sent { shard, under, order, asked, _tracked, _ends };
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tracing::error;
 
-use super::{SegmentTag, Segments, Shard};
+use super::{SegmentTag, Segments, TagShard};
 use crate::clock;
 use crate::journal::{JournalError, Write};
 use crate::reply::Failure;
@@ -20,7 +20,7 @@ impl Segments {
     pub(super) fn write_journal(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
-        shard: &Shard,
+        shard: &TagShard,
         writes: Vec<Write>,
         effect: impl FnOnce() + 'static,
     ) {
@@ -61,7 +61,7 @@ impl Segments {
         for reply in waiting {
             reply.failure(&failure);
         }
-        let shards = tag.shards.iter().map(|shard| Shard::new(Rc::clone(&shard.upstream)));
+        let shards = tag.shards.iter().map(|shard| TagShard::new(Rc::clone(&shard.upstream)));
         let successor =
             self.bring_into_use(&tag.tag, shards.collect(), tag.unconfirmed.take(), clock::boot());
         successor.in_trouble(|trouble| trouble.restarts = restarts);

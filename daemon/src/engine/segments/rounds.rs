@@ -181,7 +181,7 @@ impl SegmentTag {
     fn may_rest(&self, now: BootMs) -> bool {
         let allocator = self.allocator.borrow();
         let holds = allocator.unissued() > 0;
-        let can_be_loaded = |shard: &super::Shard| {
+        let can_be_loaded = |shard: &super::TagShard| {
             let known = shard.upstream.key().is_some() && shard.generation().is_some();
             shard.is_loaded() && shard.upstream.leftovers() && (known || !holds)
         };

@@ -5,7 +5,7 @@ use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use super::masked::Form;
-use super::unconfirmed::Place;
+use super::unconfirmed::NameSlot;
 use crate::clock;
 use crate::engine::quotas::{QuotaBucket, Quotas};
 use crate::engine::upstream::Upstream;
@@ -18,31 +18,28 @@ use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Tag, Want};
 
-/// How often to check whether a claim is over, while an operator's command waits for that.
-const CLAIM_LOOK: Duration = Duration::from_millis(5);
-
 /// A segment tag in use.
 pub struct SegmentTag {
     pub(crate) tag: Tag,
     /// Identifies the tag in the records of which process got which ids.
-    pub(crate) mark: TagMark,
+    pub(crate) trace_key: TagMark,
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
     /// The stores from which its ids come: one, or several independent primaries.
-    pub(super) shards: Vec<Shard>,
+    pub(super) shards: Vec<TagShard>,
     /// Set when the tag is taken out of use. Code that still holds it must look it up again.
     pub(super) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
     /// Its place in the list of tags in use.
     pub(super) place: Cell<u32>,
     /// When it was last noticed that somebody drew from it.
-    pub(super) drawn: Cell<Drawn>,
+    pub(super) drawn: Cell<LastDraw>,
     /// Its place among the names of which nothing is known yet.
-    pub(super) unconfirmed: RefCell<Option<Place>>,
+    pub(super) unconfirmed: RefCell<Option<NameSlot>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// What its users share.
     users: RefCell<Users>,
-    last_claim: Cell<LastClaim>,
+    pub(super) last_claim: Cell<LastClaim>,
     /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
     stage: Cell<Stage>,
     trouble: RefCell<Trouble>,
@@ -65,7 +62,7 @@ pub(super) struct Trouble {
     /// Counts how often in a row the tag was loaded again because the journal refused a change.
     pub(super) restarts: Backoff,
     /// Why the last claim failed, and until when requests that need a claim are refused at once.
-    pub(super) refused: Option<Refusal>,
+    pub(super) refused: Option<ClaimRefusal>,
     /// The daemon has crashed since the last known claim: there may be another claim that this host doesn't know.
     pub(super) after_crash: bool,
     /// What requests wait for.
@@ -74,14 +71,14 @@ pub(super) struct Trouble {
 
 /// When it was last noticed that somebody drew from a tag, and how many ids had been drawn by then.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Drawn {
+pub(super) struct LastDraw {
     ids: u64,
     at: BootMs,
 }
 
 /// Why requests that need a claim are refused without asking the store again.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ClaimRefusal {
     pub(super) failure: Failure,
     /// A request for at most this many ids may be served all the same.
     pub(super) above: u64,
@@ -90,7 +87,7 @@ pub(super) struct Refusal {
 
 /// Distinguishes the last claim of a tag from those shortly before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct LastClaim {
+pub(super) struct LastClaim {
     /// The shard whose store it was sent to.
     shard: u8,
     number: u8,
@@ -118,7 +115,7 @@ pub(super) enum ShardState {
 }
 
 /// A tag in one of its stores.
-pub(super) struct Shard {
+pub(super) struct TagShard {
     pub(super) upstream: Rc<Upstream>,
     pub(super) state: Cell<ShardState>,
     generation: Cell<Option<Generation>>,
@@ -133,19 +130,19 @@ impl SegmentTag {
     pub(super) fn new(
         tag: Tag,
         allocator: Allocator<ReplyTo>,
-        shards: Vec<Shard>,
-        unconfirmed: Option<Place>,
+        shards: Vec<TagShard>,
+        unconfirmed: Option<NameSlot>,
         now: BootMs,
     ) -> Self {
         SegmentTag {
-            mark: TagMark::of(&tag),
+            trace_key: TagMark::of(&tag),
             tag,
             allocator: RefCell::new(allocator),
             shards,
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
             place: Cell::new(0),
-            drawn: Cell::new(Drawn { ids: 0, at: now }),
+            drawn: Cell::new(LastDraw { ids: 0, at: now }),
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
             users: RefCell::default(),
@@ -193,14 +190,6 @@ impl SegmentTag {
     /// Whether a claim from this shard's store is under way, or its result is on its way to the journal.
     pub(super) fn claims_from(&self, shard: usize) -> bool {
         self.allocator.borrow().claiming() && usize::from(self.last_claim.get().shard) == shard
-    }
-
-    /// Waits until the claim from this shard's store that is under way is over; not while `hopeless`.
-    pub(super) async fn until_claimed_from(&self, shard: usize, hopeless: impl Fn() -> bool) {
-        let under_way = self.last_claim.get();
-        while self.claims_from(shard) && self.last_claim.get() == under_way && !hopeless() {
-            tokio::time::sleep(CLAIM_LOOK).await;
-        }
     }
 
     /// From now on requests wait for this.
@@ -251,7 +240,7 @@ impl SegmentTag {
         let known = self.drawn.get();
         let ids = self.allocator.borrow().issued();
         if ids != known.ids {
-            self.drawn.set(Drawn { ids, at: now });
+            self.drawn.set(LastDraw { ids, at: now });
             return Duration::ZERO;
         }
         Duration::from_millis(now.0.saturating_sub(known.at.0))
@@ -315,9 +304,9 @@ impl Stage {
     }
 }
 
-impl Shard {
-    pub(super) fn new(upstream: Rc<Upstream>) -> Shard {
-        Shard {
+impl TagShard {
+    pub(super) fn new(upstream: Rc<Upstream>) -> TagShard {
+        TagShard {
             upstream,
             state: Cell::new(ShardState::Unloaded),
             generation: Cell::default(),

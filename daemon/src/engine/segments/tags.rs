@@ -8,19 +8,23 @@ use leafd_wire::Status;
 use tracing::{info, warn};
 
 use super::tag::{Stage, shard_number};
-use super::{Cause, SegmentTag, Segments, Shard, ShardState};
+use super::{Cause, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::engine::upstream::{Tenants, Upstream};
 use crate::journal::{TagRecord, Write};
 use crate::reply::Failure;
+use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError, TagTerms};
-use leafd_core::{BootMs, Tag};
+use leafd_core::{BootMs, Run, Tag};
 
 /// How long a tag that the store doesn't have is refused without asking again, in milliseconds.
 const UNKNOWN_MS: u64 = 1_000;
 
 /// How many unknown tags are remembered.
 const UNKNOWN_MAX: usize = 10_000;
+
+/// How long it may take to read an unused tag from the journal.
+const LOADED_WITHIN: Duration = Duration::from_secs(5);
 
 /// If a store has not answered this long after the start, the held ids in the journal are used without asking it.
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(1);
@@ -67,6 +71,7 @@ impl Segments {
             self.restore(&tag, index, record, terms.flatten().as_ref(), missing);
         }
         shard.state.set(ShardState::Loaded);
+        self.progressed.notify_waiters();
         tag.waits_for(Stage::Loading);
         if missing {
             let error = StoreError::UnknownTag { tag: tag.tag.clone() };
@@ -83,7 +88,7 @@ impl Segments {
     async fn check_former_stores(
         &self,
         tag: &SegmentTag,
-        shard: &Shard,
+        shard: &TagShard,
     ) -> Result<(), Option<Failure>> {
         for (former, url) in &self.former_stores {
             let record = self.writer.journal().tag(former, &tag.tag).await;
@@ -127,10 +132,8 @@ impl Segments {
         } else if !record.unissued.is_empty() {
             warn!(tag = %tag.tag, "discarding unissued ids from the journal: the tag was recreated, or the store may have reassigned them");
             self.forget(tag, shard);
-            let ids = record.unissued.iter().map(|run| u64::from(run.count)).sum();
-            self.skipped.add(Cause::Journal, ids);
             for run in &record.unissued {
-                self.note_gap(&tag.tag, Cause::Journal.name(), run.range());
+                self.losses.lose(&tag.tag, Cause::Journal, *run);
             }
         }
         let went_on = record.unissued.first().map_or(record.highest_end, |run| run.first);
@@ -148,12 +151,17 @@ impl Segments {
         }
     }
 
-    fn report_loss(self: &Rc<Self>, tag: &SegmentTag, shard: &Shard, seen: u64) {
+    fn report_loss(self: &Rc<Self>, tag: &SegmentTag, shard: &TagShard, seen: u64) {
         shard.upstream.lost_commits(&**self, &tag.tag, seen);
     }
 
     /// A store doesn't have the tag. If none of its stores has it, the tag is taken out of use.
-    pub(super) fn missing(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &Shard, failure: &Failure) {
+    pub(super) fn missing(
+        self: &Rc<Self>,
+        tag: &Rc<SegmentTag>,
+        shard: &TagShard,
+        failure: &Failure,
+    ) {
         shard.state.set(ShardState::Absent);
         if tag.shards.iter().all(|shard| shard.state.get() == ShardState::Absent) {
             self.remove(tag, failure);
@@ -177,6 +185,7 @@ impl Segments {
             reply.failure(failure);
         }
         self.tags.borrow_mut().remove(tag.tag.as_str());
+        self.progressed.notify_waiters();
         self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
             for shard in tag.shards.iter() {
@@ -210,17 +219,60 @@ impl Segments {
         if let Some(tag) = tag {
             tag.forget_refusal();
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
-            // While the journal can't be written no claim ends, and none is issued from.
-            let hopeless = || !self.writer.works();
             for (index, shard) in tag.shards.iter().enumerate() {
                 // It has just taken the change, though its last probe may have found it away.
                 shard.upstream.reach_now().await;
                 // Its answer may be from before the change.
-                tag.until_claimed_from(index, hopeless).await;
+                self.claim_ended(&tag, index).await;
                 self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;
                 // One that began since then has kept the tag from being judged, and is told of the change.
-                tag.until_claimed_from(index, hopeless).await;
+                self.claim_ended(&tag, index).await;
             }
+        }
+    }
+
+    /// Waits until the claim from this shard's store that is under way has ended. While the journal can't be written, no
+    /// claim ends and none is issued from, so this returns.
+    async fn claim_ended(&self, tag: &SegmentTag, shard: usize) {
+        let under_way = tag.last_claim.get();
+        let ended = async {
+            loop {
+                let progressed = self.progressed.notified();
+                if !tag.claims_from(shard) || tag.last_claim.get() != under_way {
+                    return;
+                }
+                progressed.await;
+            }
+        };
+        tokio::select! {
+            () = ended => {}
+            () = self.writer.stalled() => {}
+        }
+    }
+
+    /// The ids of a tag that this host holds and has not issued, and for each of the tag's stores the highest end that it
+    /// has seen there. Waits for the journal if the tag is not in use.
+    ///
+    /// # Errors
+    /// As for [`Segments::tag`]; also when the journal or the store takes long.
+    pub async fn held_of(
+        self: &Rc<Self>,
+        name: &Tag,
+        claimant: Claimant,
+    ) -> Result<(Vec<Run>, Vec<u64>), Failure> {
+        let loaded = async {
+            loop {
+                let progressed = self.progressed.notified();
+                let tag = self.tag(name, claimant)?;
+                if tag.shards.iter().all(|shard| shard.is_loaded()) {
+                    return Ok(tag.held());
+                }
+                progressed.await;
+            }
+        };
+        match tokio::time::timeout(LOADED_WITHIN, loaded).await {
+            Ok(held) => held,
+            Err(_) => Err(self.tag(name, claimant)?.deadline(self.writer.trouble())),
         }
     }
 
@@ -265,7 +317,7 @@ impl Segments {
 
     /// Adopts a store's terms, and drops held ids that may not be issued any more.
     fn set_terms(self: &Rc<Self>, tag: &Rc<SegmentTag>, index: usize, terms: &TagTerms) {
-        self.note_dropped(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
+        self.lose_held(tag, index, terms.ceiling.saturating_add(1), Cause::Ceiling);
         self.note_ceiling(tag, terms.end.saturating_sub(1), terms.ceiling);
         let cut = {
             let mut allocator = tag.allocator.borrow_mut();
@@ -273,7 +325,6 @@ impl Segments {
             allocator.set_ceiling(shard_number(index), terms.ceiling)
         };
         if cut.lost > 0 {
-            self.skipped.add(Cause::Ceiling, cut.lost);
             warn!(
                 tag = %tag.tag, ceiling = terms.ceiling, numbers = cut.lost,
                 "dropped the held ids above the tag's new ceiling"
@@ -292,21 +343,16 @@ impl Segments {
     /// Counts the ids that a tag has issued, and those that it holds, because it leaves use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
         for index in 0..tag.shards.len() {
-            self.note_dropped(tag, index, 0, Cause::Removed);
+            self.lose_held(tag, index, 0, Cause::Removed);
         }
-        let allocator = tag.allocator.borrow();
-        self.issued_before.set(self.issued_before.get() + allocator.issued());
-        self.skipped.add(Cause::Removed, allocator.unissued());
+        self.issued_before.set(self.issued_before.get() + tag.allocator.borrow().issued());
         self.near_ceilings.borrow_mut().remove(&tag.tag);
     }
 
     /// Drops the held ids of one shard.
     fn forget_shard(&self, tag: &SegmentTag, index: usize, cause: Cause) {
-        self.note_dropped(tag, index, 0, cause);
-        let mut allocator = tag.allocator.borrow_mut();
-        let held = allocator.unissued();
-        allocator.forget_shard(shard_number(index));
-        self.skipped.add(cause, held - allocator.unissued());
+        self.lose_held(tag, index, 0, cause);
+        tag.allocator.borrow_mut().forget_shard(shard_number(index));
     }
 }
 
@@ -393,7 +439,7 @@ impl Segments {
         loaded.map(|(tag, index)| (Rc::clone(tag), index)).collect()
     }
 
-    pub(super) fn forget(&self, tag: &SegmentTag, shard: &Shard) {
+    pub(super) fn forget(&self, tag: &SegmentTag, shard: &TagShard) {
         if let Some(store) = shard.upstream.key() {
             // The journal can't refuse this.
             let tag = tag.tag.clone();
@@ -403,6 +449,17 @@ impl Segments {
 }
 
 impl SegmentTag {
+    /// The ids that are held and not issued, and the highest end seen in each store.
+    fn held(&self) -> (Vec<Run>, Vec<u64>) {
+        let allocator = self.allocator.borrow();
+        let held = allocator.exact_marks().map(|(_, run, first)| Run {
+            first,
+            count: run.count - run.count_below(first),
+            ..run
+        });
+        (held.filter(|run| run.count > 0).collect(), allocator.highest_ends())
+    }
+
     /// The index of its shard in this store.
     fn shard_in(&self, upstream: &Rc<Upstream>) -> Option<usize> {
         self.shards.iter().position(|shard| Rc::ptr_eq(&shard.upstream, upstream))

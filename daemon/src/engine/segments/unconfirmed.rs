@@ -36,7 +36,7 @@ struct Turns {
 }
 
 /// The place of a name. Dropping it frees the place.
-pub(super) struct Place {
+pub(super) struct NameSlot {
     names: Names,
     claimant: Claimant,
     /// Whether the name waits for its turn.
@@ -61,9 +61,9 @@ impl Names {
     ///
     /// # Errors
     /// Too many of the user's names are not confirmed yet.
-    pub(super) fn take(&self, claimant: Claimant) -> Result<Place, Failure> {
+    pub(super) fn take(&self, claimant: Claimant) -> Result<NameSlot, Failure> {
         if self.0.borrow_mut().places.take(claimant, 1) {
-            return Ok(Place { names: self.clone(), claimant, waits: Cell::new(false) });
+            return Ok(NameSlot { names: self.clone(), claimant, waits: Cell::new(false) });
         }
         let limit = usize::try_from(UNCONFIRMED_MAX).unwrap_or(usize::MAX);
         Err(Failure::overloaded(
@@ -74,13 +74,13 @@ impl Names {
     }
 }
 
-impl Drop for Place {
+impl Drop for NameSlot {
     fn drop(&mut self) {
         self.names.0.borrow_mut().places.give_back(self.claimant, 1);
     }
 }
 
-impl Place {
+impl NameSlot {
     /// Whether the store may be asked for the name now. If not, [`Asked::answered`] returns it later.
     fn has_its_turn(&self, tag: &Rc<SegmentTag>) -> bool {
         let mut names = self.names.0.borrow_mut();

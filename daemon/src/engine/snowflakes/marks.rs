@@ -102,7 +102,7 @@ impl Snowflakes {
 
     /// Keeps the marks of layouts in use ahead of the clock. Call this every second.
     pub fn keep_warm(self: &Rc<Self>) {
-        let now = self.worker.hold(clock::now());
+        let now = self.worker.believed_time(clock::now());
         for tag in &self.layouts {
             let warm = tag.used.get().0 > 0 && now.boot.0 - tag.used.get().0 < WARM_MS;
             if warm {

@@ -39,7 +39,7 @@ pub struct Snowflakes {
 pub struct SnowflakeTag {
     pub(crate) name: Tag,
     /// Identifies the layout in the records of which process got which ids.
-    pub(crate) mark: TagMark,
+    pub(crate) trace_key: TagMark,
     pub(crate) layout: Layout,
     pub(crate) generator: RefCell<Generator>,
     waiting: RefCell<Lines<Waiter>>,
@@ -100,7 +100,7 @@ impl Snowflakes {
             .into_iter()
             .map(|LayoutRecord { name, layout, mark }| {
                 Rc::new(SnowflakeTag {
-                    mark: TagMark::of(&name),
+                    trace_key: TagMark::of(&name),
                     name,
                     layout,
                     generator: RefCell::new(Generator::new(layout, mark, drift_max_ms)),
@@ -170,7 +170,7 @@ impl Snowflakes {
     /// Why the host's clock allows no id of a layout now; `None` if it does.
     #[must_use]
     pub fn clock_refusal(&self, tag: &SnowflakeTag, now: Now) -> Option<Refusal> {
-        tag.generator.borrow().clock_refusal(self.worker.hold(now))
+        tag.generator.borrow().clock_refusal(self.worker.believed_time(now))
     }
 
     /// Checks that a reply can carry this many ids.
@@ -246,7 +246,7 @@ impl Snowflakes {
         allow_partial: bool,
         runs: &mut Vec<Run>,
     ) -> Result<(), Refusal> {
-        let now = self.worker.hold(now);
+        let now = self.worker.believed_time(now);
         let mut generator = tag.generator.borrow_mut();
         let mut outcome = Ok(());
         while *left > 0 {
@@ -288,7 +288,7 @@ impl Snowflakes {
             waiter.left -= turn - undrawn;
             let done = waiter.left == 0 || waiter.allow_partial && !waiter.runs.is_empty();
             if done {
-                waiter.reply.given(tag.mark, &waiter.runs);
+                waiter.reply.given(tag.trace_key, &waiter.runs);
                 waiter.reply.ids(HOLD_MS, &waiter.runs);
                 continue;
             }
@@ -346,7 +346,8 @@ impl Snowflakes {
         let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
         for waiter in late {
             let claim = tag.generator.borrow().grant();
-            let holds = claim.is_some_and(|claim| claim.limit > self.worker.hold(now).unix);
+            let holds =
+                claim.is_some_and(|claim| claim.limit > self.worker.believed_time(now).unix);
             let trouble = self.writer.trouble().map(|trouble| trouble.message);
             let waited_for = trouble.as_deref().unwrap_or(USED_UP);
             waiter.reply.failure(&match holds {

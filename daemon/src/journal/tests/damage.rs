@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::super::rows::Segment;
+use super::super::rows::SegmentRow;
 use super::*;
 
 /// The content of an undamaged journal.
@@ -135,12 +135,12 @@ fn rows_that_others_contradict() {
         };
         refused_after(&change, fault);
     }
-    let overlapping = Segment { first: 50, end: 200, stride: 1, mark: 60 };
+    let overlapping = SegmentRow { first: 50, end: 200, stride: 1, mark: 60 };
     refused_after(
         &|conn| overlapping.write(conn, &store().0, "tag 5").unwrap(),
         "two segments of tag \"tag 5\" overlap",
     );
-    let never_claimed = Segment { first: 100_001, end: 100_101, stride: 1, mark: 100_001 };
+    let never_claimed = SegmentRow { first: 100_001, end: 100_101, stride: 1, mark: 100_001 };
     refused_after(
         &|conn| never_claimed.write(conn, &store().0, "tag 5").unwrap(),
         "a segment of tag \"tag 5\" is not among its claims",

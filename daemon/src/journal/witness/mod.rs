@@ -46,7 +46,7 @@ pub struct SetAside {
 
 /// What the evidence says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(super) enum Freshness {
     /// It is the journal that was last written.
     Current,
     /// There is no evidence. Lower limits of ids may be used, held ids may not.
@@ -83,47 +83,47 @@ impl Witnesses {
     }
 
     /// What the evidence says about the journal that was found.
-    pub fn judge(&self, found: &Db) -> Result<Verdict, Fault> {
+    pub fn judge(&self, found: &Db) -> Result<Freshness, Fault> {
         let commits = found.meta.commits;
         let noted = self.memory.as_ref().filter(|noted| *noted.host == *found.meta.host.0);
         if let Some(noted) = noted
             && commits < noted.commits
         {
             let made = noted.commits;
-            return Ok(Verdict::Restored(format!(
+            return Ok(Freshness::Restored(format!(
                 "it has {commits} commits, but {made} were made"
             )));
         }
         let Some(last) = found.last_token()? else {
             return Ok(match &self.stamp {
-                Some(stamp) if stamp.tells() && stamp.is_in_place() => Verdict::Restored(
+                Some(stamp) if stamp.tells() && stamp.is_in_place() => Freshness::Restored(
                     "it was begun and never used, but the file stamp in the state directory is of a start".to_owned(),
                 ),
-                _ => Verdict::Current,
+                _ => Freshness::Current,
             });
         };
         let stamped = match &self.stamp {
             Some(stamp) if !stamp.tells() => false,
             Some(stamp) if stamp.is_of(&last) => true,
             Some(_) => {
-                return Ok(Verdict::Restored(
+                return Ok(Freshness::Restored(
                     "the file stamp in the state directory is from a later start or stop"
                         .to_owned(),
                 ));
             }
             None => {
-                return Ok(Verdict::Restored(
+                return Ok(Freshness::Restored(
                     "the file stamp in the state directory, written with the journal, is missing"
                         .to_owned(),
                 ));
             }
         };
         Ok(match noted {
-            Some(noted) if *noted.start == *last.0 => Verdict::Current,
+            Some(noted) if *noted.start == *last.0 => Freshness::Current,
             // The daemon has run since with another runtime directory, which noted the later commits.
-            Some(_) => Verdict::Unvouched,
-            None if stamped && found.meta.stopped_cleanly => Verdict::Current,
-            None => Verdict::Unvouched,
+            Some(_) => Freshness::Unvouched,
+            None if stamped && found.meta.stopped_cleanly => Freshness::Current,
+            None => Freshness::Unvouched,
         })
     }
 

@@ -39,7 +39,7 @@ struct Row<'a> {
     /// Without a claim: the store that gives them, or that is missed.
     store: &'a str,
     at_ms: Option<u64>,
-    cause: Option<String>,
+    cause: Option<&'static str>,
 }
 
 impl<'a> Row<'a> {
@@ -91,7 +91,7 @@ impl Dispatcher {
             true => self.segments.held_of(tag, claimant).await?,
             false => (Vec::new(), Vec::new()),
         };
-        let own = Own { held, gaps: self.segments.gaps().of(tag) };
+        let own = Own { held, gaps: self.segments.losses.of(tag) };
         let of = homes.here[0].upstream.shard.of;
         let (pages, known_to) = pages(&homes, tag, &range).await?;
         let claims: Vec<(&ClaimPage<'_>, &[ClaimRecord])> = pages

@@ -5,7 +5,7 @@ use std::ops::Range;
 use leafd_wire::Run;
 
 use super::classes::{StridedIds, class_of};
-use crate::engine::segments::{CRASH, Gap, UNANSWERED};
+use crate::engine::segments::{Cause, Gap};
 
 /// What this host knows of its own ids of a tag.
 pub(super) struct Own {
@@ -21,7 +21,7 @@ pub(super) struct Part {
     pub ids: StridedIds,
     pub why: &'static str,
     pub at_ms: Option<u64>,
-    pub cause: Option<String>,
+    pub cause: Option<&'static str>,
 }
 
 impl Own {
@@ -37,7 +37,7 @@ impl Own {
             .gaps
             .iter()
             .filter(|gap| gap.is_of(claim.first, claim.stride))
-            .partition(|gap| gap.cause == CRASH);
+            .partition(|gap| gap.cause == Cause::Crash);
         let held: Vec<Range<u64>> = self
             .held
             .iter()
@@ -55,7 +55,7 @@ impl Own {
             let (why, gap) = if claim.first >= seen {
                 ("lost", None)
             } else if let Some(gap) = dropped.iter().find(|gap| is_in(&gap.ids)) {
-                (if gap.cause == UNANSWERED { "lost" } else { "dropped" }, Some(*gap))
+                (if gap.cause == Cause::Unanswered { "lost" } else { "dropped" }, Some(*gap))
             } else if held.iter().any(is_in) {
                 ("held", None)
             } else {
@@ -69,7 +69,7 @@ impl Own {
                 let up_to = crashes.iter().find(ends_here).copied();
                 (if up_to.is_some() { "issued_until_crash" } else { "issued" }, up_to)
             };
-            let cause = gap.filter(|gap| gap.cause != CRASH).map(|gap| gap.cause.clone());
+            let cause = gap.filter(|gap| gap.cause != Cause::Crash).map(|gap| gap.cause.name());
             let ids = ids.within(range)?;
             Some(Part { ids, why, at_ms: gap.map(|gap| gap.at.0), cause })
         };
