@@ -5,8 +5,8 @@
 //! - [`snowflake`]: ids made of time, worker and sequence;
 //! - [`lease`]: the host's right to the worker number that goes into them;
 //! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
-//! - [`health`]: what keeps ids from being issued, since when, and what the log says about it;
-//! - [`mask`]: dense numbers as public ids that tell nothing of their count or order;
+//! - [`health`]: what keeps ids from being issued, since when, and what is logged about it;
+//! - [`mask`]: dense numbers as public ids that reveal neither count nor order;
 //! - [`upstream`]: a store as one daemon sees it, across its fail-overs;
 //! - [`store`], [`registry`]: the plain types of stores and registries, and the rules that every backend
 //!   shares.

@@ -1,5 +1,5 @@
-//! Requests that wait for the same scarce resource. Users are served in turn, and so are the connections of each user: none
-//! waits for everything that another one has asked for.
+//! Requests that wait for the same scarce resource. Users are served in turn, and so are the connections of each user. So
+//! no user or connection has to wait until another one's requests are all served.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use crate::shares::{Claimant, Shares};
 pub struct Asker {
     /// The user.
     pub claimant: Claimant,
-    /// Tells its connections apart.
+    /// Identifies one of its connections.
     pub connection: u64,
 }
 
@@ -50,8 +50,8 @@ impl<T> Lines<T> {
         Ok(())
     }
 
-    /// Takes out the first request of the connection whose turn it is, of the user whose turn it is. The next turn of
-    /// each comes after all others.
+    /// Takes out the next request: the first one of the next connection of the next user. User and connection then move
+    /// behind all others.
     pub fn pop(&mut self) -> Option<(Asker, T)> {
         let uid = self.users.pop_front()?;
         let connections = self.connections.get_mut(&uid).expect("a user with a turn has a line");

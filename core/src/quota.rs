@@ -63,7 +63,7 @@ impl Bucket {
         self.quota
     }
 
-    /// Whether it is full again: then the caller need not keep it.
+    /// Whether it is full again, so that the caller need not keep it.
     pub fn is_full(&mut self, now: BootMs) -> bool {
         self.fill(now) == self.left_milli
     }

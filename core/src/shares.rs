@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-/// An amount, and how much of it each user holds. `K` tells users apart.
+/// An amount, and how much of it each user holds. `K` identifies a user.
 #[derive(Clone, Debug)]
 pub struct Shares<K = u32> {
     capacity: u64,
@@ -20,7 +20,7 @@ pub struct Shares<K = u32> {
 /// A user that takes something, and whether it may use the reserve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claimant<K = u32> {
-    /// The user's number, as the kernel reports it; or whatever else tells users apart.
+    /// The user's number, as the kernel reports it; or any other key that identifies a user.
     pub uid: K,
     /// Whether it is root, the daemon's own user or an administrator.
     pub trusted: bool,

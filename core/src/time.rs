@@ -1,4 +1,4 @@
-//! The two clocks that the core is told about.
+//! The readings of two clocks, which are passed to the core.
 
 /// Wall-clock time: milliseconds since 1970. It may step in either direction.
 #[derive(
@@ -20,7 +20,7 @@ pub struct UnixMs(pub u64);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootMs(pub u64);
 
-/// What the host's clocks say.
+/// The readings of the host's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The wall clock.

@@ -17,7 +17,7 @@ pub enum Code {
     StoreAway,
     /// A store is not the expected one.
     StoreRefused,
-    /// A store may have lost commits. Claims wait until every daemon has told it which numbers it has seen claimed.
+    /// A store may have lost commits. Claims wait until every daemon has reported which numbers it has seen claimed.
     StoreSettling,
     /// A store answers but refuses the claims.
     ClaimsFailing,

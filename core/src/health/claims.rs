@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::store::StoreError;
 use crate::{BootMs, Tag};
 
-/// A failure older than this counts no more, in milliseconds, if no claim was tried since.
+/// A failure expires after this time, in milliseconds, unless another claim was tried since.
 const STALE_MS: u64 = 60_000;
 
 /// How many tags' failures are remembered one by one.
@@ -98,8 +98,8 @@ impl ClaimOutcomes {
         }
     }
 
-    /// At this time the store was found to be the trusted one. Earlier claims that met another store count no more,
-    /// even if no claim is made now.
+    /// At this time the store was found to be the trusted one. Earlier failures of claims that reached another store
+    /// expire, even if no claim is made now.
     pub fn found_trusted(&mut self, at: BootMs, store: usize) {
         let over = |failure: &ClaimFailure| {
             matches!(failure.error, StoreError::Changed { .. }) && failure.at < at
@@ -114,7 +114,7 @@ impl ClaimOutcomes {
         self.tags.remove(tag);
     }
 
-    /// Since when and why a store's claims fail; `None` when the last one succeeded or none was tried lately.
+    /// Since when and why a store's claims fail; `None` when the last one succeeded or none was tried recently.
     #[must_use]
     pub fn of_store(&self, now: BootMs, store: usize) -> Option<&ClaimFailure> {
         self.stores[store].failure.as_ref().filter(|failure| failure.is_fresh(now))

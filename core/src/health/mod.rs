@@ -25,7 +25,7 @@ pub use words::duration;
 /// A lasting cause is logged this often, in milliseconds.
 const REPEAT_MS: u64 = 60_000;
 
-/// A cause's changed words are logged at most this often, in milliseconds: two faults may alternate.
+/// A change of a cause's message is logged at most this often, in milliseconds, because two faults may alternate.
 const CHANGE_MS: u64 = 10_000;
 
 /// A cause that comes back within this time counts as the same one, in milliseconds.
@@ -38,7 +38,7 @@ pub struct Findings {
     pub segments_ready: bool,
     /// Whether a snowflake id is available now.
     pub snowflake_ready: bool,
-    /// Whether this daemon should issue snowflake ids: one without a worker lacks nothing.
+    /// Whether this daemon is configured to issue snowflake ids.
     pub snowflake_meant: bool,
     pub causes: Vec<Cause>,
 }
@@ -47,15 +47,9 @@ pub struct Findings {
 #[derive(Debug, Default)]
 pub struct Health {
     entries: BTreeMap<(Code, Arc<str>), Entry>,
-    findings: Ready,
+    /// The latest findings, without their causes.
+    findings: Findings,
     looks: u64,
-}
-
-#[derive(Debug, Default)]
-struct Ready {
-    segments: bool,
-    snowflake: bool,
-    snowflake_meant: bool,
 }
 
 #[derive(Debug)]
@@ -110,15 +104,12 @@ pub struct Notice {
 
 impl Health {
     /// Takes in what the engine has found now.
-    pub fn found(&mut self, now: BootMs, findings: Findings) {
-        self.findings = Ready {
-            segments: findings.segments_ready,
-            snowflake: findings.snowflake_ready,
-            snowflake_meant: findings.snowflake_meant,
-        };
+    pub fn found(&mut self, now: BootMs, mut findings: Findings) {
+        let causes = std::mem::take(&mut findings.causes);
+        self.findings = findings;
         let former = self.looks;
         self.looks += 1;
-        for cause in findings.causes {
+        for cause in causes {
             let began = cause.since.unwrap_or(now).min(now);
             let key = (cause.code, Arc::clone(&cause.subject));
             let entry = self.entries.entry(key).or_insert_with(|| Entry {
@@ -183,13 +174,13 @@ impl Health {
     /// Whether a segment tag's id was available at the last look.
     #[must_use]
     pub fn segments_ready(&self) -> bool {
-        self.findings.segments
+        self.findings.segments_ready
     }
 
     /// Whether a snowflake id was available at the last look.
     #[must_use]
     pub fn snowflake_ready(&self) -> bool {
-        self.findings.snowflake
+        self.findings.snowflake_ready
     }
 
     /// The state in one line; `conditions` are those that the reader may see.
@@ -222,7 +213,7 @@ impl Entry {
         }
     }
 
-    /// Whether and why the log should speak.
+    /// Whether to log the cause now, and why.
     fn occasion(&self, now: BootMs) -> Option<Occasion> {
         let Some(told) = &self.told else {
             let lasted_ms = now.0.saturating_sub(self.since.0);

@@ -1,6 +1,6 @@
 //! Health for people: lines of the log, and the one line that a service manager shows.
 
-use super::{ActiveCause, Cause, Code, IdKind, Lasts, Occasion, Ready};
+use super::{ActiveCause, Cause, Code, Findings, IdKind, Lasts, Occasion};
 
 /// A length of time: the longer, the coarser.
 #[must_use]
@@ -79,8 +79,8 @@ pub(super) fn over(cause: &Cause, lasted_ms: u64) -> String {
 }
 
 /// The state in one line: which ids are available, and what needs attention.
-pub(super) fn headline(ready: &Ready, conditions: &[ActiveCause<'_>]) -> String {
-    let kinds = [(ready.segments, "segment"), (ready.snowflake, "snowflake")];
+pub(super) fn headline(ready: &Findings, conditions: &[ActiveCause<'_>]) -> String {
+    let kinds = [(ready.segments_ready, "segment"), (ready.snowflake_ready, "snowflake")];
     let names = |wanted: bool| {
         let meant = |kind: &&(bool, &str)| kind.1 != "snowflake" || ready.snowflake_meant;
         let names: Vec<&str> = kinds

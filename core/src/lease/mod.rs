@@ -1,8 +1,8 @@
 //! A host's worker number: claimed as a range of time, recorded before use, renewed ahead of time, given back.
 //!
 //! [`Lease`] is its whole life as a state machine. Time and chance are arguments. It asks for one [`Step`] at a time
-//! and is told each outcome, so a daemon can drive it and so can a simulator. The order is always the same: first the
-//! registry, then the journal, then use. [`Lease::standing`] says what may be issued now, and one
+//! and takes in each outcome, so both a daemon and a simulator can drive it. The order is always the same: first the
+//! registry, then the journal, then use. [`Lease::standing`] returns what may be issued now, and one
 //! [`Generator`](crate::snowflake::Generator) per layout follows it.
 //!
 //! - `selection`: which worker of a pool to claim.
@@ -38,7 +38,7 @@ pub use problem::LeaseProblem;
 pub use selection::Taken;
 pub use state::Lease;
 
-/// What a lease is told at its start.
+/// The settings of a lease.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
     /// For how long workers are claimed.
@@ -54,7 +54,8 @@ pub struct LeaseSettings {
     pub place: Arc<str>,
     /// Whether the registry is this host's own file. Then a new one in its place is not another fleet's.
     pub embedded: bool,
-    /// How far ahead a worker is claimed, in milliseconds: also how long the registry may be away.
+    /// How far ahead a worker is claimed, in milliseconds. It is also the longest outage of the registry that
+    /// doesn't stop ids.
     pub lease_ms: u64,
     /// How long after a clean stop the worker is kept for this host, in milliseconds.
     pub restart_grace_ms: u64,
@@ -114,7 +115,7 @@ pub enum Request {
     Snapshot(Range<u64>),
     /// Replace an entry.
     CompareAndSet(RegistryId, CompareAndSet),
-    /// Give a holder a worker for good.
+    /// Give a holder a permanent worker.
     Assign(RegistryId, Range<u64>, LeaseRecord),
 }
 

@@ -61,7 +61,7 @@ impl Lease {
         let over_by = UnixMs(look.now.0.saturating_add(self.settings.clock_threshold_ms));
         if failed_over && held.reach() <= over_by {
             // The claim had run out. Another host may have claimed the worker since, and the registry may have lost
-            // that claim too. That host tells it again, while this one waits like every newcomer.
+            // that claim too. That host writes it again, while this one waits like every new host.
             self.lose(&held);
             return None;
         }
@@ -89,7 +89,7 @@ impl Lease {
         self.held = Some(held);
     }
 
-    /// A permanent worker: only the life in the entry tells which daemon has it.
+    /// Decides for a permanent worker. Only the incarnation in the entry shows which daemon has it.
     fn decide_permanent(
         &mut self,
         held: HeldLease,

@@ -47,7 +47,7 @@ impl Lease {
     }
 
     /// Gives the worker back. Nothing more is issued with it, and the next use claims another. [`Lease::released`]
-    /// tells the outcome. See [`Lease::stop`].
+    /// returns the outcome. See [`Lease::stop`].
     pub fn release(&mut self, issued_below: UnixMs) {
         self.leave_for(true, issued_below);
     }
@@ -143,7 +143,7 @@ impl Lease {
         }
     }
 
-    /// The registry was told or did not answer. In both cases the journal's record holds.
+    /// The registry has taken the write, refused it, or not answered.
     pub(super) fn left(&mut self, answer: Result<UnixMs, RegistryError>) {
         let release = self.leaving.as_ref().is_some_and(|leaving| leaving.release);
         let kept = match &answer {
@@ -181,7 +181,7 @@ impl Lease {
             self.leaving = None;
             self.held = None;
             self.renewed = None;
-            // The worker was lost before the registry was told: the registry has it back all the same.
+            // The worker was lost before it was given back, so the registry has it.
             self.released.get_or_insert(Ok(()));
             self.unsure = None;
             (self.wanted, self.could_be_had) = (false, true);

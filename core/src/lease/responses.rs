@@ -1,4 +1,4 @@
-//! What the answers of registry and journal mean.
+//! Handles the answers of the registry and the journal.
 
 use super::state::{Aim, HeldLease, Phase, Plan};
 use super::{JournalChange, Lease, LeaseProblem, Mode, Recorded};
@@ -79,7 +79,7 @@ impl Lease {
                 let (worker, holding) = (entry.worker, entry.holding);
                 self.taken(now, HeldLease { worker, start, holding, ..plan.after });
             }
-            // It had one already, under another life. The next look tells which life.
+            // It already had one, from another start. The next look shows which start.
             Ok(_) => self.back_off(now, random),
             Err(error) => self.write_failed(now, plan, &error, random),
         }

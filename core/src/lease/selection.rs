@@ -2,7 +2,7 @@
 //!
 //! A worker is free when its last claim has run out, both by the registry's clock and by the host's own. One of
 //! those that ran out longest ago is chosen at random. So hosts that start together rarely choose the same one,
-//! and the most recently used workers rest.
+//! and the most recently used workers stay unused for the longest time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ pub struct Taken {
     pub live: usize,
     /// How many belong to hosts that stopped or crashed, and whose claims have not run out.
     pub left: usize,
-    /// How many were given for good, or for longer than any lease.
+    /// How many are permanent, or leased for longer than any lease lasts.
     pub permanent: usize,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
@@ -118,7 +118,7 @@ fn taken(look: &Snapshot, settings: &LeaseSettings) -> Taken {
     let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
     let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);
     let lives = |entry: &Entry| entry.in_use() && ago(entry) <= settings.alive_ms();
-    // No lease is longer than this: a later expiry was given for good, or is garbage.
+    // No lease is longer than this: a later expiry belongs to a permanent worker, or is garbage.
     let sane = UnixMs(look.now.0.saturating_add(settings.ahead_max_ms().saturating_mul(2)));
     let for_ever = |entry: &Entry| entry.holding.expires > sane;
     let permanent = ours().filter(|entry| for_ever(entry)).count();

@@ -98,9 +98,9 @@ pub(super) struct Plan {
 pub(super) enum Aim {
     /// Claim a worker that another holder had.
     Claim,
-    /// Get a worker for good; `Some`: this very one again.
+    /// Get a permanent worker; `Some`: this one again.
     Bind(Option<WorkerId>),
-    /// Take over an earlier life's worker, or tell the registry again what it lost.
+    /// Take over an earlier life's worker, or write again what the registry lost.
     Keep,
     /// Renew.
     Renew,
@@ -117,7 +117,7 @@ const LOOK_EVERY_MS: u64 = 60_000;
 /// How soon a failed look is repeated while no id has been asked for, in milliseconds.
 const PEEK_RETRY_MS: u64 = 2_000;
 
-/// The shortest wait before a used-up pool is looked at again, in milliseconds.
+/// The shortest wait before an exhausted pool is read again, in milliseconds.
 const TAKEN_RETRY_MS: u64 = 1_000;
 
 /// How soon a call is repeated that fails until a person repairs something, in milliseconds.
@@ -193,7 +193,7 @@ impl Lease {
         self.timers.renew_at = BootMs(0);
     }
 
-    /// Tells the highest mark of any layout in the journal. A permanent worker's recorded time follows it.
+    /// Notes the highest mark of any layout in the journal. A permanent worker's recorded time follows it.
     pub fn journal_reached(&mut self, mark: UnixMs) {
         self.journal_mark = self.journal_mark.max(mark);
     }
@@ -420,7 +420,7 @@ impl Lease {
         self.trouble = Some(trouble);
     }
 
-    /// A problem that lasts until a person repairs something, or that the next look may find gone.
+    /// Notes a problem that no retry solves. The next look may find it repaired.
     pub(super) fn refused(&mut self, now: Now, problem: LeaseProblem) {
         self.troubled(problem);
         self.retry_in(now, REFUSED_RETRY_MS);
@@ -437,7 +437,7 @@ impl Lease {
         self.retry_in(now, wait_ms);
     }
 
-    /// All is well: schedules the next renewal and the next look.
+    /// The registry confirmed the lease: schedules the next renewal and the next look.
     pub(super) fn confirmed(&mut self, now: Now) {
         self.trouble = None;
         self.renewed = Some(now.boot);

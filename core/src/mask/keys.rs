@@ -9,7 +9,7 @@ use aes::cipher::{BlockCipherEncrypt, KeyInit};
 /// Bytes of a key.
 pub const SECRET_BYTES: usize = 16;
 
-/// Encrypted to tell whether two hosts have the same key. No input of FF1 begins with these bytes.
+/// Encrypted to check whether two hosts have the same key. No input of FF1 begins with these bytes.
 const CHECK: [u8; 16] = *b"leafd mask check";
 
 /// Which key a public id was made with: 1 to 31, so that it fits one character of its text.

@@ -43,7 +43,7 @@ pub enum RegistryError {
         /// The requested expiry.
         bound: UnixMs,
     },
-    /// Every worker of the pool is assigned for good.
+    /// Every worker of the pool is assigned permanently.
     #[error("every worker number of the pool is permanently assigned: {0}")]
     Exhausted(String),
     /// The call can't succeed, and repeating it won't help. The text says what to do.

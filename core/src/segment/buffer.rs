@@ -96,7 +96,7 @@ impl SegmentBuffer {
         Some(count)
     }
 
-    /// Whether the current segment is used as far as [`SegmentBuffer::look_after`] was told, or there is none.
+    /// Whether the current segment is used as far as was set by [`SegmentBuffer::look_after`], or there is none.
     #[inline]
     pub(super) fn wants_attention(&self) -> bool {
         self.segments.front().is_none_or(|current| current.issued >= self.watch)

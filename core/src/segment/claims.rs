@@ -19,7 +19,7 @@ pub struct ClaimOrder {
 
 /// How a strict tag's grant was distributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "who is served has to be told"]
+#[must_use = "the requests that are served need an answer"]
 pub struct Distribution<T> {
     /// The requests that got ids, in the order in which they came.
     pub served: Vec<(T, Run)>,
@@ -121,8 +121,8 @@ impl<T> Allocator<T> {
 
     /// Reports that the journal has a strict tag's grant. Its ids go to the requests that share the claim and still
     /// wait, first come first served. A request that accepts fewer gets at least one. The first request that finds too
-    /// few left waits for the next claim, and so do all behind it. If the shard was forgotten meanwhile, nobody is
-    /// served.
+    /// few left waits for the next claim, and so do all behind it. If the shard was forgotten meanwhile, no request
+    /// is served.
     pub fn distribute(&mut self, claimed: Run) -> Distribution<T> {
         let mut served = Vec::new();
         let before = match std::mem::replace(&mut self.claim, ClaimState::Idle) {

@@ -13,7 +13,7 @@
 //! A **strict** tag's ids ascend across all hosts: a request made after another was answered gets a larger id. So no
 //! ids are held. Requests that wait when a claim is sent share its grant. Later requests wait for the next claim,
 //! because another host may have claimed and answered by then. Ids that no request takes are dropped. Every tag starts
-//! as a non-strict one; its first claim tells whether it is strict.
+//! as a non-strict one; its first claim shows whether it is strict.
 //!
 //! - `buffer`: the segments held; `marks`: how far of them may be issued.
 //! - `claims`: what to claim, and what to do with the grant.
@@ -197,12 +197,12 @@ impl<T> Allocator<T> {
         self.waiting.expire(now)
     }
 
-    /// Drops every waiting request that `useless` picks: its client is gone.
+    /// Drops every waiting request for which `useless` is true: its client has disconnected.
     pub fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
         self.waiting.drop_where(useless);
     }
 
-    /// Drops requests at the head while `useless` picks them.
+    /// Drops requests at the head while `useless` is true for them.
     pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
         self.waiting.drop_head_while(useless);
     }
@@ -212,13 +212,13 @@ impl<T> Allocator<T> {
         self.waiting.abandon()
     }
 
-    /// Drops all numbers held, and granted numbers that the journal has not recorded: the tag is gone or has been
+    /// Drops all numbers held, and granted numbers that the journal has not recorded: the tag was deleted or
     /// replaced. The caller must still judge a claim that the store has not answered.
     pub fn forget(&mut self) {
         (0..self.shards()).for_each(|shard| self.forget_shard(shard));
     }
 
-    /// As [`Allocator::forget`], for one shard: its store is gone or has been replaced.
+    /// As [`Allocator::forget`], for one shard: its store was removed or replaced.
     pub fn forget_shard(&mut self, shard: u32) {
         self.held.forget(shard);
         if matches!(self.claim, ClaimState::Granted { shard: granted, .. } if granted == shard) {
@@ -293,7 +293,7 @@ impl<T> Allocator<T> {
         known.highest_end = known.highest_end.max(end);
     }
 
-    /// Which fraction of the shard's allowed numbers is claimed, from 0 to 1, for the shard that has come furthest.
+    /// Which fraction of the shard's allowed numbers is claimed, from 0 to 1, for the shard with the largest fraction.
     #[must_use]
     pub fn ceiling_used(&self) -> f64 {
         let used = |shard: &ShardBounds| {

@@ -61,7 +61,7 @@ pub(super) struct SteadyRate {
     ids_per_second: f64,
 }
 
-/// How long ids are counted at least. The caller looks at a tag that is drawn every ten seconds or more often.
+/// The shortest time over which ids are counted. The caller checks a tag in use at least every ten seconds.
 const STEADY_WINDOW_MS: u64 = 8_000;
 
 impl SteadyRate {

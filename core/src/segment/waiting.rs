@@ -29,24 +29,25 @@ struct Waiter<T> {
 /// The requests that wait. `T` is the caller's handle on one.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    /// None while nobody waits: a host may use a hundred thousand tags.
+    /// `None` while no request waits, because a host may use a hundred thousand tags.
     line: Option<Box<Queue<T>>>,
     /// What the next request gets.
     ticket: Ticket,
 }
 
-/// Requests of which there is at least one.
+/// The waiting requests; at least one.
 #[derive(Debug)]
 struct Queue<T> {
     queue: VecDeque<Waiter<T>>,
-    /// How many numbers they need at least: kept, so that a request costs the same however many wait.
+    /// How many numbers they need at least. It is kept up to date, so that a request's cost doesn't depend on how many
+    /// wait.
     waited_for: u64,
     /// No deadline is before it.
     deadline_first: BootMs,
 }
 
 impl<T> Waiting<T> {
-    /// Nobody waits.
+    /// No request waits.
     pub(super) fn new() -> Self {
         Waiting { line: None, ticket: Ticket(0) }
     }
@@ -71,8 +72,8 @@ impl<T> Waiting<T> {
         self.line.as_ref().map_or(0, |line| line.waited_for)
     }
 
-    /// How many numbers those at the head need at least who fit into `most` together; the first one counts
-    /// whatever it needs.
+    /// How many numbers the first requests need at least, as many of them as fit into `most` together. The first one
+    /// always counts.
     pub(super) fn waited_for_within(&self, most: u64) -> u64 {
         let Some(line) = &self.line else { return 0 };
         if line.waited_for <= most {
@@ -94,7 +95,7 @@ impl<T> Waiting<T> {
         self.ticket
     }
 
-    /// What the request wants that has waited longest.
+    /// The ticket and the wish of the request that has waited longest.
     pub(super) fn head(&self) -> Option<(Ticket, Want)> {
         self.line.as_ref()?.queue.front().map(|waiter| (waiter.ticket, waiter.want))
     }
@@ -133,7 +134,7 @@ impl<T> Waiting<T> {
         self.take_where(|waiter| u64::from(waiter.want.least()) > most)
     }
 
-    /// Drops the requests at the head that `useless` picks out.
+    /// Drops the requests at the head for which `useless` is true.
     pub(super) fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
         let head = |line: &Queue<T>| line.queue.front().is_some_and(|one| useless(&one.handle));
         while self.line.as_deref().is_some_and(head) {
@@ -141,7 +142,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Drops every request that `useless` picks out.
+    /// Drops every request for which `useless` is true.
     pub(super) fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
         self.take_where(|waiter| useless(&waiter.handle));
     }
@@ -151,7 +152,7 @@ impl<T> Waiting<T> {
         self.take_where(|_| true)
     }
 
-    /// Takes out the requests that `out` picks out.
+    /// Takes out the requests for which `out` is true.
     fn take_where(&mut self, out: impl Fn(&Waiter<T>) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         if let Some(line) = self.line.take() {
@@ -166,7 +167,7 @@ impl<T> Waiting<T> {
         taken
     }
 
-    /// Changes the line, and gives it up when nobody is left in it.
+    /// Changes the queue, and frees it when it is empty.
     fn change<R>(&mut self, change: impl FnOnce(&mut Queue<T>) -> Option<R>) -> Option<R> {
         let line = self.line.as_mut()?;
         let changed = change(line);

@@ -66,7 +66,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// A refusal whose words say all there is to know.
+    /// A refusal without a class.
     pub fn refused(words: impl Into<Reason>) -> StoreError {
         StoreError::Refused(words.into())
     }

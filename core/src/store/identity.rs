@@ -28,7 +28,7 @@ pub struct Identity {
 )]
 pub struct StoreId(pub Arc<str>);
 
-/// A store's role among several that are used together, as it was told: printable ASCII, at most [`ROLE_BYTES_MAX`]
+/// A store's role among several that are used together, as it was recorded: printable ASCII, at most [`ROLE_BYTES_MAX`]
 /// bytes; empty for a store that is used alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Role(pub Arc<str>);

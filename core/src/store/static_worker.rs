@@ -1,5 +1,5 @@
-//! What a store remembers of a worker number that operators give to hosts by hand: which daemons used it lately. Two that do
-//! so at one time make equal ids.
+//! Which daemons recently used a worker number that operators assign by hand, as the store remembers it. Two daemons that
+//! use it at the same time issue the same ids.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -17,14 +17,14 @@ pub struct StaticUser {
     pub ago_ms: u64,
 }
 
-/// So long a daemon that notes nothing more is remembered, in milliseconds: it has stopped, or is cut off.
+/// How long a daemon is remembered after its last note, in milliseconds.
 const REMEMBERED_MS: u64 = 90_000;
 
-/// So many are remembered, the latest ones.
+/// How many daemons are remembered. Older ones are forgotten.
 const REMEMBERED_MAX: usize = 8;
 
-/// What the store is to remember once the daemon of this start and name has noted that it uses the number, and which others
-/// did lately. `known` is what it remembers, a line each; one that makes no sense is dropped.
+/// Notes that the daemon of this start and name uses the number. Returns the store's new text, and the other recent users.
+/// `known` is the store's present text, with one user per line. Invalid lines are dropped.
 #[must_use]
 pub fn note_static_user(
     known: &str,
@@ -48,7 +48,7 @@ fn parse(line: &str, now_ms: u64) -> Option<StaticUser> {
     let mut words = line.split(' ');
     let at_ms: u64 = words.next()?.parse().ok()?;
     let (start, name) = (words.next()?, clean(words.next()?));
-    // The store's clock was set back since.
+    // Fails if the store's clock was set back since.
     let ago_ms = now_ms.checked_sub(at_ms)?;
     Some(StaticUser { start: start.into(), name: name.into(), ago_ms })
 }

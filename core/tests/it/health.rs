@@ -2,8 +2,8 @@
 //! on.
 
 use leafd_core::health::{
-    Cause, ClaimOutcomes, Code, Findings, Health, IdKind, Lasts, MESSAGE_CHARS_MAX, Notice, Occasion,
-    Severity,
+    Cause, ClaimOutcomes, Code, Findings, Health, IdKind, Lasts, MESSAGE_CHARS_MAX, Notice,
+    Occasion, Severity,
 };
 use leafd_core::store::{History, Identity, Role, StoreError, StoreId, Why};
 use leafd_core::{BootMs, Tag};

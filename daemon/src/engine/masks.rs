@@ -41,7 +41,7 @@ struct ConfirmFailure {
 /// How long an error is repeated without another attempt.
 const REFUSED_MS: u64 = 1_000;
 
-/// How often to try again to confirm the keys, even if nobody needs them.
+/// How often to retry confirming the keys, even if they aren't needed yet.
 const RETRY: Duration = Duration::from_secs(10);
 
 impl Masks {
@@ -161,7 +161,7 @@ impl Masks {
     fn another(&self, key: &MaskKey) -> Failure {
         let (number, url) = (key.number(), &self.upstream.url);
         mask_key(format!(
-            "mask key {number} of this host is not the one that the store {url} knows by this number: nothing is masked until \
+            "mask key {number} of this host differs from the key that the store {url} recorded under this number: nothing is masked until \
              mask_key_file is a copy of the other hosts' one. If no id was ever masked with that key, delete the row \
              mask_key_{number} of leafd_meta"
         ))

@@ -21,5 +21,5 @@ pub mod writer;
 
 use std::time::Duration;
 
-/// How often tags with waiting requests are looked at.
+/// How often tags with waiting requests are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(10);

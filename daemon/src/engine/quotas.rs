@@ -30,7 +30,7 @@ impl Quotas {
         Rc::clone(bucket)
     }
 
-    /// Whether all quotas are full again: then they say nothing that the rules don't say.
+    /// Whether all quotas are full again, so that nothing is lost if they are forgotten.
     pub fn are_full(&self, now: BootMs) -> bool {
         self.buckets.values().all(|bucket| bucket.borrow_mut().is_full(now))
     }

@@ -90,7 +90,7 @@ fn enter_segment(
         state.write(conn, store, tag)?;
     }
     match SegmentRow::first_above(conn, store, tag, first)? {
-        // The same claim again: a caller that was not told whether it was recorded repeats it. With an exact mark it
+        // The same claim again: a caller that doesn't know whether it was recorded repeats it. With an exact mark it
         // may also be the rest of a claim from an earlier start: then the caller doesn't know where the claim began.
         Some(old)
             if (old.end, old.stride) == (end, stride)

@@ -244,7 +244,7 @@ impl Db {
         records::write(&transaction, &meta)?;
         transaction.commit()?;
         self.meta = meta;
-        // If somebody deleted the log while it was written, the commit is gone with it.
+        // If the log was deleted while it was written, the commit is lost.
         self.check_in_place()?;
         if let Some(stop) = stop {
             self.put_stamp_in_place();

@@ -373,7 +373,7 @@ impl Journal {
     ) -> Result<T, JournalError> {
         self.ask(|answer| {
             JournalCommand::Ask(Box::new(move |writer| {
-                // If the receiver is gone, nobody waits for the answer any more.
+                // The caller may have stopped waiting for the answer.
                 let _ = answer.send(writer.read(read));
             }))
         })

@@ -1,6 +1,6 @@
 //! Distinguishes a write-ahead log that ends in an incomplete commit from one that is damaged in the middle.
 //!
-//! SQLite reads its log up to the first frame whose checksum is wrong, and drops the rest without a word. That is
+//! SQLite reads its log up to the first frame whose checksum is wrong, and silently drops the rest. That is
 //! right for the last commit before a power failure, which was never acknowledged. Every commit is synced before the
 //! next one begins, so at most one can be incomplete. If two or more lie behind the first wrong frame, SQLite would
 //! drop acknowledged ones. Such a log is refused.

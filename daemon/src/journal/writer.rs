@@ -145,7 +145,7 @@ impl JournalThread {
     }
 
     /// The next command. `Some(None)`: there is none, and it is time to find out whether a fault is over. `None`:
-    /// nobody is left who could send one.
+    /// all senders are closed.
     fn next(&self, queue: &mpsc::Receiver<JournalCommand>) -> Option<Option<JournalCommand>> {
         let wait = match &self.link {
             Link::Failed { since, .. } => REOPEN_INTERVAL.saturating_sub(since.elapsed()),
@@ -336,7 +336,7 @@ impl JournalThread {
             db.close();
         }
         if let Some(answer) = self.closed {
-            // The caller that asked may be gone.
+            // The caller may have disconnected.
             let _ = answer.send(());
         }
     }

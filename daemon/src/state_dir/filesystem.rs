@@ -1,4 +1,4 @@
-//! Which file systems a state directory may lie on.
+//! Which file systems a state directory may be on.
 //!
 //! A file system that several machines mount can't hold one host's state: locks may not work across
 //! machines, and one machine may not see what another has synced. A file system that forgets (memory, a
@@ -17,7 +17,7 @@ enum Suitability {
     /// Usable, but the operator should know.
     Forgets(&'static str),
     Refused(&'static str),
-    /// The number only says that a program in user space serves it. The mount's type tells more.
+    /// A program in user space serves it. The mount's type decides.
     Fuse,
 }
 

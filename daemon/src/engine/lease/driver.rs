@@ -206,7 +206,7 @@ impl LeaseDriver {
         if let Some(outcome) = self.lease.borrow_mut().released()
             && let Some(releasing) = self.releasing.take()
         {
-            // The caller that asked may be gone.
+            // The caller may have disconnected.
             let _ = releasing.send(outcome);
         }
     }

@@ -124,7 +124,7 @@ impl Segments {
     fn claimed(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
         self.claims.set(self.claims.get() + 1);
         if tag.evicted.get() {
-            // The tag was removed meanwhile: nobody may use these ids.
+            // The tag was removed meanwhile, so these ids must not be used.
             return self.losses.lose(&tag.tag, Cause::Removed, claim.run);
         }
         let shard = &tag.shards[sent.shard];
@@ -189,8 +189,8 @@ impl Segments {
         }
     }
 
-    /// Answers the requests that share a strict tag's claim, once the journal has recorded it: it tells another server
-    /// of the store how far the tag has come, and nothing of the claim is left to issue.
+    /// Answers the requests that wait for a strict tag's claim, once the journal has recorded the claim. After a fail-over
+    /// the journal shows the store how far the tag had come. Nothing of the claim is left to issue.
     fn distribute(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
         let shard = &tag.shards[sent.shard];
         if tag.shards.len() > 1 {
@@ -222,13 +222,13 @@ impl Segments {
         });
     }
 
-    /// The store gave ids below those that it had given before.
+    /// The store granted ids below earlier ones.
     fn claimed_too_low(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &TagShard, seen: u64) {
         shard.upstream.lost_commits(&**self, &tag.tag, seen);
         let lost = StoreError::Unavailable {
             store: shard.upstream.url.to_string(),
             cause: format!(
-                "it forgot claims of tag {:?} that it had confirmed; this host is telling it the highest ids seen",
+                "it lost confirmed claims of tag {:?}; this host is reporting the highest ids it has seen",
                 tag.tag.as_str()
             ).into(),
         };

@@ -51,7 +51,7 @@ impl Segments {
     #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         let mut writes = Vec::new();
-        for tag in self.tags.borrow().all().iter().filter(|tag| !tag.is_masked()) {
+        for tag in self.tags.borrow().all().filter(|tag| !tag.is_masked()) {
             let allocator = tag.allocator.borrow();
             // This writes the segment and not just its mark: the journal has forgotten a segment whose mark was at its
             // end.

@@ -1,12 +1,12 @@
-//! Segment tags: leads a request to the tag's allocator, and what the allocator wants to the journal (`marks`) and to
-//! the store (`claims`).
+//! Segment tags: passes requests to the tag's allocator, and carries out what the allocator wants of the journal
+//! (`marks`) and of the store (`claims`).
 //!
 //! - `claims`: carries out the claims that the allocator wants; `losses`: claimed ids that nobody gets.
 //! - `restart`: loads a tag again when the journal contradicts what is held.
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
-//! - `tag`: a tag, and how far it has come in each of its stores; `in_use`, `tags`: which tags are in use;
-//!   `unconfirmed`: names of which nothing is known yet.
+//! - `tag`: a tag, and its state in each of its stores; `in_use`, `tags`: which tags are in use;
+//!   `unconfirmed`: names that no store has confirmed yet.
 //! - `rounds`: the regular work for all tags in use.
 
 mod claims;
@@ -62,7 +62,7 @@ pub struct SegmentSettings {
     pub provision: PrefetchPolicy,
     /// How many requests may wait for one tag.
     pub waiters_max: usize,
-    /// How long a tag stays in memory when nobody draws from it.
+    /// How long an idle tag stays in memory.
     pub tag_idle: Duration,
 }
 
@@ -95,10 +95,10 @@ pub struct Segments {
     /// The keys of masked tags.
     masks: Rc<Masks>,
     tags: RefCell<InUse>,
-    /// Tags that a store lately didn't have, and until when to believe it.
+    /// Tags that a store didn't have when it was last asked, and until when to rely on that.
     unknown: RefCell<HashMap<Tag, BootMs>>,
     unconfirmed: unconfirmed::Names,
-    /// Tags with waiting requests or a failed claim. They are looked at every [`TICK`].
+    /// Tags with waiting requests or a failed claim. They are checked every [`TICK`].
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
     pub(crate) ticking: Notify,
     /// Notified when a claim has ended, when a tag was loaded, and when it leaves use.
@@ -165,7 +165,7 @@ impl Segments {
     /// The tag; brings it into use if it isn't. `claimant` is the process that asks for it.
     ///
     /// # Errors
-    /// No store is configured for it, its store lately didn't have it, or too many names are being looked up.
+    /// No store is configured for it, its store didn't have it a moment ago, or too many names are being looked up.
     pub fn tag(self: &Rc<Self>, name: &Tag, claimant: Claimant) -> Result<Rc<SegmentTag>, Failure> {
         if let Some(tag) = self.tags.borrow().get(name.as_str()) {
             return Ok(Rc::clone(tag));
@@ -330,7 +330,7 @@ impl Segments {
         tokio::join!(self.retry(), self.keep_small());
     }
 
-    /// Looks at the tags with waiting requests or failed claims, every [`TICK`] while there are any.
+    /// Checks the tags with waiting requests or failed claims, every [`TICK`] while there are any.
     async fn retry(self: &Rc<Self>) {
         loop {
             if self.retry_queue.borrow().is_empty() {
@@ -361,7 +361,7 @@ impl Segments {
         }
     }
 
-    /// Drops the waiting requests of clients that are gone.
+    /// Drops the waiting requests of clients that have disconnected.
     pub fn drop_gone(&self, tag: &Rc<SegmentTag>) {
         tag.allocator.borrow_mut().drop_where(ReplyTo::gone);
         tag.forget_places();
@@ -370,7 +370,7 @@ impl Segments {
 
     /// Answers every waiting request with a failure.
     pub fn abandon_all(&self, failure: &Failure) {
-        self.tags.borrow().all().iter().for_each(|tag| self.abandon(tag, failure));
+        self.tags.borrow().all().for_each(|tag| self.abandon(tag, failure));
     }
 
     fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
@@ -399,7 +399,7 @@ impl Segments {
 
     /// Calls `see` with each tag in use.
     pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
-        self.tags.borrow().all().iter().for_each(|tag| see(tag));
+        self.tags.borrow().all().for_each(|tag| see(tag));
     }
 
     /// Uses another provision from now on, also for tags in use.
@@ -423,7 +423,7 @@ impl Segments {
     /// The tags in use.
     #[must_use]
     pub fn all_in_use(&self) -> Vec<Rc<SegmentTag>> {
-        self.tags.borrow().all().to_vec()
+        self.tags.borrow().all().cloned().collect()
     }
 
     /// How many tags are in use.

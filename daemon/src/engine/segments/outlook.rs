@@ -1,5 +1,5 @@
-//! Whether ids of segment tags can be issued now, and for how long. It judges by each store's last answers and by how
-//! long the held ids last. An open connection says nothing of either.
+//! Whether ids of segment tags can be issued now, and for how long. This depends on each store's last
+//! answers and on how long the held ids last, not on open connections.
 
 use std::rc::Rc;
 
@@ -12,7 +12,7 @@ use leafd_core::store::{StoreError, Why, percent_used};
 use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
 
-/// How long an estimate of the held ids is used for everybody who asks, in milliseconds.
+/// How long an estimate of the held ids is reused, in milliseconds.
 const ESTIMATE_LASTS_MS: u64 = 100;
 
 /// A tag that is drawn at a lower rate, in ids per second, counts as not drawn.
@@ -32,7 +32,7 @@ pub struct StoreTrouble {
     pub last_success: Option<BootMs>,
 }
 
-/// How far a tag with few ids left has come.
+/// How many ids of a tag with few ids left are claimed.
 #[derive(Clone, Copy, Debug)]
 pub struct NearCeiling {
     /// The highest id that is known to be claimed.
@@ -47,7 +47,7 @@ pub struct NearCeiling {
 const NEAR_CEILINGS_MAX: usize = 32;
 
 impl Segments {
-    /// Remembers how far a tag has come.
+    /// Remembers how many of a tag's ids are claimed.
     pub(super) fn note_ceiling(&self, tag: &SegmentTag, claimed_to: u64, ceiling: u64) {
         let percent = percent_used(claimed_to, ceiling);
         let mut near = self.near_ceilings.borrow_mut();
@@ -147,9 +147,9 @@ impl Segments {
             return Lasts::NoEnd;
         }
         let tags = self.tags.borrow();
-        let of_store = tags.all().iter().filter(|tag| {
+        let of_store = tags.all().filter(|tag| {
             let lives_there = tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream));
-            // Anybody can make up a name.
+            // Anybody can request a tag that doesn't exist.
             lives_there && tag.unconfirmed.borrow().is_none() && tag.keeps_a_reserve()
         });
         of_store.filter_map(|tag| tag.lasts(now)).reduce(Lasts::min).unwrap_or(Lasts::Over)
@@ -182,7 +182,7 @@ impl SegmentTag {
         !allocator.is_strict() && allocator.ceiling_used() < 1.0
     }
 
-    /// How long the held ids last at the present rate; `None` if nothing is held and nobody asks for any.
+    /// How long the held ids last at the present rate; `None` if nothing is held and none are requested.
     pub(crate) fn lasts(&self, now: BootMs) -> Option<Lasts> {
         let mut allocator = self.allocator.borrow_mut();
         let rate = allocator.ids_per_second(now);

@@ -1,6 +1,5 @@
-//! Does regular work for all tags in use: looks them up in their stores, draws marks back, and removes tags from
-//! memory that nobody draws. It handles some tags at a time, so that no request waits for a look at a hundred
-//! thousand.
+//! Does regular work for all tags in use: looks them up in their stores, draws marks back, and removes idle tags
+//! from memory. It handles some tags at a time, so that no request waits while a hundred thousand are checked.
 //!
 //! Before a tag leaves memory, the journal records what is held, down to the first id that was not issued. The next
 //! request loads the tag as after a restart, and goes on at that id.
@@ -15,7 +14,7 @@ use crate::journal::Write;
 use crate::memory;
 use leafd_core::BootMs;
 
-/// How many tags are looked at before requests are served: as many as a statement to a store may name.
+/// How many tags are checked before requests are served: as many as a statement to a store may name.
 const SLICE: usize = 200;
 
 /// The duration of a round that draws marks back.
@@ -33,9 +32,8 @@ const CROWD_IDLE: Duration = Duration::from_secs(60);
 /// The memory that a tag takes, about.
 const TAG_BYTES: u64 = 512;
 
-/// How long a round waits between two looks at so many tags: for `most`, or for a slice's share of the round if that
-/// is shorter. It never waits less than a tick, because waking takes longer than looking; then it looks at several
-/// slices at once.
+/// How long a round waits between two slices of this many tags: `most`, or a slice's part of the round if that is
+/// shorter, but at least a tick. If more than one slice is due after a tick, they are checked together.
 fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
     let slices = u32::try_from(tags.div_ceil(SLICE)).unwrap_or(u32::MAX);
     most.min(round / slices.max(1)).max(most.min(clock::TICK))
@@ -89,7 +87,7 @@ impl Segments {
         loop {
             let looked_at = Instant::now();
             tokio::time::sleep(pause(round, round, self.count())).await;
-            // As many slices as are due by now, whichever tags have come and gone.
+            // Checks as many slices as are due by now, even if tags were added or removed.
             let passed = looked_at.elapsed().as_secs_f64() / round.as_secs_f64();
             let due = self.count() as f64 * passed.min(1.0);
             let slices = (due / SLICE as f64).ceil() as usize;
@@ -110,7 +108,7 @@ impl Segments {
             let in_use = self.tags.borrow();
             let from = if *next < in_use.len() { *next } else { 0 };
             *next = in_use.len().min(from + SLICE);
-            in_use.all()[from..*next].to_vec()
+            in_use.part(from..*next)
         };
         for tag in &tags {
             let undrawn = tag.undrawn_for(now);
@@ -166,7 +164,7 @@ impl Segments {
         });
     }
 
-    /// Takes a tag out of use whose held ids are all recorded in the journal.
+    /// Takes a tag out of use. The journal has recorded all of its held ids.
     fn rest(&self, tag: &SegmentTag) {
         tag.evicted.set(true);
         self.issued_before.set(self.issued_before.get() + tag.allocator.borrow().issued());
@@ -189,7 +187,6 @@ impl SegmentTag {
             && !self.evicted.get()
             && !self.in_retry_queue.get()
             && self.unconfirmed.borrow().is_none()
-            // Draws from memory are not noticed here.
             // It would come back with full quotas.
             && self.quotas_are_full(now)
             // For a masked tag the journal records nothing that is left.

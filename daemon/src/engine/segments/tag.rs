@@ -1,4 +1,4 @@
-//! One segment tag in use, and how far it has come in each of its stores.
+//! A segment tag in use, and its state in each of its stores.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -26,12 +26,10 @@ pub struct SegmentTag {
     pub(crate) allocator: RefCell<Allocator<ReplyTo>>,
     /// The stores from which its ids come: one, or several independent primaries.
     pub(super) shards: Vec<TagShard>,
-    /// Set when the tag is taken out of use. Code that still holds it must look it up again.
+    /// Set when the tag is taken out of use. Code that still refers to it must look it up again.
     pub(super) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
-    /// Its place in the list of tags in use.
-    pub(super) place: Cell<u32>,
-    /// When it was last noticed that somebody drew from it.
+    /// When a draw from it was last noticed.
     pub(super) drawn: Cell<LastDraw>,
     /// Its place among the names of which nothing is known yet.
     pub(super) unconfirmed: RefCell<Option<NameSlot>>,
@@ -69,7 +67,7 @@ pub(super) struct Trouble {
     waited_for: Option<String>,
 }
 
-/// When it was last noticed that somebody drew from a tag, and how many ids had been drawn by then.
+/// When a draw from a tag was last noticed, and how many ids had been drawn by then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LastDraw {
     ids: u64,
@@ -102,7 +100,7 @@ pub(super) enum Stage {
     Recording,
 }
 
-/// How far a tag has come in one of its stores.
+/// The state of a tag in one of its stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardState {
     /// The journal's record of it was not asked for yet.
@@ -141,7 +139,6 @@ impl SegmentTag {
             shards,
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
-            place: Cell::new(0),
             drawn: Cell::new(LastDraw { ids: 0, at: now }),
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
@@ -157,7 +154,7 @@ impl SegmentTag {
         self.users.borrow_mut().quotas.bucket(uid, quota, clock::boot())
     }
 
-    /// Whether nobody's quota of it is less than full.
+    /// Whether every user's quota of it is full.
     pub(super) fn quotas_are_full(&self, now: BootMs) -> bool {
         self.users.borrow().quotas.are_full(now)
     }
@@ -198,7 +195,7 @@ impl SegmentTag {
         self.trouble.borrow_mut().waited_for = None;
     }
 
-    /// From now on requests wait for this, which is composed at run time.
+    /// From now on requests wait for what this message describes.
     pub(super) fn waits_for_what(&self, happens: String) {
         self.trouble.borrow_mut().waited_for = Some(happens);
     }
@@ -234,8 +231,7 @@ impl SegmentTag {
         self.trouble.borrow_mut().restarts = Backoff::default();
     }
 
-    /// For how long nobody has been seen to draw from it. If somebody drew since the last call, the time
-    /// begins anew.
+    /// For how long no draw from it was noticed. A draw since the last call restarts the time.
     pub(super) fn undrawn_for(&self, now: BootMs) -> Duration {
         let known = self.drawn.get();
         let ids = self.allocator.borrow().issued();

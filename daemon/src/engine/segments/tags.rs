@@ -1,5 +1,4 @@
-//! Which tags are in use: loads them from the journal, checks them against their stores, and removes those that are
-//! gone.
+//! Which tags are in use: loads them from the journal, checks them against their stores, and removes deleted tags.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -220,12 +219,12 @@ impl Segments {
             tag.forget_refusal();
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
             for (index, shard) in tag.shards.iter().enumerate() {
-                // It has just taken the change, though its last probe may have found it away.
+                // The store has just taken the change, even if its last probe failed.
                 shard.upstream.reach_now().await;
-                // Its answer may be from before the change.
+                // The claim's answer may be from before the change.
                 self.claim_ended(&tag, index).await;
                 self.check_terms(&shard.upstream, std::slice::from_ref(&tag)).await;
-                // One that began since then has kept the tag from being judged, and is told of the change.
+                // If a claim began since then, the tag wasn't checked, but the claim's answer includes the change.
                 self.claim_ended(&tag, index).await;
             }
         }
@@ -435,7 +434,7 @@ impl Segments {
 
     fn loaded_in(&self, upstream: &Rc<Upstream>) -> Vec<(Rc<SegmentTag>, usize)> {
         let tags = self.tags.borrow();
-        let loaded = tags.all().iter().filter_map(|tag| tag.loaded_from(upstream));
+        let loaded = tags.all().filter_map(|tag| tag.loaded_from(upstream));
         loaded.map(|(tag, index)| (Rc::clone(tag), index)).collect()
     }
 

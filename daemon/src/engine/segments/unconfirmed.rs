@@ -1,5 +1,5 @@
-//! Names of which nothing is known yet. Anybody can make them up. So their number is limited, they count for the user
-//! who asked, and they are forgotten as soon as no request waits for them. The store is asked for only a few of each
+//! Names that no journal or store has confirmed yet. Anybody can make names up, so their number is limited for each
+//! user, and they are forgotten as soon as no request waits for them. The store is asked for only a few of each
 //! user's names at a time: its calls run one after the other, and other users' names must soon have their turn.
 
 use std::cell::{Cell, RefCell};
@@ -120,7 +120,7 @@ impl Drop for Asked {
         let mut names = self.names.0.borrow_mut();
         if let Some(turns) = names.turns.get_mut(&self.uid) {
             turns.asked -= 1;
-            // Names that still wait are looked at together with the other waiting requests.
+            // Names that still wait are checked together with the other waiting requests.
             if turns.asked == 0 {
                 names.turns.remove(&self.uid);
             }
@@ -129,7 +129,7 @@ impl Drop for Asked {
 }
 
 impl Segments {
-    /// Forgets a tag of which nothing is known and for which no request waits: somebody may have made up its name. A
+    /// Forgets a tag of which nothing is known and for which no request waits: its name may be made up. A
     /// name whose claim is under way keeps its place until the store has answered.
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {

@@ -1,7 +1,7 @@
 //! The mark that the journal keeps above a layout's ids. It moves ahead of use, and is made exact at a stop.
 //!
 //! If the journal refuses a mark, it has a higher one, or another layout under this name. Then no id of the layout is
-//! issued until the journal has told which. After that ids go on above its mark.
+//! issued until the layout was read again. After that ids go on above the journal's mark.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Snowflakes {
     }
 
     /// The journal has refused a mark: it has a higher one, or another layout under this name. No id is issued until
-    /// it has told which.
+    /// the layout was read again.
     fn contradicted(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, refused: &JournalError) {
         if !tag.restarts.borrow().failing() {
             error!(

@@ -1,4 +1,4 @@
-//! Snowflake layouts: leads a request to the layout's generator, and keeps the journal's mark above what is issued.
+//! Snowflake layouts: passes requests to the layout's generator, and keeps the journal's mark above what is issued.
 //!
 //! - `marks`: moves that mark, and handles a refusal by the journal.
 
@@ -45,7 +45,7 @@ pub struct SnowflakeTag {
     waiting: RefCell<Lines<Waiter>>,
     pub(crate) quotas: RefCell<Quotas>,
     mark_in_flight: Cell<bool>,
-    /// Set after the journal refused a mark: why no id is issued until the journal has told what it has of the layout.
+    /// Set after the journal refused a mark: why no id is issued until the layout was read from the journal again.
     contradicted: RefCell<Option<Failure>>,
     /// Counts such refusals in a row.
     restarts: RefCell<Backoff>,
@@ -357,7 +357,7 @@ impl Snowflakes {
         }
     }
 
-    /// Drops the waiting requests of clients that are gone.
+    /// Drops the waiting requests of clients that have disconnected.
     pub fn drop_gone(&self, tag: &SnowflakeTag) {
         // They are dropped after the borrow ends, because that wakes their connections.
         let gone = tag.waiting.borrow_mut().take_out(|waiter| waiter.reply.gone());
