@@ -15,10 +15,9 @@ use super::records::{self, Meta, Start};
 use super::rows::{SegmentRow, TagState};
 use super::stores;
 use super::witness::{self, Stamp};
-use super::{LayoutRecord, StartToken, StoreRecord, TagRecord, Write, schema, verify, wal};
+use super::{Recovered, StartToken, TagRecord, Write, schema, verify, wal};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
-use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, StoreId};
 
 /// The journal's file name in the state directory.
@@ -49,20 +48,6 @@ pub(super) struct Db {
     dir: StateDir,
     /// The token of the clean stop, once it is recorded.
     pub stopped_as: Option<StartToken>,
-}
-
-/// What the journal recorded of earlier starts, and the new start's token.
-#[derive(Debug)]
-pub(super) struct Started {
-    /// The earlier starts whose tokens are kept, oldest first.
-    pub earlier: Vec<Start>,
-    pub token: StartToken,
-    pub stores: Vec<StoreRecord>,
-    pub layouts: Vec<LayoutRecord>,
-    pub claim: Option<Recorded>,
-    pub stopped_cleanly: bool,
-    /// How many segments were forgotten because their ids may be in use.
-    pub forgotten: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,27 +152,43 @@ impl Db {
         Ok(stores::last_start(&self.conn)?.map(|start| start.token))
     }
 
-    /// Records a start. Its token is durable when this returns. Forgets the held ids unless `kept` is true.
-    pub fn start(&mut self, kept: bool) -> Result<Started, Fault> {
-        let earlier: Vec<Start> = records::read_all(&self.conn)?;
-        let stores = records::read_all(&self.conn)?;
-        let layouts = records::read_all(&self.conn)?;
-        let claim = records::read(&self.conn, "")?;
-        let start = self.next_start(earlier.last())?;
+    /// Records a start. Its token is durable when this returns. If the journal is `unvouched`, the held ids are
+    /// forgotten.
+    pub fn start(&mut self, unvouched: bool) -> Result<Recovered, Fault> {
+        let starts: Vec<Start> = records::read_all(&self.conn)?;
+        let start = self.next_start(starts.last())?;
+        let recovered = Recovered {
+            host: self.meta.host.clone(),
+            token: start.token.clone(),
+            begun: false,
+            set_aside: None,
+            unvouched,
+            layouts: records::read_all(&self.conn)?,
+            claim: records::read(&self.conn, "")?,
+            stopped_cleanly: self.meta.stopped_cleanly,
+            stores: records::read_all(&self.conn)?,
+            starts,
+        };
         let mut meta = self.meta.clone();
         meta.commits += 1;
         meta.stopped_cleanly = false;
         let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         stores::write_start(&transaction, &start)?;
-        let forgotten = if kept { 0 } else { transaction.execute("DELETE FROM segments", [])? };
+        let forgotten =
+            if unvouched { transaction.execute("DELETE FROM segments", [])? } else { 0 };
         records::write(&transaction, &meta)?;
         transaction.commit()?;
-        let stopped_cleanly = self.meta.stopped_cleanly;
         self.meta = meta;
         self.check_in_place()?;
         self.put_stamp_in_place();
-        let token = start.token;
-        Ok(Started { earlier, token, stores, layouts, claim, stopped_cleanly, forgotten })
+        if forgotten > 0 {
+            tracing::warn!(
+                segments = forgotten,
+                "leafd did not stop cleanly and can't prove that this journal is its newest, as after the host was \
+                 started again: held ids are skipped, and service goes on"
+            );
+        }
+        Ok(recovered)
     }
 
     /// The next start or stop, with a new stamp that is not yet in its place.

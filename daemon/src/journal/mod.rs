@@ -183,30 +183,12 @@ impl Journal {
             db = db::Db::open(dir).map_err(failed)?;
             verdict = Freshness::Current;
         }
-        let unvouched = verdict == Freshness::Unvouched;
-        let started = db.start(!unvouched).map_err(failed)?;
-        if started.forgotten > 0 {
-            tracing::warn!(
-                segments = started.forgotten,
-                "leafd did not stop cleanly and can't prove that this journal is its newest, as after the host was \
-                 started again: held ids are skipped, and service goes on"
-            );
-        }
-        let recovered = Recovered {
-            host: db.meta.host.clone(),
-            token: started.token.clone(),
-            begun: missing || set_aside.is_some(),
-            set_aside,
-            unvouched,
-            layouts: started.layouts,
-            claim: started.claim,
-            stopped_cleanly: started.stopped_cleanly,
-            stores: started.stores,
-            starts: started.earlier,
-        };
-        let memory = outside
-            .memory
-            .and_then(|path| Memory::begin(path, &db.meta.host, db.meta.commits, started.token));
+        let started = db.start(verdict == Freshness::Unvouched).map_err(failed)?;
+        let begun = missing || set_aside.is_some();
+        let recovered = Recovered { begun, set_aside, ..started };
+        let memory = outside.memory.and_then(|path| {
+            Memory::begin(path, &db.meta.host, db.meta.commits, recovered.token.clone())
+        });
         let journal = Journal::spawn(path.clone(), dir, identity, db, memory)
             .map_err(|e| failed(fault::Fault(explain("starting its thread", &e))))?;
         Ok((journal, recovered))
