@@ -238,12 +238,14 @@ impl Session {
         Ok((identity, kept))
     }
 
-    /// Whether the tables for tags are as leafd needs them.
+    /// Whether the tables that this session uses are as leafd needs them.
     pub(super) fn is_complete(&mut self) -> bool {
         let found = columns(&mut *self.driver, self.dialect).unwrap_or_default();
         let is_there = |table: &Table| found.iter().any(|[of, ..]| of == table.name);
-        let needed = if self.side { &TAG_TABLES[..] } else { &TAG_TABLES[..1] };
-        needed.iter().all(is_there) && differences(self.dialect, needed, &found).is_empty()
+        let of_tags = if self.side { &TAG_TABLES[..] } else { &TAG_TABLES[..1] };
+        let of_workers = if self.workers_checked { &WORKER_TABLES[..] } else { &[] };
+        let needed = of_tags.iter().chain(of_workers);
+        needed.clone().all(is_there) && differences(self.dialect, needed, &found).is_empty()
     }
 
     /// Keeps others from changing the role.
