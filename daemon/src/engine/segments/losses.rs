@@ -31,7 +31,7 @@ const GAPS_OF_A_TAG_MAX: usize = 400;
 /// How long gaps are collected before they are written.
 const WRITTEN_AFTER: Duration = Duration::from_millis(200);
 
-/// Why nobody gets some ids. The first ones are counted; see [`Cause::COUNTED`].
+/// Why nobody gets some ids. The first variants are counted, as many as `COUNTED`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
