@@ -25,8 +25,9 @@ use crate::tag::Tag;
 /// A [`Client`] for tokio: no call blocks the runtime's threads.
 ///
 /// It shares the held runs of the client that it was made from, and has connections of its own: one for each call
-/// that waits, up to 32. Its connections belong to the runtime that opened them, so create one for each runtime.
-/// Clones share everything.
+/// that waits, up to 32. Its connections belong to the runtime that opened them, so create one for each runtime, and
+/// in a forked child create one from [`AsyncClient::client`]: the parent's refuses to draw there. Clones share
+/// everything.
 ///
 /// A future may be dropped at any time: its request is given up, and ids that come too late are skipped.
 ///
@@ -47,6 +48,8 @@ pub struct AsyncClient {
 
 /// What clones share.
 struct Shared {
+    /// The process that made it.
+    pid: u32,
     /// One permit for each connection.
     permits: Arc<Semaphore>,
     /// The connection used last at the end.
@@ -80,6 +83,7 @@ struct Waiting<'fetch>(&'fetch Fetch);
 impl From<Client> for AsyncClient {
     fn from(client: Client) -> AsyncClient {
         let shared = Shared {
+            pid: std::process::id(),
             permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             idle: Mutex::default(),
             fetches: Mutex::default(),
@@ -178,6 +182,7 @@ impl AsyncClient {
 
     /// An id from the tag's next run, which one task at a time asks for.
     async fn fetch(&self, tag: &Tag, deadline: &mut Deadline) -> Result<u64> {
+        self.shared.check_process()?;
         loop {
             let fetch = self.shared.fetch(tag.name());
             let waiting = Waiting::new(&fetch);
@@ -214,8 +219,10 @@ impl AsyncClient {
         runtime.spawn(async move {
             let fetch = this.shared.fetch(tag.name());
             let Ok(_turn) = fetch.turn.try_lock() else { return };
-            // If it fails, nothing is lost: the end of the run asks again.
-            let _ = this.hold(&tag, tag.wish(1), &mut this.client.deadline()).await;
+            // The limits of the call that found the run short don't count. If it fails, nothing is lost: the end of
+            // the run asks again.
+            let mut deadline = Deadline::after(this.client.core.limits.deadline);
+            let _ = this.hold(&tag, tag.wish(1), &mut deadline).await;
         });
     }
 
@@ -237,6 +244,7 @@ impl AsyncClient {
         deadline: &mut Deadline,
         mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
     ) -> Result<RequestOutcome> {
+        self.shared.check_process()?;
         let mut attempts = Attempts::default();
         loop {
             let mut used = self.connect(deadline).await?;
@@ -296,6 +304,14 @@ impl fmt::Debug for AsyncClient {
 // === impl Shared ===
 
 impl Shared {
+    /// A child of a fork shares the connections with its parent, and locks that tasks held at the fork stay locked.
+    fn check_process(&self) -> Result<()> {
+        if self.pid == std::process::id() {
+            return Ok(());
+        }
+        Err(Error::invalid("this AsyncClient was made before a fork; create one in each process"))
+    }
+
     fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -314,6 +330,15 @@ impl Shared {
             return Arc::clone(fetch);
         }
         Arc::clone(fetches.entry(tag.into()).or_default())
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if self.pid != std::process::id() {
+            // Closing them would remove the parent's from the set of polled descriptors, which both processes share.
+            std::mem::take(&mut *self.idle()).into_iter().for_each(std::mem::forget);
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use leafd_client::{AsyncClient, Error, FakeClient, IdSource, Status};
 use tokio::task::JoinSet;
 
 use crate::checks::{check_unique, check_within, client, direct};
+use crate::forks::fork;
 use crate::server::Server;
 
 const SOON: Duration = Duration::from_millis(100);
@@ -49,6 +50,27 @@ fn tasks_and_threads_share_held_runs_and_no_id() {
         ids.extend(run(async { draw_some(&asynchronous, tag).await }));
         assert_eq!(check_unique(ids), 21 * 211 + 2_000, "{tag}");
     }
+}
+
+#[test]
+fn a_forked_child_makes_a_client_of_its_own() {
+    let server = Server::start();
+    let mut parents = Some(AsyncClient::from(client(&server)));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let mut ids = runtime.block_on(draw_some(parents.as_ref().unwrap(), "orders"));
+    let child = fork(|| {
+        let copy = parents.take().unwrap();
+        for refused in [run(copy.next_direct("orders")), run(copy.next("orders"))] {
+            assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
+        }
+        let own = AsyncClient::from(copy.client().clone());
+        // The parent's connections stay usable.
+        drop(copy);
+        run(draw_some(&own, "orders"))
+    });
+    ids.extend(runtime.block_on(draw_some(parents.as_ref().unwrap(), "orders")));
+    ids.extend(child.ids());
+    assert_eq!(check_unique(ids), 3 * 211);
 }
 
 #[test]

@@ -15,13 +15,13 @@ use crate::server::Server;
 /// A child that hangs (on a lock of its parent's, say) is ended after so many seconds.
 const CHILD_SECONDS_MAX: u32 = 30;
 
-struct Child {
+pub struct Child {
     pid: libc::pid_t,
     ids: File,
 }
 
 /// Forks; the child sends what `draw` returns and ends.
-fn fork(draw: impl FnOnce() -> Vec<u64>) -> Child {
+pub fn fork(draw: impl FnOnce() -> Vec<u64>) -> Child {
     // SAFETY: the child goes on with its copy of everything; it ends by _exit, so that it runs
     // none of the parent's destructors.
     spawn(|| unsafe { libc::fork() }, draw)
@@ -61,7 +61,7 @@ fn spawn(make: impl FnOnce() -> libc::pid_t, draw: impl FnOnce() -> Vec<u64>) ->
 }
 
 impl Child {
-    fn ids(mut self) -> Vec<u64> {
+    pub fn ids(mut self) -> Vec<u64> {
         let mut bytes = Vec::new();
         self.ids.read_to_end(&mut bytes).unwrap();
         let mut status = 0;
