@@ -100,7 +100,6 @@ impl Segments {
             step_max: sent.order.step_max,
             shard: upstream.shard,
         };
-        tag.sends_claim(sent.shard);
         let sent_at = Instant::now();
         let outcome = upstream
             .store

@@ -306,6 +306,7 @@ impl Segments {
             let (_tracked, _ends) =
                 (self.claiming.token(), NotifyOnDrop(Rc::clone(&self.progressed)));
             let sent = Sent { shard, under, order, asked, _tracked, _ends };
+            tag.sends_claim(sent.shard);
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
     }

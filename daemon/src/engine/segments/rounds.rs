@@ -168,7 +168,7 @@ impl Segments {
     fn rest(&self, tag: &SegmentTag) {
         tag.evicted.set(true);
         self.issued_before.set(self.issued_before.get() + tag.allocator.borrow().issued());
-        self.tags.borrow_mut().remove(tag.tag.as_str());
+        self.put_out_of_use(tag);
         self.outcomes.borrow_mut().forget(&tag.tag);
         memory::let_go(TAG_BYTES);
     }

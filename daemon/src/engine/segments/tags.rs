@@ -9,6 +9,7 @@ use tracing::{info, warn};
 use super::tag::{Stage, shard_number};
 use super::{Cause, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
+use crate::engine::TICK;
 use crate::engine::upstream::{Tenants, Upstream};
 use crate::journal::{TagRecord, Write};
 use crate::reply::Failure;
@@ -169,6 +170,12 @@ impl Segments {
         }
     }
 
+    /// Removes a tag from the tags in use. Whoever waits for it looks again.
+    pub(super) fn put_out_of_use(&self, tag: &SegmentTag) {
+        self.tags.borrow_mut().remove(tag.tag.as_str());
+        self.progressed.notify_waiters();
+    }
+
     /// Takes a tag out of use: waiting requests get `failure`, and held ids are dropped.
     pub(crate) fn remove(&self, tag: &Rc<SegmentTag>, failure: &Failure) {
         if tag.evicted.replace(true) {
@@ -183,8 +190,7 @@ impl Segments {
         for reply in waiting {
             reply.failure(failure);
         }
-        self.tags.borrow_mut().remove(tag.tag.as_str());
-        self.progressed.notify_waiters();
+        self.put_out_of_use(tag);
         self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
             for shard in tag.shards.iter() {
@@ -237,7 +243,8 @@ impl Segments {
         let ended = async {
             loop {
                 let progressed = self.progressed.notified();
-                if !tag.claims_from(shard) || tag.last_claim.get() != under_way {
+                let over = tag.evicted.get() || tag.last_claim.get() != under_way;
+                if over || !tag.claims_from(shard) {
                     return;
                 }
                 progressed.await;
@@ -267,6 +274,10 @@ impl Segments {
                     return Ok(tag.held());
                 }
                 progressed.await;
+                if tag.evicted.get() {
+                    // Its load failed. The next one may fail at once as well.
+                    tokio::time::sleep(TICK).await;
+                }
             }
         };
         match tokio::time::timeout(LOADED_WITHIN, loaded).await {

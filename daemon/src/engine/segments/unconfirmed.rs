@@ -140,7 +140,7 @@ impl Segments {
             return;
         }
         tag.unconfirmed.take();
-        self.tags.borrow_mut().remove(tag.tag.as_str());
+        self.put_out_of_use(tag);
     }
 }
 
