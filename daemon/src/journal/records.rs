@@ -112,6 +112,20 @@ pub(super) fn count(conn: &Connection) -> rusqlite::Result<i64> {
         .query_row([LayoutRecord::KIND, StoreRecord::KIND], |row| row.get(0))
 }
 
+/// Fails if a record is of no kind: a record that nobody reads would be lost silently.
+pub(super) fn check_kinds(conn: &Connection) -> Result<(), Fault> {
+    let kinds = [Meta::KIND, Start::KIND, StoreRecord::KIND, LayoutRecord::KIND, Recorded::KIND];
+    let unknown: i64 = conn.query_row(
+        "SELECT count(*) FROM records WHERE kind NOT IN (?1, ?2, ?3, ?4, ?5)",
+        kinds,
+        |row| row.get(0),
+    )?;
+    if unknown == 0 {
+        return Ok(());
+    }
+    Err(Fault::damaged(format!("{unknown} records are of an unknown kind")))
+}
+
 fn sum(kind: &str, key: &str, value: &str) -> i64 {
     Sum::of("records").text(kind).text(key).text(value).get()
 }

@@ -85,8 +85,9 @@ pub(super) fn check_in(
             records::write(conn, other)?;
         }
     }
+    let is_full = record.urls.len() >= URLS_MAX && !record.urls.contains_key(url);
     let oldest = record.urls.iter().min_by_key(|(_, start)| **start);
-    if let Some((oldest, _)) = oldest.filter(|_| record.urls.len() >= URLS_MAX) {
+    if let Some((oldest, _)) = oldest.filter(|_| is_full) {
         record.urls.remove(&Arc::clone(oldest));
     }
     record.urls.insert(Arc::clone(url), now.number);
@@ -128,6 +129,8 @@ pub(super) fn enter_history(
 pub(super) fn begin_anew(from: &Connection, to: &Connection) -> Result<(), Fault> {
     for mut record in records::read_all::<StoreRecord>(from)? {
         (record.confirmed, record.token, record.written) = (0, None, 0);
+        // The new host counts its starts from 1.
+        record.urls.values_mut().for_each(|start| *start = 0);
         records::write(to, &record)?;
     }
     Ok(())

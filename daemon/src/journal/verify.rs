@@ -26,6 +26,7 @@ pub(super) fn rows(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
             meta.counted
         )));
     }
+    records::check_kinds(conn)?;
     records::read_all::<LayoutRecord>(conn)?;
     records::read_all::<Recorded>(conn)?;
     stores::verify(conn)?;
