@@ -1,6 +1,6 @@
 //! The tables, described once: they are made, printed and checked by this description.
 
-use super::statements::SET_META;
+use super::statements::ENTER_META;
 use super::tables::name_of_leafs;
 use super::{Dialect, Driver, Param, SqlError};
 
@@ -230,11 +230,13 @@ pub fn make(
     for statement in table_statements(dialect) {
         driver.execute(&statement, &[])?;
     }
+    // The first rows give a store without a name a random one. A known name is there before them, because where each
+    // statement commits by itself the next one may never run.
+    if let Some(name) = name {
+        driver.execute(ENTER_META, &[Param::Text("identity"), Param::Text(&name)])?;
+    }
     for statement in FIRST_ROWS {
         driver.execute(statement, &[])?;
-    }
-    if let Some(name) = name {
-        driver.execute(SET_META, &[Param::Text("identity"), Param::Text(&name)])?;
     }
     Ok(())
 }
