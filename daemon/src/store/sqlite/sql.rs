@@ -50,7 +50,7 @@ pub static DIALECT: Dialect = Dialect {
     forget_claims: "DELETE FROM leafd_claim WHERE (tag, end_id, claimed_ms) IN (
             SELECT tag, end_id, claimed_ms FROM leafd_claim WHERE claimed_ms < {now_ms} - ?1
             ORDER BY claimed_ms LIMIT ?2)",
-    columns: "SELECT s.name, c.name, c.type FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c
+    columns: "SELECT lower(s.name), c.name, c.type FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c
         WHERE s.type = 'table'",
     // If a tag had two rows, a claim would change both.
     defects: "SELECT 'there is a ' || type || ' named ' || name FROM sqlite_schema
@@ -58,7 +58,7 @@ pub static DIALECT: Dialect = Dialect {
         AND name <> 'leafd_claim_age'
         UNION ALL
         SELECT 'leaf_alloc.biz_tag is not unique: make it the primary key'
-        WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'leaf_alloc' AND type = 'table')
+        WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE lower(name) = 'leaf_alloc' AND type = 'table')
         AND NOT EXISTS (
             SELECT 1 FROM pragma_index_list('leaf_alloc') AS list WHERE list.\"unique\" AND NOT list.partial
             AND (SELECT group_concat(lower(name)) FROM pragma_index_info(list.name)) = 'biz_tag')",
