@@ -315,7 +315,10 @@ impl<T: Tenants + 'static> Driver<T> {
             Event::Distrusted => {
                 warn!(%store, "discarding unissued ids: the store lost commits, and may have reassigned them");
                 tenants.drop_held(upstream);
-                self.distrusted.borrow_mut().extend(upstream.claims.take_recent());
+                let mut distrusted = self.distrusted.borrow_mut();
+                for (tag, runs) in upstream.claims.take_recent() {
+                    distrusted.entry(tag).or_default().extend(runs);
+                }
             }
             Event::Settled(tags) => {
                 info!(%store, tags, "told the store the highest ids that this host has seen; claims resume");
