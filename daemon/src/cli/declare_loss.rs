@@ -16,6 +16,13 @@ pub fn declare_loss(args: &Args) -> ExitCode {
         Ok(config) => config,
         Err(error) => return refuse_config(&error),
     };
+    // For servers that know their users by the socket.
+    if args.store.is_none()
+        && let Err(error) = service::become_owner(&config.state_dir)
+    {
+        eprintln!("leafd: {error:#}");
+        return ExitCode::FAILURE;
+    }
     in_each_store(&config, |spec| {
         let url = &spec.url;
         declare_in(&config, spec).with_context(|| format!("can't declare a loss in {url}"))?;

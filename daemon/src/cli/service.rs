@@ -10,15 +10,20 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 use clap::Parser;
-use nix::unistd::{User, geteuid, initgroups, setgid, setuid};
+use nix::unistd::{User, geteuid, initgroups, setgid, setgroups, setuid};
 
-use crate::config::{Args, Config, ConfigError, Env};
+use crate::config::{Args, Config, ConfigError, Env, password_variable};
+use crate::journal::hardware;
 
 pub const UNIT: &str = "leafd.service";
 
-/// Where systemd puts the credentials of the running unit, and where an administrator puts the store's password.
+/// Where systemd puts the credentials of the running unit.
 const CREDENTIALS: &str = "/run/credentials/leafd.service";
-const STORE_PASSWORD: &str = "/etc/credstore/leafd.store_password";
+
+/// Where an administrator puts the passwords of the stores, and how the files' names begin: the name of a store follows
+/// after an underscore, unless there is only one store.
+const CREDENTIAL_STORE: &str = "/etc/credstore";
+const STORE_PASSWORD: &str = "leafd.store_password";
 
 /// Properties of a unit.
 type Properties = BTreeMap<String, String>;
@@ -104,8 +109,15 @@ fn settings_of(unit: &Properties, args: &mut Args, env: &mut Env) {
     }
     give("CREDENTIALS_DIRECTORY", CREDENTIALS.to_owned());
     // The daemon's user may not read it there, and the unit's credentials exist only while it runs.
-    if let Ok(password) = fs::read_to_string(STORE_PASSWORD) {
-        give("LEAFD_STORE_PASSWORD", password.trim_end_matches('\n').to_owned());
+    for file in fs::read_dir(CREDENTIAL_STORE).into_iter().flatten().flatten() {
+        let name = file.file_name();
+        let Some(store) = name.to_str().and_then(|name| name.strip_prefix(STORE_PASSWORD)) else {
+            continue;
+        };
+        if let Ok(password) = fs::read_to_string(file.path()) {
+            let variable = password_variable(store.trim_start_matches('_'));
+            give(&variable, password.trim_end_matches('\n').to_owned());
+        }
     }
 }
 
@@ -113,17 +125,27 @@ fn settings_of(unit: &Properties, args: &mut Args, env: &mut Env) {
 /// of no use to the daemon.
 ///
 /// # Errors
-/// The owner has no name, or root may not change its user.
+/// Root may not change its user.
 pub fn become_owner(state_dir: &Path) -> Result<()> {
-    let owner = fs::metadata(state_dir).map_or(0, |found| found.uid());
+    let (owner, group) = fs::metadata(state_dir).map_or((0, 0), |found| (found.uid(), found.gid()));
     if !geteuid().is_root() || owner == 0 {
         return Ok(());
     }
+    // Only root can read all of them.
+    hardware();
     let become_it = || {
-        let user = User::from_uid(owner.into())?.context("it has no name")?;
-        initgroups(&CString::new(user.name)?, user.gid)?;
-        setgid(user.gid)?;
-        setuid(user.uid)?;
+        match User::from_uid(owner.into())? {
+            Some(user) => {
+                initgroups(&CString::new(user.name)?, user.gid)?;
+                setgid(user.gid)?;
+            }
+            // As in a container's volume.
+            None => {
+                setgroups(&[group.into()])?;
+                setgid(group.into())?;
+            }
+        }
+        setuid(owner.into())?;
         Ok::<_, anyhow::Error>(())
     };
     become_it().with_context(|| {

@@ -9,6 +9,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use super::rows::Sum;
 
@@ -60,7 +61,9 @@ impl Identity {
                 None
             }
         };
-        Identity { machine, configured: configured.map(str::to_owned), hardware: hardware(root) }
+        let hardware =
+            if root == Path::new("/") { hardware().to_owned() } else { hardware_in(root) };
+        Identity { machine, configured: configured.map(str::to_owned), hardware }
     }
 
     /// This identity and the marks of the journal file, as text to log and to compare by [`is_same`].
@@ -81,8 +84,14 @@ impl Identity {
     }
 }
 
-/// The ids of the hardware that can be read, as the end of a fingerprint.
-pub(crate) fn hardware(root: &Path) -> String {
+/// The ids of this machine's hardware that can be read, as the end of a fingerprint. They are read once, because root can
+/// read more of them than the user that it may become later.
+pub(crate) fn hardware() -> &'static str {
+    static FOUND: OnceLock<String> = OnceLock::new();
+    FOUND.get_or_init(|| hardware_in(Path::new("/")))
+}
+
+fn hardware_in(root: &Path) -> String {
     let credentials = std::env::var_os("CREDENTIALS_DIRECTORY").map(std::path::PathBuf::from);
     let mut text = HARDWARE.to_owned();
     for (name, file) in HARDWARE_FILES {

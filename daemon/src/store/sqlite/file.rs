@@ -289,7 +289,7 @@ fn inode(meta: &Metadata) -> (u64, u64) {
 
 /// The host's fingerprint, and the marks of the file.
 fn full_fingerprint(host: &str, meta: &Metadata) -> String {
-    format!("{host} file={}{}", file_marks(meta), hardware(Path::new("/")))
+    format!("{host} file={}{}", file_marks(meta), hardware())
 }
 
 /// Marks that a copy of the file doesn't have. The device number is not one of them, as it may change with a reboot.
