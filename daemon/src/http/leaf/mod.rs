@@ -32,6 +32,9 @@ pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
 /// The layout of the ids that Leaf's snowflake path gives, whatever the key in the path is.
 const SNOWFLAKE: &str = "snowflake";
 
+/// How long a draw may take: the daemon's own limit, and time for the answer.
+const DRAWN_WITHIN: Duration = Duration::from_millis(1_250);
+
 /// Serves Leaf's paths.
 pub(super) struct Leaf {
     gate: Gate,
@@ -68,10 +71,11 @@ impl Leaf {
             return answers::error(StatusCode::FORBIDDEN, path, None, why);
         }
         let stopped = || Err(Failure::stopping());
-        match asked(&self.ask, |reply| Inquiry::Draw(tag.to_owned(), reply))
-            .await
-            .unwrap_or_else(stopped)
-        {
+        let drawn = asked(&self.ask, |reply| Inquiry::Draw(tag.to_owned(), reply));
+        let Ok(drawn) = tokio::time::timeout(DRAWN_WITHIN, drawn).await else {
+            return answers::no_id(path, Status::Deadline);
+        };
+        match drawn.unwrap_or_else(stopped) {
             Ok(id) => answers::id(id),
             Err(failure) => {
                 tracing::debug!(path, status = failure.status.name(), "{}", failure.message);

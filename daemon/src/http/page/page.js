@@ -307,8 +307,8 @@ async function update() {
   if (turn !== asked || document.hidden) return;
   if (state) heard = Date.now();
   away(why);
-  if (state) show(state);
   next = setTimeout(update, EVERY_MS);
+  if (state) show(state);
 }
 
 find.addEventListener("input", () => {
