@@ -390,7 +390,7 @@ fn pods_meet_the_restricted_standard_but_for_what_is_said() {
         .collect::<Vec<_>>()
         .join(" ");
     assert!(said.contains(
-        "Root and folders of the node are what the restricted Pod Security Standard doesn't allow"
+        "The restricted Pod Security Standard allows neither root nor directories of the node"
     ));
 
     // It would tell.

@@ -94,15 +94,13 @@ fn examine(config: &Config) -> Report {
 
 fn check_config(report: &mut Report, config: &Config) {
     for warning in &config.warnings {
-        report.warning("configuration", warning, "take it away, or correct its name");
+        report.warning("configuration", warning, "remove it, or correct its name");
     }
     match config.mask_keys() {
         Ok(_) => report.ok("configuration", "it can be used; leafd check-config shows all of it"),
-        Err(words) => report.failed(
-            "configuration",
-            words,
-            "put the file with the keys there that all hosts have",
-        ),
+        Err(words) => {
+            report.failed("configuration", words, "install the key file that all other hosts use")
+        }
     }
 }
 

@@ -37,7 +37,8 @@ pub fn check(
         }
     };
     let version = found.version.lines().next().unwrap_or_default();
-    report.ok("login", format!("{} lets user {:?} in; it is {version}", found.endpoint, url.user));
+    report
+        .ok("login", format!("logged in to {} as {:?}; it is {version}", found.endpoint, url.user));
     check_clock(report, config, spec, &found, is_registry);
     if !found.lax.is_empty() {
         let text = format!("{} of {}: a crash of its machine loses commits", found.lax, spec.url);
@@ -64,8 +65,8 @@ fn check_password(report: &mut Report, spec: &StoreSpec) -> bool {
     match mode.unwrap_or(0) & 0o7777 {
         mode if mode & 0o007 != 0 => report.warning(
             "password",
-            format!("{text}, which everybody may read (mode {mode:o})"),
-            "let nobody but leafd's user read it: chmod 600",
+            format!("{text}, which is world-readable (mode {mode:o})"),
+            "make it readable only by leafd's user: chmod 600",
         ),
         _ => report.ok("password", text),
     }
@@ -86,7 +87,7 @@ fn check_clock(
         _ => leafd_core::health::duration(off_ms.saturating_add(500)),
     };
     let text = format!("that of {} is {off} {side} this host's", spec.url);
-    let remedy = "set right the one that is wrong, and keep it so (timedatectl, chronyc tracking)";
+    let remedy = "correct whichever clock is wrong, and keep it synchronized (timedatectl, chronyc tracking)";
     let threshold_ms = crate::clock::millis(config.clock_threshold);
     if off_ms <= CLOCK_OFF_MS.min(threshold_ms) {
         report.ok("clock", text);
@@ -112,7 +113,7 @@ fn check_rights(
     let purposes = [
         (Purpose::Claims, "no id can be claimed"),
         (Purpose::Workers, "no worker can be leased"),
-        (Purpose::Permanent, "no permanent worker can be had"),
+        (Purpose::Permanent, "no permanent worker can be assigned"),
         (Purpose::Tags, "leafctl can't create and delete tags"),
         (Purpose::Forgetting, "claims older than claims_kept are not deleted"),
     ];

@@ -24,11 +24,7 @@ pub fn check(report: &mut Report, config: &Config) {
         Ok(None) => return,
         Err(words) => {
             let remedy = "see whether systemctl answers";
-            return report.warning(
-                "unit",
-                format!("systemd doesn't tell of {UNIT}: {words}"),
-                remedy,
-            );
+            return report.warning("unit", format!("can't query {UNIT}: {words}"), remedy);
         }
     };
     let value = |name: &str| said.get(name).map_or("", String::as_str);
@@ -39,7 +35,7 @@ pub fn check(report: &mut Report, config: &Config) {
     let state = value("ActiveState");
     match state {
         "failed" => {
-            let remedy = "systemctl status leafd says why; mend it, then systemctl restart leafd";
+            let remedy = "systemctl status leafd shows why; fix it, then run systemctl restart leafd";
             report.failed("unit", format!("{UNIT} has failed ({})", value("Result")), remedy);
         }
         "inactive" => report.warning(
