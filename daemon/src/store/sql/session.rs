@@ -7,7 +7,7 @@ use super::rows::{Cells, name};
 use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
 use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS};
 use super::tables::{
-    check_tables, columns, differences, meta_incomplete, refuse_different_workers,
+    check_tables, columns, differences, has_first_rows, meta_incomplete, refuse_different_workers,
 };
 use super::tag_rows::kept;
 use super::{Connector, Dialect, Driver, Location, Param, SqlError, TABLES_GONE};
@@ -238,14 +238,16 @@ impl Session {
         Ok((identity, kept))
     }
 
-    /// Whether the tables that this session uses are as leafd needs them.
+    /// Whether the tables that this session uses are as leafd needs them, with their first rows.
     pub(super) fn is_complete(&mut self) -> bool {
         let found = columns(&mut *self.driver, self.dialect).unwrap_or_default();
         let is_there = |table: &Table| found.iter().any(|[of, ..]| of == table.name);
         let of_tags = if self.side { &TAG_TABLES[..] } else { &TAG_TABLES[..1] };
         let of_workers = if self.workers_checked { &WORKER_TABLES[..] } else { &[] };
         let needed = of_tags.iter().chain(of_workers);
-        needed.clone().all(is_there) && differences(self.dialect, needed, &found).is_empty()
+        needed.clone().all(is_there)
+            && differences(self.dialect, needed, &found).is_empty()
+            && (!self.side || has_first_rows(&mut *self.driver).unwrap_or(false))
     }
 
     /// Keeps others from changing the role.
