@@ -18,7 +18,7 @@ use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::pipeline::{BATCH_MAX, batch_too_large};
-use crate::pool::{BACK_OFF_MAX, BACK_OFF_MIN, CONNECTIONS_MAX, IDLE_MAX};
+use crate::pool::{BACK_OFF_MAX, BACK_OFF_MIN, CONNECTIONS_MAX, IDLE_MAX, with_jitter};
 use crate::replies::{Asked, DrawnIds, RequestOutcome};
 use crate::tag::Tag;
 
@@ -246,6 +246,7 @@ impl AsyncClient {
     ) -> Result<RequestOutcome> {
         self.shared.check_process()?;
         let mut attempts = Attempts::default();
+        let mut pause = BACK_OFF_MIN;
         loop {
             let mut used = self.connect(deadline).await?;
             let until = deadline.end_of_grace().into();
@@ -258,9 +259,15 @@ impl AsyncClient {
             } else if used.connection.is_usable() {
                 self.shared.give_back(used.connection);
             }
+            let unserved = matches!(outcome, RequestOutcome::Broken { served: false, .. });
             let settled = self.client.core.settle(outcome, Some(&mut attempts), deadline)?;
             if let Some(outcome) = settled {
                 return Ok(outcome);
+            }
+            if unserved {
+                let left = deadline.last_moment().saturating_duration_since(Instant::now());
+                tokio::time::sleep(with_jitter(pause).min(left)).await;
+                pause = (pause * 2).min(BACK_OFF_MAX);
             }
         }
     }
@@ -288,7 +295,7 @@ impl AsyncClient {
                 Err(source) if left.is_zero() || !endpoint.may_come_back(&source, deadline) => {
                     return Err(Error::Connect { path: endpoint.path.clone(), source });
                 }
-                Err(_) => tokio::time::sleep(pause.min(left)).await,
+                Err(_) => tokio::time::sleep(with_jitter(pause).min(left)).await,
             }
             pause = (pause * 2).min(BACK_OFF_MAX);
         }

@@ -417,13 +417,17 @@ impl State {
         self.next_try.is_none_or(|at| now >= at)
     }
 
-    /// Notes a failed attempt to connect. Pauses double. Part of each comes from the clock's last digits, so that a
-    /// host's processes don't all retry at once.
+    /// Notes a failed attempt to connect. Pauses double.
     fn refused(&mut self, now: Instant) {
-        let jitter_percent = crate::clock::exact_ns() / 64 % 50;
-        self.next_try = Some(now + self.back_off * (75 + jitter_percent as u32) / 100);
+        self.next_try = Some(now + with_jitter(self.back_off));
         self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
     }
+}
+
+/// 75 to 125 % of a pause, by the clock's last digits, so that a host's processes don't all retry at once.
+pub(crate) fn with_jitter(pause: Duration) -> Duration {
+    let jitter_percent = crate::clock::exact_ns() / 64 % 50;
+    pause * (75 + jitter_percent as u32) / 100
 }
 
 // === connecting ===
