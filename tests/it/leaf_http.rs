@@ -4,12 +4,13 @@ use std::collections::HashSet;
 use std::fs;
 use std::net::TcpStream;
 use std::process::Command;
+use std::time::Duration;
 
 use leafd_tests::http::{Answer, get, get_with, send};
 use leafd_wire::opcode;
 use serde_json::{Value, json};
 
-use crate::host::Host;
+use crate::host::{Host, eventually};
 
 fn host(settings: &[(&str, &str)]) -> (Host, String) {
     let mut host = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
@@ -83,6 +84,41 @@ fn an_id_is_decoded_as_leaf_does() {
     let odd = get(&address, "/decodeSnowflakeId?snowflakeId=x");
     assert_eq!(odd.body, r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
     assert_eq!(get(&address, "/decodeSnowflakeId").status, 400);
+}
+
+#[test]
+fn the_pages_show_tags_as_leaf_s_do() {
+    let (host, address) = host(&[]);
+    host.create("<b>");
+    assert_eq!(id(&get(&address, "/api/segment/get/%3Cb%3E")), 1);
+    let rows = get(&address, "/db");
+    assert_eq!(rows.field("content-type"), Some("text/html;charset=UTF-8"));
+    assert!(rows.body.contains("<th>tag</th><th>max</th><th>step</th><th>update</th>"), "{rows:?}");
+    assert!(rows.body.contains("<td>&lt;b&gt;</td>"), "{rows:?}");
+    let cache = get(&address, "/cache");
+    assert!(cache.body.contains("<td>&lt;b&gt;</td><td>true</td>"), "{cache:?}");
+}
+
+/// A page may be a second old, so many callers cost no more than one.
+#[test]
+fn pages_are_made_once_for_many() {
+    const ASKED: usize = 40;
+    let (host, address) = host(&[]);
+    host.create("orders");
+    let requests = || host.status()["requests"].as_u64().unwrap();
+    let before = requests();
+    for page in ["/db", "/cache"] {
+        std::thread::scope(|scope| {
+            for _ in 0..ASKED {
+                scope.spawn(|| assert_eq!(get(&address, page).status, 200));
+            }
+        });
+    }
+    assert!(requests() - before < ASKED as u64, "{} requests", requests() - before);
+    host.create("later");
+    eventually("the page shows a new tag", Duration::from_secs(20), || {
+        get(&address, "/db").body.contains("<td>later</td>").then_some(())
+    });
 }
 
 /// Several processes with a connection each, by an HTTP client that was not made for this.
@@ -165,7 +201,7 @@ fn reserved_tags_are_for_those_who_have_the_token() {
     let (mut host, address) = host(&[("access", RULES)]);
     ["pay.out", "open"].iter().for_each(|tag| host.create(tag));
     let open = "/api/segment/get/open";
-    let kept = ["/api/segment/get/pay.out", "/api/segment/get/%70ay.out/"];
+    let kept = ["/api/segment/get/pay.out", "/api/segment/get/%70ay.out/", "/cache", "/db"];
     for path in kept {
         let answer = get(&address, path);
         assert_eq!(answer.status, 403, "{answer:?}");

@@ -6,6 +6,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use leafd_tests::http::get_with;
+use leafd_wire::opcode;
+use serde_json::json;
+
 use crate::host::{Host, eventually, leafd_binary};
 
 const ATTACKER: u32 = 4_001;
@@ -139,4 +143,34 @@ fn the_daemon_writes_no_core_dump() {
     let limits = fs::read_to_string(format!("/proc/{}/limits", host.pid())).unwrap();
     let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
     assert_eq!(core.split_whitespace().rev().take(3).collect::<Vec<_>>(), ["bytes", "0", "0"]);
+}
+
+#[test]
+fn leaf_s_pages_show_no_positions_of_masked_tags() {
+    let token = "s3cret-s3cret-s3cret";
+    for with_token in [false, true] {
+        let mut host = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
+        let (keys, file) = (host.path("keys"), host.path("token"));
+        fs::write(&keys, "1 00112233445566778899aabbccddeeff\n").unwrap();
+        fs::write(&file, token).unwrap();
+        for secret in [&keys, &file] {
+            fs::set_permissions(secret, Permissions::from_mode(0o600)).unwrap();
+        }
+        host.change("mask_key_file", keys.to_str().unwrap());
+        if with_token {
+            host.change("leaf_http_token_file", file.to_str().unwrap());
+        }
+        host.start();
+        host.create("plain");
+        host.admin(opcode::TAG_CREATE, &json!({"tag": "masked", "masked": 40}));
+        for tag in ["plain", "masked"] {
+            host.raw().draw_until(tag, Duration::from_secs(20));
+        }
+        let address = host.http("Leaf's paths are open");
+        for path in ["/cache", "/db"] {
+            let page = get_with(&address, path, &format!("Authorization: Bearer {token}\r\n")).body;
+            assert!(page.contains("<td>plain</td>"), "{path}: {page}");
+            assert_eq!(page.contains("<td>masked</td>"), with_token, "{path}: {page}");
+        }
+    }
 }

@@ -146,6 +146,12 @@ impl AccessRules {
         self.0.matching(tag).any(|rule| self.0.members[rule].is_some())
     }
 
+    /// Whether a rule reserves any tags.
+    #[must_use]
+    pub fn reserves_any(&self) -> bool {
+        self.0.members.iter().any(Option::is_some)
+    }
+
     /// How many ids of this tag (or layout) this peer's user may draw, by the first rule with a quota that matches the
     /// tag and that names the peer or no one.
     #[must_use]

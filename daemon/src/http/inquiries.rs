@@ -18,6 +18,8 @@ pub enum Inquiry {
     Ready(oneshot::Sender<Readiness>),
     /// The next id of a tag.
     Draw(String, oneshot::Sender<Result<u64, Failure>>),
+    /// The reply to a request that reads, by its opcode and body.
+    Read(u8, Vec<u8>, oneshot::Sender<Result<Vec<u8>, Failure>>),
     /// All metrics.
     Metrics(Form, oneshot::Sender<String>),
     /// What the page shows for a search with this text.
@@ -50,6 +52,9 @@ pub async fn attend(dispatcher: Rc<Dispatcher>, mut inquiries: mpsc::Receiver<In
             Inquiry::Ready(reply) => drop(reply.send(dispatcher.readiness())),
             Inquiry::Draw(tag, reply) => {
                 answer(reply, async move { dispatcher.draw_for_http(&tag).await });
+            }
+            Inquiry::Read(opcode, body, reply) => {
+                answer(reply, async move { dispatcher.read_for_http(opcode, &body).await });
             }
             Inquiry::Metrics(form, reply) => {
                 answer(reply, async move { dispatcher.metrics_text(form).await });

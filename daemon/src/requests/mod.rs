@@ -15,7 +15,7 @@ use tokio::sync::{Mutex, watch};
 mod busiest;
 mod counters;
 #[cfg(feature = "http")]
-mod http_draw;
+mod for_http;
 mod masks;
 mod metrics;
 mod overview;

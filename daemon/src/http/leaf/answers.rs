@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use leafd_wire::{Layout, Status};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::clock;
 
@@ -72,6 +72,62 @@ pub(super) fn decoded(id: &str) -> Response<String> {
     with(StatusCode::OK, "application/json;charset=UTF-8", text)
 }
 
+/// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
+/// first.
+pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a Value>) -> String {
+    let columns =
+        ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
+    let tags = tags.map(|tag| {
+        let held = tag["held"].as_u64().unwrap_or(0);
+        let end = tag["highest_ends"][0].as_u64().unwrap_or(0);
+        let name = tag["tag"].as_str().unwrap_or_default().to_owned();
+        let mut row = vec![name, (end > 0).to_string(), "false".to_owned(), "0".to_owned()];
+        row.extend([end.saturating_sub(held), end, held, 0, 0, 0].map(|number| number.to_string()));
+        row
+    });
+    table(&columns, tags)
+}
+
+/// Leaf's page of the table's rows.
+pub(super) fn rows(tags: &[Value]) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let row = |tag: &Value| {
+        ["tag", "max_id", "step", "updated"].map(|member| match &tag[member] {
+            Value::Null => String::new(),
+            value => text(value),
+        })
+    };
+    table(&["tag", "max", "step", "update"], tags.iter().map(|tag| row(tag).to_vec()))
+}
+
+fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let mut text = String::from(
+        "<!DOCTYPE html>\n<html>\n<head><meta charset=\"UTF-8\"><title>Leaf</title></head>\n<body>\n<table>\n<tr>",
+    );
+    columns.iter().for_each(|column| {
+        let _ = write!(text, "<th>{column}</th>");
+    });
+    text.push_str("</tr>\n");
+    for row in rows {
+        text.push_str("<tr>");
+        for cell in row {
+            let _ = write!(text, "<td>{}</td>", escaped(&cell));
+        }
+        text.push_str("</tr>\n");
+    }
+    text.push_str("</table>\n</body>\n</html>\n");
+    text
+}
+
+/// The answer with one of Leaf's pages.
+pub(super) fn page(text: String) -> Response<String> {
+    with(StatusCode::OK, "text/html;charset=UTF-8", text)
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
 fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
     let mut answer = Response::new(text);
     *answer.status_mut() = code;
@@ -81,8 +137,6 @@ fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> 
 
 #[cfg(test)]
 mod tests {
-    use serde_json::Value;
-
     use super::*;
 
     fn text(answer: Response<String>) -> String {

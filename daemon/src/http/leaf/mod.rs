@@ -1,11 +1,13 @@
-//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}` and `/decodeSnowflakeId`. A caller of Leaf only
-//! has to change the address.
+//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}`, `/decodeSnowflakeId`, `/cache` and `/db`. A
+//! caller of Leaf only has to change the address.
 //!
 //! - `gate`: decides which requests are served.
 //! - `answers`: the form of Leaf's answers.
+//! - `pages`: what `/cache` and `/db` show.
 
 mod answers;
 mod gate;
+mod pages;
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -22,6 +24,7 @@ use super::listener::{Caller, ConnectionLimits, Service};
 use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use crate::reply::Failure;
 use gate::{Closed, Gate};
+use pages::{LeafPage, Pages};
 
 pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
     connections: 1_024,
@@ -38,6 +41,7 @@ const DRAWN_WITHIN: Duration = Duration::from_millis(1_250);
 /// Serves Leaf's paths.
 pub(super) struct Leaf {
     gate: Gate,
+    pages: Pages,
     ask: mpsc::Sender<Inquiry>,
     /// The names of layouts, which are not segment tags.
     layouts: Vec<String>,
@@ -53,8 +57,9 @@ impl Leaf {
         ask: mpsc::Sender<Inquiry>,
         access: watch::Receiver<AccessRules>,
     ) -> Rc<Leaf> {
+        let pages = Pages::new(ask.clone(), token.is_some());
         let reserved = token.is_none().then_some(access);
-        Rc::new(Leaf { gate: Gate::new(settings, token), ask, layouts, reserved })
+        Rc::new(Leaf { gate: Gate::new(settings, token), pages, ask, layouts, reserved })
     }
 
     async fn segment(&self, path: &str, key: &str) -> Response<String> {
@@ -65,10 +70,8 @@ impl Leaf {
     }
 
     async fn draw(&self, path: &str, tag: &str) -> Response<String> {
-        if self.reserved.as_ref().is_some_and(|rules| rules.borrow().reserves(tag)) {
-            let why = "an access rule reserves this tag, and no rule can name a caller by HTTP; set leaf_http_token_file to \
-                       admit callers with the token";
-            return answers::error(StatusCode::FORBIDDEN, path, None, why);
+        if self.reserves(|rules| rules.reserves(tag)) {
+            return reserved(path);
         }
         let stopped = || Err(Failure::stopping());
         let drawn = asked(&self.ask, |reply| Inquiry::Draw(tag.to_owned(), reply));
@@ -77,12 +80,35 @@ impl Leaf {
         };
         match drawn.unwrap_or_else(stopped) {
             Ok(id) => answers::id(id),
-            Err(failure) => {
-                tracing::debug!(path, status = failure.status.name(), "{}", failure.message);
-                answers::no_id(path, failure.status)
-            }
+            Err(failure) => failed(path, &failure),
         }
     }
+
+    async fn page(&self, path: &str, page: LeafPage) -> Response<String> {
+        // The pages show reserved tags too.
+        if self.reserves(AccessRules::reserves_any) {
+            return reserved(path);
+        }
+        match self.pages.page(page).await {
+            Ok(text) => answers::page(text),
+            Err(failure) => failed(path, &failure),
+        }
+    }
+
+    fn reserves(&self, reserves: impl FnOnce(&AccessRules) -> bool) -> bool {
+        self.reserved.as_ref().is_some_and(|rules| reserves(&rules.borrow()))
+    }
+}
+
+fn reserved(path: &str) -> Response<String> {
+    let why = "an access rule reserves this, and no rule can name a caller by HTTP; set leaf_http_token_file to admit callers \
+               with the token";
+    answers::error(StatusCode::FORBIDDEN, path, None, why)
+}
+
+fn failed(path: &str, failure: &Failure) -> Response<String> {
+    tracing::debug!(path, status = failure.status.name(), "{}", failure.message);
+    answers::no_id(path, failure.status)
 }
 
 impl Service for Leaf {
@@ -110,6 +136,8 @@ impl Service for Leaf {
             return self.draw(path, SNOWFLAKE).await;
         }
         match bare {
+            "/cache" => self.page(path, LeafPage::Cache).await,
+            "/db" => self.page(path, LeafPage::Rows).await,
             "/decodeSnowflakeId" => decode(path, request.uri().query().unwrap_or_default()),
             _ => answers::error(StatusCode::NOT_FOUND, path, None, "No message available"),
         }

@@ -1,11 +1,11 @@
-//! Ids for callers over HTTP. They have no connection to the daemon's socket, so the daemon draws as its own user, whom
-//! no access rule excludes: HTTP must have checked the caller before.
+//! Requests for callers over HTTP. They have no connection to the daemon's socket, so the daemon asks as its own user,
+//! whom no access rule excludes: HTTP must have checked the caller before.
 
 use std::rc::Rc;
 
 use leafd_core::shares::Claimant;
 use leafd_wire::frame::Frame;
-use leafd_wire::{ErrorReply, IdsReply, IdsRequest, REPLY_LENGTH_MAX, Status};
+use leafd_wire::{ErrorReply, Header, IdsReply, IdsRequest, REPLY_LENGTH_MAX, Status};
 use nix::unistd::geteuid;
 
 use super::{Dispatcher, Session};
@@ -21,20 +21,40 @@ impl Dispatcher {
     /// # Errors
     /// The failure that a client of the socket would get.
     pub async fn draw_for_http(self: &Rc<Self>, tag: &str) -> Result<u64, Failure> {
+        let mut asked = Vec::new();
+        let request = IdsRequest { tag: tag.as_bytes(), count: 1, deadline_ms: DEADLINE_MS };
+        request.put(false, 0, &mut asked);
+        let body = self.ask_for_http(&asked).await?;
+        let first = IdsReply::decode(&body).ok().and_then(|reply| reply.runs().next());
+        first.map(|run| run.first).ok_or_else(unreadable)
+    }
+
+    /// The body of the reply to a request with this opcode and body.
+    ///
+    /// # Errors
+    /// As for [`Dispatcher::draw_for_http`].
+    pub async fn read_for_http(
+        self: &Rc<Self>,
+        opcode: u8,
+        body: &[u8],
+    ) -> Result<Vec<u8>, Failure> {
+        let mut asked = Vec::new();
+        Header::request(opcode, 0, 0).put_frame(body, &mut asked);
+        self.ask_for_http(&asked).await
+    }
+
+    async fn ask_for_http(self: &Rc<Self>, asked: &[u8]) -> Result<Vec<u8>, Failure> {
         let uid = geteuid().as_raw();
         let peer = Peer { uid, gids: Vec::new(), is_outside: false };
         // Untrusted: the reserve for administrators isn't for callers over HTTP.
         let claimant = Claimant { uid, trusted: false };
         let session = Session::new(peer, std::process::id(), claimant, Rc::clone(&self.tally));
         let asking = Asking { dispatcher: self, session };
-        let mut asked = Vec::new();
-        let request = IdsRequest { tag: tag.as_bytes(), count: 1, deadline_ms: DEADLINE_MS };
-        request.put(false, 0, &mut asked);
-        if let Ok(Some((frame, _))) = Frame::first(&asked, REPLY_LENGTH_MAX) {
+        if let Ok(Some((frame, _))) = Frame::first(asked, REPLY_LENGTH_MAX) {
             self.request(&asking.session, &frame.header, frame.body);
         }
         asking.session.outbox.answered().await;
-        id_in(asking.session.outbox.bytes().rest())
+        body_of(asking.session.outbox.bytes().rest())
     }
 }
 
@@ -51,16 +71,12 @@ impl Drop for Asking<'_> {
     }
 }
 
-fn id_in(answer: &[u8]) -> Result<u64, Failure> {
-    let unreadable = || Failure::new(Status::Internal, "the request was not answered");
+fn body_of(answer: &[u8]) -> Result<Vec<u8>, Failure> {
     let Ok(Some((frame, _))) = Frame::first(answer, REPLY_LENGTH_MAX) else {
         return Err(unreadable());
     };
     match Status::from_number(frame.header.status) {
-        Some(Status::Ok) => {
-            let first = IdsReply::decode(frame.body).ok().and_then(|reply| reply.runs().next());
-            first.map(|run| run.first).ok_or_else(unreadable)
-        }
+        Some(Status::Ok) => Ok(frame.body.to_vec()),
         Some(status) => {
             let reply = ErrorReply::decode(frame.body).map_err(|_| unreadable())?;
             Err(Failure {
@@ -70,4 +86,8 @@ fn id_in(answer: &[u8]) -> Result<u64, Failure> {
         }
         None => Err(unreadable()),
     }
+}
+
+fn unreadable() -> Failure {
+    Failure::new(Status::Internal, "the request was not answered")
 }

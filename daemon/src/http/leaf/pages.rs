@@ -1,0 +1,92 @@
+//! Leaf's pages. One of each kind is made at a time, and requests soon after that get the same one.
+
+use leafd_wire::opcode;
+use serde_json::{Value, json};
+use tokio::sync::{Mutex, mpsc};
+
+use super::super::inquiries::{Inquiry, asked};
+use super::answers;
+use crate::clock;
+use crate::reply::Failure;
+use leafd_core::BootMs;
+
+/// How long a page is used before it is made again, in milliseconds.
+const SHOWN_MS: u64 = 1_000;
+
+/// Most rows on `/db`.
+const ROWS_MAX: usize = 10_000;
+
+/// The rows that are asked for at once.
+const ROWS_AT_ONCE: usize = 1_000;
+
+#[derive(Clone, Copy)]
+pub(super) enum LeafPage {
+    Cache,
+    Rows,
+}
+
+/// Makes the pages.
+pub(super) struct Pages {
+    ask: mpsc::Sender<Inquiry>,
+    /// Whether masked tags are shown: their positions are what masking hides.
+    shows_masked: bool,
+    /// The last page of each kind, and when it was made.
+    made: [Mutex<Option<(BootMs, String)>>; 2],
+}
+
+impl Pages {
+    pub(super) fn new(ask: mpsc::Sender<Inquiry>, shows_masked: bool) -> Pages {
+        Pages { ask, shows_masked, made: Default::default() }
+    }
+
+    /// The page's text.
+    pub(super) async fn page(&self, page: LeafPage) -> Result<String, Failure> {
+        let mut made = self.made[page as usize].lock().await;
+        if let Some((at, text)) = &*made
+            && clock::boot().0 < at.0 + SHOWN_MS
+        {
+            return Ok(text.clone());
+        }
+        let text = match page {
+            LeafPage::Cache => self.cache().await?,
+            LeafPage::Rows => self.rows().await?,
+        };
+        *made = Some((clock::boot(), text.clone()));
+        Ok(text)
+    }
+
+    async fn cache(&self) -> Result<String, Failure> {
+        let status = self.read(opcode::STATUS, Vec::new()).await?;
+        let tags = status["segments"]["tags"].as_array().into_iter().flatten();
+        Ok(answers::cache(tags.filter(|tag| self.shows(tag))))
+    }
+
+    async fn rows(&self) -> Result<String, Failure> {
+        let mut rows = Vec::new();
+        let mut page = json!({"limit": ROWS_AT_ONCE});
+        while rows.len() < ROWS_MAX {
+            let mut found = self.read(opcode::TAG_LIST, page.to_string().into_bytes()).await?;
+            if let Value::Array(tags) = found["tags"].take() {
+                rows.extend(tags.into_iter().filter(|tag| self.shows(tag)));
+            }
+            match (found["next"].take(), found["next_store"].take()) {
+                (next @ Value::String(_), _) => page["after"] = next,
+                (_, store @ Value::String(_)) => {
+                    page = json!({"limit": ROWS_AT_ONCE, "store": store});
+                }
+                _ => break,
+            }
+        }
+        Ok(answers::rows(&rows))
+    }
+
+    async fn read(&self, opcode: u8, body: Vec<u8>) -> Result<Value, Failure> {
+        let reply = asked(&self.ask, |reply| Inquiry::Read(opcode, body, reply)).await;
+        let body = reply.unwrap_or_else(|| Err(Failure::stopping()))?;
+        Ok(serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    fn shows(&self, tag: &Value) -> bool {
+        self.shows_masked || matches!(tag.get("masked"), Some(Value::Null | Value::Bool(false)))
+    }
+}
