@@ -39,7 +39,8 @@ fn killed_and_started_again<S: Server>() {
 
 fn swallowed_by_the_network<S: Server>() {
     let mut scene = Scene::<S>::new(Route::ThroughRelay);
-    let causes = ["no answer"];
+    // Before the claim's own time is over, and after.
+    let causes = ["has not answered", "no answer"];
     scene.outage(
         "black hole",
         FROZEN,

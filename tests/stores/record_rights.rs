@@ -96,7 +96,7 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     let doctor = host.command(Some("doctor")).output().unwrap();
     let words = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(1), "{words}");
-    assert!(words.contains("INSERT on leafd_claim"), "{words}");
+    assert!(words.contains("INSERT ON leafd_claim"), "{words}");
     // A restart finds the same.
     host.stop();
     host.start();
