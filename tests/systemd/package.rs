@@ -102,9 +102,10 @@ fn the_operator_s_documents_are_in_it_and_lead_to_each_other() {
     assert!(unpack.status().expect("dpkg-deb runs").success());
     let installed = tree.path().join("usr/share/doc/leafd");
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    for folder in ["guide", "operate", "reference"] {
-        for entry in fs::read_dir(repository.join(folder)).unwrap() {
-            let document = installed.join(folder).join(entry.unwrap().file_name());
+    for folder in ["guide", "guide/frameworks", "operate", "reference"] {
+        let entries = fs::read_dir(repository.join(folder)).unwrap().map(|entry| entry.unwrap());
+        for entry in entries.filter(|entry| entry.file_type().unwrap().is_file()) {
+            let document = installed.join(folder).join(entry.file_name());
             let text = fs::read_to_string(&document).expect("the package has the document");
             for link in links(&text) {
                 let target = installed.join(folder).join(&link);
