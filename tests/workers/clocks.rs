@@ -67,8 +67,11 @@ fn clocks_that_are_years_off_at_the_start<B: Backend>() {
         let errors = fleet.under_load(fault, 3, |_, load| {
             clock.step(years * 365 * DAY);
             host.start();
-            let told = refusal(&host, RESUMES_WITHIN);
-            assert!(told.contains(said) && told.contains("the worker registry's"), "{told}");
+            // On a busy machine the registry's first answer can be late, which is said before.
+            eventually("the clock is refused", RESUMES_WITHIN, || {
+                let told = refusal(&host, RESUMES_WITHIN);
+                (told.contains(said) && told.contains("the worker registry's")).then_some(())
+            });
             assert!(lease(&host)["worker"].is_null(), "nothing is claimed");
             clock.step(0);
             let begun = std::time::Instant::now();
