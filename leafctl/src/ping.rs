@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap_complete::engine::ArgValueCompleter;
 use leafd_checkup::snapshot::Snapshot;
-use leafd_client::Client;
+use leafd_client::{Client, Status, opcode};
 use serde_json::json;
 
 use crate::complete;
@@ -84,8 +84,19 @@ fn unready(client: &Client, what: &str) -> Result<Option<String>, CommandError> 
         _ if status.host.host.is_empty() => {
             Err(anyhow!("only administrators see single tags; others may ask for segments").into())
         }
-        tag => Ok(status.tag_unready(tag)),
+        tag => {
+            let is_in_use = status.segments.tags.iter().any(|one| one.numbers.tag == tag);
+            let why = status.tag_unready(tag);
+            Ok(if why.is_some() || is_in_use { why } else { unknown(client, tag) })
+        }
     }
+}
+
+/// Whether a tag that the daemon doesn't use is missing in the store. A store that doesn't answer proves nothing.
+fn unknown(client: &Client, tag: &str) -> Option<String> {
+    let error = client.admin(opcode::TAG_SHOW, &json!({ "tag": tag }).to_string()).err()?;
+    let is_unknown = matches!(error.status(), Some(Status::TagUnknown | Status::TagInvalid));
+    is_unknown.then(|| error.to_string())
 }
 
 fn words(ready: bool) -> &'static str {

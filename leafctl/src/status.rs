@@ -151,7 +151,7 @@ fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
         ("role", Some(&store.role).filter(|role| !role.is_empty()).cloned()),
         ("fail-overs", Some(numbers.failovers.to_string())),
         ("store_id", store.store_id.clone()),
-        ("history", store.history.clone()),
+        ("history", store.history.clone().filter(|history| !history.is_empty())),
     ];
     for (title, text) in shown {
         if let Some(text) = text {

@@ -32,6 +32,7 @@ fn an_exhausted_tag_is_not_ready_but_the_others_are() {
     });
     exits(&host, &["ping", "--ready", "tiny"], 4, "tiny not ready: ");
     exits(&host, &["ping", "--ready", "orders", "--ready", "segments"], 0, "");
+    exits(&host, &["ping", "--ready", "ordres"], 4, "no tag \"ordres\"");
     exits(&host, &["status"], 4, "");
     exits(&host, &["status", "--json"], 4, "");
 }
