@@ -1,7 +1,6 @@
 //! HTTP in a daemon's life: bound at the start, served once requests are answered. A program that was built without it
 //! refuses a socket for it.
 
-use std::path::Path;
 use std::rc::Rc;
 
 use anyhow::Result;
@@ -50,7 +49,7 @@ pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Liste
 }
 
 #[cfg(feature = "http")]
-fn read_token(file: &Path) -> Result<String> {
+fn read_token(file: &std::path::Path) -> Result<String> {
     use anyhow::{Context as _, ensure};
     let name = file.display();
     let text = std::fs::read_to_string(file)
