@@ -179,8 +179,8 @@ impl fmt::Display for Error {
                     io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
                         return write!(
                             f,
-                            "is the daemon running, and is this its socket? `systemctl status leafd` says how the \
-                             system's is; LEAFD_SOCKET {named}"
+                            "is the daemon running, and is this its socket? `systemctl status leafd` shows the \
+                             state of the system's daemon; LEAFD_SOCKET {named}"
                         );
                     }
                     io::ErrorKind::PermissionDenied => {

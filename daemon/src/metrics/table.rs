@@ -363,7 +363,7 @@ fn of_tags(w: &mut TextWriter, tags: &Busiest) {
         |tag| tag.lasts_ms.filter(|_| !tag.strict).map(|ms| seconds(ms).into()),
         |others| others.lasts_ms.map(|ms| seconds(ms).into()),
     );
-    // More digits would tell how many ids of a masked tag there are.
+    // More digits would reveal how many ids of a masked tag exist.
     gauge(
         "leafd_tag_ceiling_used_ratio",
         "Claimed part of the numbers up to the tag's ceiling, from 0 to 1. For the other tags together, the largest.",

@@ -174,8 +174,8 @@ def unreachable(path: str, error: OSError) -> Error:
     elif number in (numbers.ENOENT, numbers.ECONNREFUSED):
         named = "has named this path" if os.environ.get("LEAFD_SOCKET") == path else "can name another path"
         hint = (
-            "is the daemon running, and is this its socket? `systemctl status leafd` says how the system's is; "
-            f"LEAFD_SOCKET {named}"
+            "is the daemon running, and is this its socket? `systemctl status leafd` shows the state of the system's "
+            f"daemon; LEAFD_SOCKET {named}"
         )
     else:
         hint = "check the daemon's log"
