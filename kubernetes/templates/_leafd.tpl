@@ -1,12 +1,12 @@
-{{/* Shared parts. A chart that has this one below it takes the sidecar from here:
+{{/* Shared parts. A parent chart includes the sidecar with
      {{ include "leafd.sidecar" .Subcharts.leafd }} and {{ include "leafd.volumes" .Subcharts.leafd }}. */}}
 
-{{/* What everything of a release is called: leafd, unless the release is called otherwise. */}}
+{{/* The name of all objects of a release: leafd, unless the release has another name. */}}
 {{- define "leafd.name" -}}
 {{- if contains "leafd" .Release.Name }}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{ else }}{{ printf "%s-leafd" .Release.Name | trunc 50 | trimSuffix "-" }}{{ end }}
 {{- end }}
 
-{{/* What tells its pods from others. */}}
+{{/* The labels that select the release's pods. */}}
 {{- define "leafd.selector" -}}
 app.kubernetes.io/name: leafd
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -20,7 +20,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* A manifest's container with what the values say, as YAML: (list CONTEXT CONTAINER). */}}
+{{/* A manifest's container with the chart's values, as YAML: (list CONTEXT CONTAINER). */}}
 {{- define "leafd.filled" -}}
 {{- $root := index . 0 }}{{ $container := index . 1 }}
 {{- $values := $root.Values }}
@@ -34,7 +34,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- toYaml $container }}
 {{- end }}
 
-{{/* A manifest's volumes, with configuration and password of this release, as YAML: (list CONTEXT VOLUMES). */}}
+{{/* A manifest's volumes, with this release's configuration and password, as YAML: (list CONTEXT VOLUMES). */}}
 {{- define "leafd.renamed" -}}
 {{- $root := index . 0 }}
 {{- $volumes := list }}
@@ -65,13 +65,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- include "leafd.renamed" (list . $pod.spec.volumes) }}
 {{- end }}
 
-{{/* The pod's securityContext: the application's pod needs its group to have the socket. */}}
+{{/* The pod's securityContext. Its group lets the application connect to the socket. */}}
 {{- define "leafd.podSecurityContext" -}}
 {{- $pod := .Files.Get "sidecar.yaml" | fromYaml }}
 {{- toYaml $pod.spec.securityContext }}
 {{- end }}
 
-{{/* What has a Prometheus scrape the pod. */}}
+{{/* The annotations that make Prometheus scrape the pod. */}}
 {{- define "leafd.scraped" -}}
 {{- if and .Values.metrics.enabled .Values.metrics.annotations -}}
 prometheus.io/scrape: "true"
