@@ -109,7 +109,7 @@ fn parse_store(name: &str, node: &ConfigNode) -> Result<Named, InvalidValue> {
             "url" => url = Some(as_url(value)?),
             "password_file" => {
                 let path = types::path(value).map_err(|bad| {
-                    bad.node.bad_for("the path of a file with nothing but the password")
+                    bad.node.bad_for("the path of a file that contains only the password")
                 })?;
                 password_file = Some(path);
             }

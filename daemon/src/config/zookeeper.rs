@@ -10,7 +10,7 @@ const PORT: u16 = 2181;
 
 /// The allowed forms.
 pub const ALLOWED: &str =
-    "HOST[:PORT][,HOST[:PORT]..][/PATH], an IPv6 address in brackets, the port 2181 unless given";
+    "HOST[:PORT][,HOST[:PORT]..][/PATH], an IPv6 address in brackets; the default port is 2181";
 
 /// The servers of an ensemble, and the path in it that contains everything.
 #[derive(Clone, Debug, PartialEq, Eq)]

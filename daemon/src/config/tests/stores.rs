@@ -107,7 +107,7 @@ fn bad_tables_of_stores_are_refused() {
     check(&named(extra), &["stores.a.password can't be", "url, password_file"]);
     assert!(!error_of(&named(extra)).contains("hunter2"));
     let file = "a = {url = 'mysql://u@h/d', password_file = 7}";
-    check(&named(file), &["stores.a.password_file can't be 7", "nothing but the password"]);
+    check(&named(file), &["stores.a.password_file can't be 7", "contains only the password"]);
     for name in ["A", "a b", "a_b", "", "ä", &"x".repeat(33)] {
         let text = named(&format!("'{name}' = 'mysql://u@h/d'"));
         check(&text, &["1 to 32 characters of a-z, 0-9 and -"]);
