@@ -40,7 +40,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), CommandError> {
     let time = i64::try_from(unix_ms)
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
-        .with_context(|| format!("the time of {} is beyond the calendar's end", args.id))?;
+        .with_context(|| format!("the time of {} is out of range", args.id))?;
     // As Leaf's own page showed it, plus the offset from UTC.
     let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f %:z").to_string();
     let mut out = io::stdout().lock();

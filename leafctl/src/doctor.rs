@@ -10,8 +10,8 @@ use crate::failure::CommandError;
 /// How to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed, with a remedy below it. leafd doctor also checks stores, rights,
-the clock and the state directory, even if no daemon is running.
+Each line is ok, warning or failed; a problem has its remedy below it. leafd doctor also checks stores,
+rights, the clock and the state directory, even if no daemon is running.
 
 Exit status: 0 nothing failed, 1 something failed.")]
 pub struct DoctorArgs {
@@ -33,7 +33,7 @@ pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), CommandError> {
         write!(out, "{}", report.text())?;
         writeln!(
             out,
-            "leafd doctor, run as the daemon's user with its configuration, looks at stores, clock and state directory."
+            "To check stores, clock and state directory too, run leafd doctor as the daemon's user and with its configuration."
         )?;
     }
     out.flush()?;

@@ -57,13 +57,13 @@ impl From<io::Error> for CommandError {
         if error.kind() == io::ErrorKind::BrokenPipe {
             CommandError::Quiet
         } else {
-            CommandError::Other(anyhow::Error::new(error).context("cannot write"))
+            CommandError::Other(anyhow::Error::new(error).context("can't write the output"))
         }
     }
 }
 
 impl From<serde_json::Error> for CommandError {
     fn from(error: serde_json::Error) -> Self {
-        CommandError::Other(anyhow::Error::new(error).context("the daemon's JSON can't be read"))
+        CommandError::Other(anyhow::Error::new(error).context("can't parse the daemon's JSON"))
     }
 }

@@ -14,7 +14,7 @@ use crate::whose::{host, instant, text};
 /// Which numbers.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A host knows what became of each id only for its own claims. For another host's claims, run this
+A host knows what happened to each id only for its own claims. For another host's claims, run this
 command on that host.
 
 Examples:
@@ -72,32 +72,32 @@ fn why(part: &Value) -> String {
     let claimed = || {
         let at = instant(&part["claimed_ms"]).unwrap_or_default();
         let former = match part["earlier_tag"] == true {
-            true => ", of a tag of this name that was deleted since",
+            true => ", for a deleted tag of the same name",
             false => "",
         };
         format!("claimed by {} at {at}{former}", host(part, "host"))
     };
     match text(&part["why"]) {
-        "not_claimed" => "not claimed yet by anybody".to_owned(),
+        "not_claimed" => "not claimed yet".to_owned(),
         "primary_away" => {
-            format!("not known while primary {} is away: ask again then", text(&part["store"]))
+            format!("unknown while primary {} is unavailable: ask again when it is back", text(&part["store"]))
         }
-        "not_remembered" => "claimed longer ago than is remembered, or below the tag's start".to_owned(),
+        "not_remembered" => "claimed before the oldest recorded claim, or below the tag's start".to_owned(),
         "by_none_of_leafds_hosts" => {
-            "claimed by none of leafd's hosts: by a Leaf, by `leafctl tag raise`, or by a host that records no claims"
+            "not claimed by a leafd host, but by Java Leaf, `leafctl tag raise`, or a host that records no claims"
                 .to_owned()
         }
         "held" if part["own"] == true => format!("held, not issued yet; {}", claimed()),
-        "held" => format!("issued, held or skipped: ask there; {}", claimed()),
+        "held" => format!("issued, held or skipped: ask that host; {}", claimed()),
         "issued" if part["own"] == true => {
-            format!("issued; what is missing was drawn and not used; {}", claimed())
+            format!("issued; missing ids were drawn but not used; {}", claimed())
         }
-        "issued" => format!("issued or skipped by {at}: ask there; {}", claimed()),
+        "issued" => format!("issued or skipped by {at}: ask that host; {}", claimed()),
         "issued_until_crash" => format!(
-            "issued, and what is missing at the end was skipped by the crash before {at}; {}",
+            "issued; missing ids at the end were skipped by the crash before {at}; {}",
             claimed()
         ),
-        "lost" => format!("skipped: the host never had the store's answer to this claim; {}", claimed()),
+        "lost" => format!("skipped: the host never got the store's answer to this claim; {}", claimed()),
         "dropped" => format!("skipped at {at}: {}; {}", cause(part), claimed()),
         other => format!("{other}; {}", claimed()),
     }
@@ -105,10 +105,12 @@ fn why(part: &Value) -> String {
 
 fn cause(part: &Value) -> &str {
     match text(&part["cause"]) {
-        "ceiling" => "they lie above a ceiling that was lowered",
-        "removed" => "the tag was deleted, or its journal contradicted itself",
-        "store" => "the store failed over or was another one, so that others might have had them",
-        "journal" => "the journal's leftovers were in doubt at a start",
+        "ceiling" => "above a lowered ceiling",
+        "removed" => "the tag was deleted, or the journal contradicted itself",
+        "store" => {
+            "the store failed over or was a different one, so other hosts may have claimed them"
+        }
+        "journal" => "the journal's state was uncertain at a start",
         "mask_key" => "the host lacked the tag's mask key",
         other => other,
     }

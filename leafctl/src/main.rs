@@ -61,9 +61,9 @@ enum LeafctlCommand {
     Whose(whose::WhoseArgs),
     /// Show why numbers of a tag are missing
     Gaps(gaps::GapsArgs),
-    /// Turn ids into public ids, which reveal neither count nor order
+    /// Convert ids to public ids, which reveal neither count nor order
     Mask(mask::MaskArgs),
-    /// Turn public ids back into ids
+    /// Convert public ids back to ids
     Unmask(mask::MaskArgs),
     /// Create, list, show and change tags
     #[command(subcommand)]
@@ -83,7 +83,7 @@ enum LeafctlCommand {
     Ping(ping::PingArgs),
     /// Wait until the daemon answers, or until no process is connected (for scripts and hooks)
     Wait(wait::WaitArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions {
         /// The shell
         shell: clap_complete::Shell,

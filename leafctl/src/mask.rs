@@ -26,7 +26,7 @@ pub struct MaskArgs {
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// The prefix of public ids, before a _
+    /// The prefix of public ids, without the _
     #[arg(
         long,
         default_value = "",
@@ -72,7 +72,7 @@ impl MaskArgs {
     fn numbers(&self) -> Result<Vec<u64>, CommandError> {
         let parsed = self.ids.iter().map(|id| {
             id.parse().map_err(|_| {
-                let why = if self.number { "is no number" } else { "is no id of the tag" };
+                let why = if self.number { "is not a number" } else { "is not an id of the tag" };
                 CommandError::Other(anyhow::anyhow!("{id:?} {why}"))
             })
         });

@@ -63,6 +63,6 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     let written = write();
     written.map_err(|error| {
         let _ = fs::remove_file(&fresh);
-        io::Error::new(error.kind(), format!("cannot write {}: {error}", file.display()))
+        io::Error::new(error.kind(), format!("can't write {}: {error}", file.display()))
     })
 }

@@ -69,7 +69,7 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), CommandError> {
             _ => false,
         };
         if !ready && let Some(why) = unready(&client, what)? {
-            let words = format!("{what} not ready: {why}; leafctl status says more");
+            let words = format!("{what} not ready: {why}; run leafctl status for details");
             return Err(CommandError::NotReady(words));
         }
     }
@@ -82,7 +82,8 @@ fn unready(client: &Client, what: &str) -> Result<Option<String>, CommandError> 
     match what {
         "segments" | "snowflake" => Ok(status.unready(what)),
         _ if status.host.host.is_empty() => {
-            Err(anyhow!("only administrators see single tags; others may ask for segments").into())
+            Err(anyhow!("only administrators can check a tag; other users can check segments")
+                .into())
         }
         tag => {
             let is_in_use = status.segments.tags.iter().any(|one| one.numbers.tag == tag);

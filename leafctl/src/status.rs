@@ -74,10 +74,10 @@ fn condition(out: &mut impl Write, condition: &Condition, now: &Zoned) -> io::Re
     let last_good = condition.last_success_ms_ago.map(|ms| format!("{} ago", duration(ms)));
     let page = format!("docs/operate/troubles.md#{}", public.code);
     let parts = [
-        ("what", public.message.as_str()),
-        ("for ids", &condition.meaning),
-        ("last good", last_good.as_deref().unwrap_or_default()),
-        ("to do", &condition.remedy),
+        ("cause", public.message.as_str()),
+        ("effect", &condition.meaning),
+        ("last success", last_good.as_deref().unwrap_or_default()),
+        ("remedy", &condition.remedy),
         ("see", &page),
     ];
     let mut parts = parts.iter().filter(|(_, text)| !text.is_empty());
@@ -141,10 +141,10 @@ fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
     writeln!(out, "\nSTORE {name}: {ready}")?;
     if numbers.settling_ms > 0 {
         let more = duration(numbers.settling_ms);
-        writeln!(out, "  {:<20} {more} more, after a fail-over", "claims wait")?;
+        writeln!(out, "  {:<20} {more} more, after a fail-over", "claims pause")?;
     }
     if store.journal_stale {
-        let words = "an old copy: the ids left in it are skipped";
+        let words = "an old copy; its held ids are skipped";
         writeln!(out, "  {:<20} {words}", "journal")?;
     }
     let shown = [
@@ -220,7 +220,7 @@ fn tags(out: &mut impl Write, tags: &[Tag]) -> io::Result<()> {
     {
         let lasts = match lasts_ms {
             Some(ms) => duration(*ms),
-            None if *held > 0 => "not drawn".to_owned(),
+            None if *held > 0 => "idle".to_owned(),
             None => String::new(),
         };
         let used = used(*ceiling_used_percent);
@@ -236,8 +236,8 @@ fn tags(out: &mut impl Write, tags: &[Tag]) -> io::Result<()> {
 pub fn used(percent: Option<u64>) -> String {
     match percent {
         None => String::new(),
-        Some(100..) => "100 % USED UP".to_owned(),
-        Some(percent @ NEAR_PERCENT..) => format!("{percent} % NEAR ITS CEILING"),
+        Some(100..) => "100 % EXHAUSTED".to_owned(),
+        Some(percent @ NEAR_PERCENT..) => format!("{percent} % NEAR CEILING"),
         Some(percent) => format!("{percent} %"),
     }
 }

@@ -22,11 +22,11 @@ Examples:
   leafctl tag create invoices --start 500000 --step 100 --description 'invoice numbers'
   leafctl tag create legacy --ceiling 2147483647       for a 32-bit column
   leafctl tag create ledger --strict                   increasing across all hosts
-  leafctl tag create tickets --masked 53               ids that reveal no count or order")]
+  leafctl tag create tickets --masked 53               ids that reveal neither count nor order")]
     Create {
         /// The tag's name: 1 to 128 characters
         tag: String,
-        /// The first id to issue, from 1 to 9223372036854775806; must be above all ids claimed under a reused name [default: 1]
+        /// The first id to issue, from 1 to 9223372036854775806; for a reused name, above all ids claimed before [default: 1]
         #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
         start: Option<u64>,
         /// The minimum number of ids in a claim [default: 1000]
@@ -44,7 +44,7 @@ Examples:
         /// The tag's purpose
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
-        /// Succeed if the tag exists and is equally strict or masked; nothing of it is changed
+        /// Succeed without changes if the tag exists with the same --strict and --masked
         #[arg(long)]
         if_not_exists: bool,
         /// Print JSON
@@ -93,9 +93,9 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Raise a tag's next id, after a restored backup or if other systems have issued ids
+    /// Raise a tag's next id, for example after restoring a backup
     ///
-    /// This never lowers a tag. Hosts continue to issue the ids that they have already claimed.
+    /// This never lowers a tag. Hosts keep issuing the ids that they have already claimed.
     Raise {
         /// The tag's name
         #[arg(add = ArgValueCompleter::new(complete::tags))]
@@ -135,9 +135,9 @@ impl TagCommand {
 }
 
 /// What a deletion does.
-const DELETION: &str = "Once a tag is deleted, no host claims ids of it. This host stops at once, others within
-removed_tag_check (30 s); processes go on for up to 60 s with the runs that they hold. Ids that are claimed and
-not issued are lost. The name can be used again only for ids above those claimed.";
+const DELETION: &str = "After the deletion, no host claims ids of the tag. This host stops issuing them at once, other hosts
+within removed_tag_check (30 s); processes may use their held runs for up to 60 s. Claimed ids that have not been
+issued are lost. The name can be reused only for ids above those claimed.";
 
 /// The largest id.
 const ID_MAX: u64 = i64::MAX as u64;
@@ -182,7 +182,7 @@ pub fn run(socket: &Path, command: &TagCommand) -> Result<(), CommandError> {
             }
             if let Some(bits) = masked.filter(|bits| *bits < FEW_BITS) {
                 eprintln!(
-                    "leafctl: ids of {bits} bits can be found by trying: with a million issued, one in {} is one of them",
+                    "leafctl: ids of {bits} bits can be guessed: if a million are issued, one guess in {} hits one of them",
                     (1_u64 << bits) / 1_000_000
                 );
             }
@@ -257,7 +257,7 @@ fn tell_of_primaries(answer: &Value) {
     }
     if !without.is_empty() {
         eprintln!(
-            "leafctl: primary {without} gives no ids of the tag: its creation or deletion was interrupted; run the same command again"
+            "leafctl: primary {without} issues no ids of the tag, because its creation or deletion was interrupted; run the same command again"
         );
     }
 }
@@ -377,7 +377,8 @@ fn list(
 
 /// A number as it was typed. Which ones a tag may have is the daemon's to say.
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("give a whole number from 0 to {}, without a sign", u64::MAX))
+    text.parse()
+        .map_err(|_| format!("it must be a whole number from 0 to {}, without a sign", u64::MAX))
 }
 
 /// The members that have a value.

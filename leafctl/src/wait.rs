@@ -77,13 +77,13 @@ fn unused(client: &Client) -> Result<(), CommandError> {
     let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
     // One of them is this one, so administrators never see none.
     let Some(others) = status.counters.connections.checked_sub(1) else {
-        let words = "only administrators may see who is connected: root, the daemon's own user, admin_uids and admin_gids";
+        let words = "only administrators can see connections: root, the daemon's own user, admin_uids and admin_gids";
         return Err(anyhow!(words).into());
     };
     match others {
         0 => Ok(()),
-        others => Err(CommandError::NotReady(format!(
-            "connections of others that are still open: {others}"
-        ))),
+        others => {
+            Err(CommandError::NotReady(format!("other connections that are still open: {others}")))
+        }
     }
 }

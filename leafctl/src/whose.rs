@@ -15,7 +15,7 @@ use crate::failure::CommandError;
 /// Which id.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The store records claims for as long as the setting claims_kept says, and holders of workers for ever.
+The store records claims for the time in the setting claims_kept, and holders of workers forever.
 
 Examples:
   leafctl whose 2124082651684941858                 a snowflake id
@@ -58,9 +58,11 @@ fn number(client: &Client, args: &WhoseArgs) -> Result<u64, CommandError> {
         return Ok(number);
     }
     if args.tag == "snowflake" {
-        return Err(
-            anyhow!("{:?} is no number; name the tag of a public id with --tag", args.id).into()
-        );
+        return Err(anyhow!(
+            "{:?} is not a number; for a public id, name its tag with --tag",
+            args.id
+        )
+        .into());
     }
     let prefix = args.id.rsplit_once('_').map_or("", |(prefix, _)| prefix);
     let public = client.public_ids(&args.tag).prefix(prefix).bits(args.bits);
@@ -75,33 +77,35 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
         false => format!("{tag} {id}, number {number},"),
     };
     let claims = answer["claims"].as_array().map_or(&[][..], Vec::as_slice);
-    let since = instant(&answer["remembered_since_ms"])
-        .map_or_else(|| "no claim of it is".to_owned(), |at| format!("claims are since {at}"));
+    let since = instant(&answer["remembered_since_ms"]).map_or_else(
+        || "no claims are recorded".to_owned(),
+        |at| format!("claims are recorded since {at}"),
+    );
     let nobody = match text(&answer["verdict"]) {
         "claimed" => "",
         "claimed_twice" => {
             writeln!(out, "{subject} was claimed {} times", claims.len())?;
             ""
         }
-        "not_claimed" => "was not claimed yet: no host of leafd's can have issued it",
-        "strict" => "is of a strict tag, whose claims are not recorded",
+        "not_claimed" => "has not been claimed yet, so no leafd host can have issued it",
+        "strict" => "belongs to a strict tag, whose claims are not recorded",
         "primary_away" => {
             let away = answer["away"].as_array().map_or(&[][..], Vec::as_slice);
             let away: Vec<&str> = away.iter().map(text).collect();
             return writeln!(
                 out,
-                "{subject} may have been claimed where nobody can look now: primary {} is away; ask again then",
+                "{subject} may have been claimed in primary {}, which is unavailable; ask again when it is back",
                 away.join(" and ")
             );
         }
         "by_none_of_leafds_hosts" => {
-            "was claimed by none of leafd's hosts: by a Leaf, by `leafctl tag raise` or a later start of the tag, or by a \
-             host with claims_kept = \"0s\""
+            "was not claimed by a leafd host, but by Java Leaf, `leafctl tag raise`, a higher start of the tag, or a host with \
+             claims_kept = \"0s\""
         }
         _ => {
             return writeln!(
                 out,
-                "{subject} was claimed longer ago than is remembered ({since}), or by none of leafd's hosts"
+                "{subject} was claimed before the oldest recorded claim ({since}), or not by a leafd host"
             );
         }
     };
@@ -117,7 +121,7 @@ fn write_processes(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     let processes = answer["processes"].as_array().map_or(&[][..], Vec::as_slice);
     processes.iter().try_for_each(|process| {
         let at = instant(&process["at_ms"]).unwrap_or_default();
-        writeln!(out, "  given to uid {}, pid {} at {at}", process["uid"], process["pid"])
+        writeln!(out, "  issued to uid {}, pid {} at {at}", process["uid"], process["pid"])
     })
 }
 
@@ -134,10 +138,10 @@ fn claimed(claim: &Value) -> String {
         words += &format!(" in steps of {}", claim["stride"]);
     }
     if claim["earlier_tag"] == true {
-        words += ", of a tag of this name that was deleted since";
+        words += ", for a deleted tag of the same name";
     }
     match instant(&claim["given_by_ms"]) {
-        Some(by) => words += &format!("; issued, or skipped, by {by}"),
+        Some(by) => words += &format!("; issued or skipped by {by}"),
         None => words += "; that host may still hold it",
     }
     words
@@ -152,26 +156,26 @@ fn holder(answer: &Value) -> String {
     let until = instant(&answer["until_ms"]).map_or(String::new(), |at| format!(", until {at}"));
     let what = match text(&answer["verdict"]) {
         "held" => format!("was issued by {who}, which had worker {worker}{taken}{until}"),
-        "not_held" => format!(
-            "was issued by nobody who had worker {worker}: {who} had it{taken}{until}, and nobody at that time"
-        ),
+        "not_held" => {
+            format!("was issued while no host had worker {worker}; {who} had it{taken}{until}")
+        }
         "no_history" if answer["name"].is_null() => {
             format!(
-                "has worker {worker}, which nobody holds now; ZooKeeper remembers no former holders"
+                "has worker {worker}, which no host holds now; ZooKeeper doesn't record former holders"
             )
         }
         "no_history" => format!(
-            "has worker {worker}, which {who} holds now{until}; ZooKeeper remembers no former holders"
+            "has worker {worker}, which {who} holds now{until}; ZooKeeper doesn't record former holders"
         ),
-        "never_held" => format!("has worker {worker}, which no host ever had"),
-        "in_the_future" => "is not issued yet: its time is still to come".to_owned(),
+        "never_held" => format!("has worker {worker}, which no host has ever held"),
+        "in_the_future" => "has not been issued yet: its time is in the future".to_owned(),
         "no_registry" => format!(
-            "has worker {worker}; this daemon leases no worker, so nothing remembers who had it: ask a daemon that does, or \
-             look where worker is configured"
+            "has worker {worker}; this daemon leases no worker and can't tell which host had it: ask a daemon that does, or \
+             check the setting worker on your hosts"
         ),
-        _ => format!("has worker {worker}, whose holder at that time is not remembered"),
+        _ => format!("has worker {worker}, whose holder at that time is not recorded"),
     };
-    format!("{tag} {id}, of {at}, {what}")
+    format!("{tag} {id} ({at}) {what}")
 }
 
 /// A host, by its name and by its id in the member `id`.

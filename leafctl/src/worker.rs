@@ -91,7 +91,7 @@ fn list(client: &Client, json: bool) -> Result<(), CommandError> {
 fn state(row: &Value) -> &'static str {
     match (row["left_ms"].as_u64(), row["holder"].is_null(), row["stopped"].as_bool()) {
         (None | Some(0), ..) => "free",
-        (_, true, _) => "given back",
+        (_, true, _) => "released",
         (_, _, Some(true)) => "stopped",
         _ => "held",
     }
@@ -137,7 +137,7 @@ fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Comma
         )?;
     } else {
         let worker = &answer["worker"];
-        writeln!(out, "took worker {worker} from its host; it is free when its lease expires")?;
+        writeln!(out, "released worker {worker}; it is free when its host's lease expires")?;
     }
     Ok(())
 }

@@ -113,7 +113,7 @@ fn each_number_is_accounted_for<S: Server>() {
     for expected in [
         "skipped by the crash before",
         "held, not issued yet",
-        "none of leafd's",
+        "not claimed by a leafd host",
         "not claimed yet",
     ] {
         assert!(words.contains(expected), "{expected}: {words}");

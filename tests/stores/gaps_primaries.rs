@@ -216,7 +216,10 @@ fn what_a_primary_that_is_away_knows_is_not_guessed() {
     for words in [&["gaps", TAG, "1..9"][..], &["whose", "--tag", TAG, &of(1).to_string()]] {
         let output = a.leafctl(words);
         let said = String::from_utf8_lossy(&output.stdout);
-        assert!(said.contains("primary b is away"), "{words:?}: {output:?}");
+        assert!(
+            said.contains("primary b") && said.contains("is unavailable"),
+            "{words:?}: {output:?}"
+        );
     }
     primaries.all[1].back();
     eventually("it is known again", WITHIN, || {

@@ -71,7 +71,7 @@ fn a_tag_is_made_in_all_primaries_or_in_none() {
     // What was interrupted all the same is said.
     primaries.all[0].sql("DELETE FROM leaf_alloc WHERE biz_tag = 'events.b'");
     let said = done(&host, &["show", "events.b"]);
-    assert!(said.contains("primary a gives no ids of the tag"), "{said}");
+    assert!(said.contains("primary a issues no ids of the tag"), "{said}");
 }
 
 /// Deletions of tags that are drawn at that moment, so that claims are under way.
@@ -143,7 +143,7 @@ fn a_creation_that_was_interrupted_gives_no_ids_that_another_primary_does_not_kn
     drawn.add_ids("events.b", &of_first);
     for name in ["events.a", "events.b"] {
         let said = done(&host, &["show", name]);
-        assert!(said.contains("gives no ids of the tag: its creation"), "{said}");
+        assert!(said.contains("issues no ids of the tag, because its creation"), "{said}");
         done(&host, &["create", name]);
         let said = done(&host, &["show", name]);
         assert!(!said.contains("primary"), "{said}");

@@ -38,15 +38,15 @@ impl Screen {
     pub(super) fn open() -> Result<Screen, CommandError> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Err(anyhow!(
-                "top needs a terminal to show and to read keys; for files and programs there is leafctl status [--json]"
+                "top needs a terminal; in scripts, use leafctl status or leafctl status --json"
             )
             .into());
         }
-        let before = tcgetattr(io::stdin()).map_err(|error| cannot("asked", error))?;
+        let before = tcgetattr(io::stdin()).map_err(|error| cannot("query", error))?;
         let mut raw = before.clone();
         raw.make_raw();
         tcsetattr(io::stdin(), OptionalActions::Flush, &raw)
-            .map_err(|error| cannot("set", error))?;
+            .map_err(|error| cannot("configure", error))?;
         let screen = Screen { before };
         let mut out = io::stdout().lock();
         out.write_all(BEGIN.as_bytes())?;
@@ -126,8 +126,8 @@ fn fitted(text: &str, columns: u16) -> String {
     shown.map(|letter| if harmless(letter) { letter } else { '\u{fffd}' }).collect()
 }
 
-fn cannot(tried: &str, error: rustix::io::Errno) -> CommandError {
-    anyhow!("the terminal can't be {tried}: {error}").into()
+fn cannot(action: &str, error: rustix::io::Errno) -> CommandError {
+    anyhow!("can't {action} the terminal: {error}").into()
 }
 
 #[cfg(test)]
