@@ -61,7 +61,7 @@ fn a_host_is_looked_at_before_during_and_after_its_daemon() {
     let mut host = Host::new();
     let before = doctor(&host);
     is_well(&before);
-    says(&before, "ok", "state directory", "is not there yet", "");
+    says(&before, "ok", "state directory", "doesn't exist yet", "");
     assert!(!host.state_dir().exists());
     let away = report(&host.leafctl(&["doctor", "--json"]));
     says(&away, "failed", "socket", "No such file", "start leafd");
@@ -83,15 +83,15 @@ fn a_host_is_looked_at_before_during_and_after_its_daemon() {
         "{text}"
     );
     fs::set_permissions(host.socket(), fs::Permissions::from_mode(0o600)).unwrap();
-    says(&doctor(&host), "warning", "socket", "has mode 600", "start leafd again");
+    says(&doctor(&host), "warning", "socket", "has mode 600", "restart leafd");
 
     host.kill();
     let left = contents(&host.state_dir());
     let after = doctor(&host);
     is_well(&after);
-    says(&after, "ok", "journal", "this host's own", "");
-    says(&after, "ok", "store", "this host's own", "");
-    says(&after, "ok", "daemon", "nobody listens", "");
+    says(&after, "ok", "journal", "belongs to this host", "");
+    says(&after, "ok", "store", "belongs to this host", "");
+    says(&after, "ok", "daemon", "no process listens", "");
     assert_eq!(contents(&host.state_dir()), left, "the doctor has written there");
     says(&report(&host.leafctl(&["doctor", "--json"])), "failed", "daemon", "", "start leafd");
 }
@@ -107,7 +107,7 @@ fn a_copied_state_directory_is_told() {
     fs::rename(host.state_dir(), host.path("original")).unwrap();
     fs::rename(host.path("copy"), host.state_dir()).unwrap();
     let found = doctor(&host);
-    says(&found, "warning", "journal", "it is a copy", "a state directory of its own");
+    says(&found, "warning", "journal", "a copy: it belongs", "its own state directory");
     says(&found, "failed", "store", "the file was copied or restored", "adopt");
     fs::write(host.state_dir().join("journal.db"), "something else").unwrap();
     says(&doctor(&host), "failed", "journal", "is not a journal", "the latest journal");
@@ -126,7 +126,7 @@ fn a_state_directory_that_cant_be_used_is_told() {
     says(&found, "failed", "free space", "only 0 MiB are free", "free some space");
     says(&found, "warning", "file system", "tmpfs", "mount a disk");
     let host = within(host, MOUNT_READ_ONLY);
-    says(&doctor(&host), "failed", "state directory", "can't be written to", "mounted for writing");
+    says(&doctor(&host), "failed", "state directory", "can't write to", "mounted read-write");
 }
 
 #[test]

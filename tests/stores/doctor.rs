@@ -96,11 +96,11 @@ fn troubles_of_a_store<S: Server>() {
     first.raw().draw("snowflake", 1);
     one_warns(&first, "workers", "1 of 1 numbers are held", "leafctl worker list");
     let second = on_pool();
-    one_fails(&second, "workers", "none by this host", "leafctl worker release");
+    one_fails(&second, "workers", "none of them by this host", "leafctl worker release");
     one_fails(
         &on_server("static:0"),
         "workers",
-        "two hosts with one worker",
+        "two hosts with the same worker",
         "stop one of the two",
     );
     is_well(&on_server("static:1"));
@@ -148,7 +148,7 @@ fn troubles_of_a_store<S: Server>() {
     std::fs::rename(first.path("state"), first.path("original")).unwrap();
     std::fs::rename(first.path("copy"), first.path("state")).unwrap();
     let first = first.set("worker_range", "0..9");
-    one_warns(&first, "journal", "it is a copy", "a state directory of its own");
+    one_warns(&first, "journal", "a copy: it belongs", "its own state directory");
 
     // MariaDB's and MySQL's rights are the database's, PostgreSQL's those of the table.
     let (on, whom) = match S::SCHEME {
@@ -178,7 +178,7 @@ fn troubles_of_a_store<S: Server>() {
         server.sql(advice.strip_suffix("; leafd needs no restart").unwrap());
         is_well(&fresh);
         server.sql("REVOKE UPDATE ON leafd_worker FROM leafd");
-        one_fails(&fresh, "rights", "no worker can be leased", "GRANT UPDATE ON leafd_worker");
+        one_fails(&fresh, "rights", "workers can't be leased", "GRANT UPDATE ON leafd_worker");
         server.sql("GRANT UPDATE ON leafd_worker TO leafd");
     }
     server.sql(&format!("REVOKE UPDATE ON {on} FROM {whom}"));

@@ -187,7 +187,7 @@ fn stores_with_tags_get_their_places() {
         "[{ tags = ['orders', 'pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]",
     );
     let said = done(&fleet.apply(&[]).output().unwrap());
-    assert!(said.contains("apply it with --yes") && said.contains("3 tags"), "{said}");
+    assert!(said.contains("add --yes") && said.contains("3 tags"), "{said}");
     assert_eq!(databases.place("a"), "");
 
     let load = Load::start(vec![Draw::steady(&former.socket(), "orders")]);
@@ -253,7 +253,7 @@ fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
     databases.sql("c", "DROP TRIGGER refuse ON leafd_meta");
     databases.sql("a", "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('z', 1, 1)");
     let said = refused(&next.apply(&[]).output().unwrap());
-    assert!(said.contains("z in a: no rule") && said.contains("which --yes gives"), "{said}");
+    assert!(said.contains("z in a: no rule") && said.contains("--yes restores"), "{said}");
     assert_ne!(places(), before);
     let said = refused(&next.apply(&["--yes"]).output().unwrap());
     assert!(said.contains("z in a: no rule") && said.contains("former role again"), "{said}");

@@ -126,7 +126,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     let swapped = databases
         .fleet(&["a", "b"], "[{ tags = ['pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]");
     let said = done(&swapped.apply(&["--yes"]).output().unwrap());
-    assert!(said.contains("3 names were in use before"), "{said}");
+    assert!(said.contains("3 names were used before"), "{said}");
     swapped.configure(&mut host);
     host.start();
     for tag in TAGS {

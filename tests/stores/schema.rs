@@ -73,16 +73,16 @@ fn the_tables_of_several_stores_are_made_in_one_go() {
     let made = said(&schema("apply", &file));
     let tables = "leaf_alloc, leafd_meta, leafd_tag, leafd_host";
     for (line, url, others) in [(&made[0], &a, &[][..]), (&made[1], &b, &["the mark"])] {
-        assert!(line.starts_with(&format!("made in {url}: {tables}")), "{line}");
+        assert!(line.starts_with(&format!("created in {url}: {tables}")), "{line}");
         assert!(others.iter().all(|other| line.contains(other)), "{line}");
     }
-    let nothing = |url| format!("the tables of {url} exist already; nothing was done");
+    let nothing = |url| format!("the tables of {url} already exist; nothing was changed");
     assert_eq!(said(&schema("apply", &file)), [nothing(&a), nothing(&b)]);
 
     // What is missing is made again, and named.
     postgres.sql("DROP TABLE leafd_layout");
     mariadb.sql("DROP TABLE leafd_layout");
-    let again = [format!("made in {a}: leafd_layout"), format!("made in {b}: leafd_layout")];
+    let again = [format!("created in {a}: leafd_layout"), format!("created in {b}: leafd_layout")];
     assert_eq!(said(&schema("apply", &file)), again);
 
     mariadb.kill();

@@ -51,18 +51,14 @@ pub fn check_daemon(
     if info.release == expected.release {
         report.ok("release", running);
     } else {
-        let text = format!("{running}, and this program is of release {}", expected.release);
-        report.warning(
-            "release",
-            text,
-            "start leafd again: then the release that is installed runs",
-        );
+        let text = format!("{running}, but this program is release {}", expected.release);
+        report.warning("release", text, "restart leafd to run the installed release");
     }
     let status: Snapshot = match serde_json::from_str(&status) {
         Ok(status) => status,
         Err(error) => {
-            let text = format!("its status can't be read: {error}");
-            report.failed("daemon", text, "install programs of one release");
+            let text = format!("can't parse its status: {error}");
+            report.failed("daemon", text, "install programs of the same release");
             return None;
         }
     };
@@ -77,16 +73,16 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
     let found = match fs::symlink_metadata(socket) {
         Ok(found) => found,
         Err(error) if error.kind() == ErrorKind::NotFound && !expected.running => {
-            report.ok("daemon", format!("none runs: there is no socket {shown}"));
+            report.ok("daemon", format!("not running: the socket {shown} doesn't exist"));
             return false;
         }
         Err(error) => {
             let remedy = match error.kind() {
                 ErrorKind::PermissionDenied => {
-                    "ask as root, or become a member of the socket's group and log in again"
+                    "run this as root, or join the socket's group and log in again"
                 }
                 _ => {
-                    "start leafd (systemctl start leafd), or name its socket with --socket or LEAFD_SOCKET"
+                    "start leafd (systemctl start leafd), or pass its socket with --socket or LEAFD_SOCKET"
                 }
             };
             report.failed("socket", format!("{shown}: {error}"), remedy);
@@ -94,7 +90,7 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
         }
     };
     if !found.file_type().is_socket() {
-        let text = format!("{shown} is something else than a socket");
+        let text = format!("{shown} is not a socket");
         report.failed("socket", text, "move it away, or configure another path");
         return false;
     }
@@ -108,9 +104,9 @@ fn check_socket(report: &mut Report, socket: &Path, expected: Expected<'_>) -> b
     if wanted.is_empty() {
         report.ok("socket", text);
     } else {
-        let text = format!("{text}; configured is {}", wanted.join(", "));
-        let remedy = "start leafd again, which makes the socket anew; where systemd makes it, set SocketMode= and \
-                      SocketGroup= of leafd.socket";
+        let text = format!("{text}; the configuration has {}", wanted.join(", "));
+        let remedy = "restart leafd to create the socket again; if systemd creates it, set SocketMode= and SocketGroup= in \
+                      leafd.socket";
         report.warning("socket", text, remedy);
     }
     true
@@ -120,15 +116,15 @@ fn no_answer(report: &mut Report, error: &Error, expected: Expected<'_>) {
     let remedy = match error {
         Error::Connect { source, .. } if source.kind() == ErrorKind::ConnectionRefused => {
             if !expected.running {
-                report.ok("daemon", "none runs: nobody listens on the socket");
+                report.ok("daemon", "not running: no process listens on the socket");
                 return;
             }
-            "start leafd (systemctl start leafd); if it ends again, its log says why"
+            "start leafd (systemctl start leafd); if it exits again, see its log"
         }
         Error::Connect { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-            "become a member of the socket's group and log in again, or ask as root"
+            "join the socket's group and log in again, or run this as root"
         }
-        _ => "see leafd's log; if it answers nobody, start it again",
+        _ => "see leafd's log; if it answers no requests, restart it",
     };
     report.failed("daemon", error.to_string(), remedy);
 }
@@ -139,19 +135,24 @@ fn check_health(report: &mut Report, status: &Snapshot) {
         let is_error = condition.public.severity == "error";
         let verdict = if is_error { CheckResult::Failed } else { CheckResult::Warning };
         let remedy = match condition.remedy.as_str() {
-            "" => "ask as root or as an administrator of leafd: they see what to do",
+            "" => "run this as root or an administrator of leafd to see the remedy",
             remedy => remedy,
         };
         let meaning = match condition.meaning.as_str() {
             "" => String::new(),
-            meaning => format!("; for ids: {meaning}"),
+            meaning => format!("; effect on ids: {meaning}"),
         };
         report.add(verdict, "health", format!("{}{meaning}", condition.public.message), remedy);
     }
     let left_out = status.health.conditions_left_out;
     if left_out > 0 {
         let text = format!("{left_out} more conditions, none of them worse");
-        report.add(CheckResult::Warning, "health", text, "repair the worst first, and look again");
+        report.add(
+            CheckResult::Warning,
+            "health",
+            text,
+            "fix the worst first, then run this again",
+        );
     }
     let kinds =
         [(status.segments.state.ready, "segment"), (status.snowflake.state.ready, "snowflake")];
@@ -164,7 +165,7 @@ fn check_health(report: &mut Report, status: &Snapshot) {
              held is skipped"
         );
         let remedy =
-            "give each host a state directory of its own; remove the file when nobody needs it";
+            "give each host its own state directory; delete the file when it is no longer needed";
         report.warning("journal", text, remedy);
     }
 }
@@ -203,8 +204,9 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
     let verdict = if percent >= 100 { CheckResult::Failed } else { CheckResult::Warning };
     // A ceiling may be lowered below what is claimed.
     let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
-    let remedy =
-        format!("raise it with: leafctl tag set {tag:?} --ceiling N, or move to a new tag");
+    let remedy = format!(
+        "raise the ceiling with: leafctl tag set {tag:?} --ceiling N, or move to a new tag"
+    );
     report.add(verdict, "ceilings", text, remedy);
     true
 }

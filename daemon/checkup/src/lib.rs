@@ -105,7 +105,7 @@ impl Report {
         for Finding { verdict, subject, text, remedy } in &self.findings {
             let _ = writeln!(out, "{:<8} {subject:<17} {text}", verdict.as_str());
             if !remedy.is_empty() {
-                let _ = writeln!(out, "{:TEXT_COLUMN$}to do: {remedy}", "");
+                let _ = writeln!(out, "{:TEXT_COLUMN$}remedy: {remedy}", "");
             }
         }
         let [failed, warnings, ok] = [CheckResult::Failed, CheckResult::Warning, CheckResult::Ok]
@@ -155,7 +155,7 @@ mod tests {
             report.text(),
             "ok       clock             2 ms off\n\
              warning  socket            mode 666 for everybody\n\
-             failed   port              refused\n                           to do: start it\n\n\
+             failed   port              refused\n                           remedy: start it\n\n\
              1 failed, 1 with a warning, 1 ok\n"
         );
         let json = report.json();

@@ -36,8 +36,8 @@ fn adopt_all(config: &Config) -> Result<String> {
     let unused = fs::read_dir(&config.state_dir).map_or(true, |mut files| files.next().is_none());
     if unused {
         bail!(
-            "the state directory {} is empty, so it is not the one of a daemon that refuses its store: run this with the \
-             daemon's own settings (--config FILE, or --state-dir DIR)",
+            "the state directory {} is empty, so no daemon has used it; run this command with the daemon's own settings \
+             (--config FILE, or --state-dir DIR)",
             config.state_dir.display()
         );
     }
@@ -63,8 +63,8 @@ fn adopt_all(config: &Config) -> Result<String> {
     let mut said = String::new();
     if let Some(kept) = &recovered.set_aside {
         said.push_str(&format!(
-            "the journal belongs to another host (other identity, other machine id or a copy) or is an old one, \
-             restored: it was set aside as {}, and the ids that it held are skipped\n",
+            "the journal belongs to another host (a different identity or machine id, or a copy) or is a restored old \
+             one; it was set aside as {}, and the ids held in it are skipped\n",
             kept.display()
         ));
     }
@@ -74,7 +74,7 @@ fn adopt_all(config: &Config) -> Result<String> {
             StoreUrl::Sqlite(path) => {
                 let adopted = sqlite::adopt(path.as_ref(), &host)?;
                 said.push_str(&format!(
-                    "adopted the store {} as this host's own, with the id {adopted}\n",
+                    "adopted the store {} for this host, with the id {adopted}\n",
                     spec.url
                 ));
             }
@@ -109,13 +109,13 @@ async fn adopt_database(
     let found = store.identity().await?;
     let before = recovered.at(&url).map(|record| record.store.clone());
     if before.as_ref() == Some(&found.id) {
-        return Ok(format!("this host uses the store {url} already, with the id {}\n", found.id));
+        return Ok(format!("this host already uses the store {url}, with the id {}\n", found.id));
     }
     let known = recovered.tokens_known(&found.id);
     if store.check_in(&found, &recovered.host, known, &recovered.token).await? == CheckIn::Stale {
         bail!(
-            "the store {url} has recorded a later start of this host than the journal: another host runs a copy of it, \
-             or the journal is an old copy; give this host a state directory of its own"
+            "the store {url} has recorded a later start of this host than the journal: another host uses a copy of the \
+             journal, or this journal is an old copy; give this host its own state directory"
         );
     }
     let history = found.history.0.clone();
@@ -128,5 +128,5 @@ async fn adopt_database(
     }
     journal.commit(writes).await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
-    Ok(format!("adopted the store {url} with the id {}; before, it was {before}\n", found.id))
+    Ok(format!("adopted the store {url} with the id {}; the former id was {before}\n", found.id))
 }

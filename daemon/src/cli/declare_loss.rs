@@ -27,8 +27,8 @@ pub fn declare_loss(args: &Args) -> ExitCode {
         let url = &spec.url;
         declare_in(&config, spec).with_context(|| format!("can't declare a loss in {url}"))?;
         Ok(format!(
-            "declared in {url}: every host reports the highest ids that it has seen, and drops those that others may be \
-             given; nothing is claimed for failover_settle\n"
+            "declared a loss in {url}: every host reports the highest ids it has seen, and drops held ids that other hosts \
+             may claim; claims pause for failover_settle\n"
         ))
     })
 }
@@ -40,7 +40,7 @@ fn declare_in(config: &Config, spec: &StoreSpec) -> Result<()> {
     let mut store = backends::open_store(config, spec)?;
     let found = store.identity()?;
     if !store.renew(&found, None)? {
-        bail!("it has only Leaf's table, which has no place for it; run: leafd schema apply");
+        bail!("it has only Leaf's table, which can't record a loss; run: leafd schema apply");
     }
     Ok(())
 }

@@ -40,7 +40,7 @@ fn begin(path: &Path) -> Result<String> {
         }
     }
     Ok(format!(
-        "key 1 is in {0}; give every host a copy, and name it with mask_key_file = \"{0}\"\n",
+        "wrote key 1 to {0}; copy the file to every host, and set mask_key_file = \"{0}\"\n",
         path.display()
     ))
 }
@@ -51,7 +51,7 @@ fn add_to(path: &Path) -> Result<String> {
     let keys = read_mask_keys(path).map_err(anyhow::Error::msg)?;
     let last = keys.iter().map(|key| key.number().get()).max().unwrap_or(0);
     let next = KeyNumber::new(last + 1).context("key 31 is the last possible key")?;
-    let text = fs::read_to_string(path).context("cannot read it again")?;
+    let text = fs::read_to_string(path).context("can't read the file again")?;
     let file = beside(path, &format!("{}\n{}", text.trim_end_matches('\n'), line(next)?))?;
     let replace = || {
         let former = fs::metadata(path)?;
@@ -61,8 +61,8 @@ fn add_to(path: &Path) -> Result<String> {
     };
     replace().with_context(|| format!("cannot replace {}", path.display()))?;
     Ok(format!(
-        "key {next} is in {0}, not in use yet. Give every host a copy and reload leafd there; then move its line to the \
-         top, and give every host a copy again\n",
+        "added key {next} to {0}; it is not in use yet. Copy the file to every host and reload leafd there; then move the \
+         key's line to the top, and copy the file again\n",
         path.display()
     ))
 }

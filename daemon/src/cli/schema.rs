@@ -69,10 +69,10 @@ fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
     Ok(match made.is_empty() {
         // It is unknown whether the tables are new.
         true if matches!(spec.url, StoreUrl::Sqlite(_)) => {
-            format!("the tables of {} exist now\n", spec.url)
+            format!("the tables of {} exist\n", spec.url)
         }
-        true => format!("the tables of {} exist already; nothing was done\n", spec.url),
-        false => format!("made in {}: {}\n", spec.url, made.join(", ")),
+        true => format!("the tables of {} already exist; nothing was changed\n", spec.url),
+        false => format!("created in {}: {}\n", spec.url, made.join(", ")),
     })
 }
 

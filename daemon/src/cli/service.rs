@@ -49,7 +49,7 @@ pub fn properties(names: &[&str]) -> Result<Option<Properties>, String> {
         .output()
         .map_err(|error| error.to_string())?;
     if !output.status.success() {
-        return Err(format!("systemctl ended with {}", output.status));
+        return Err(format!("systemctl exited with {}", output.status));
     }
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let pairs = text.lines().filter_map(|line| line.split_once('='));

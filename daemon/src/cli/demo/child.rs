@@ -35,7 +35,7 @@ impl ChildDaemon {
         let folder = tempfile::Builder::new()
             .prefix("leafd-")
             .tempdir()
-            .context("cannot create a temporary folder")?;
+            .context("cannot create a temporary directory")?;
         let socket = folder.path().join("leafd.sock");
         let program = std::env::current_exe().context("cannot find the path of this program")?;
         let log = File::create(folder.path().join("log")).context("cannot create the log")?;
@@ -74,7 +74,7 @@ impl ChildDaemon {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait().context("cannot wait for the daemon")? {
-                bail!("the daemon ended with {status}:\n{}", self.log());
+                bail!("the daemon exited with {status}:\n{}", self.log());
             }
             std::thread::sleep(Duration::from_millis(2));
         }

@@ -56,7 +56,7 @@ fn try_run(args: &DemoArgs) -> Result<()> {
     let daemon = ChildDaemon::start()?;
     writeln!(
         out,
-        "leafd is up after {} ms (pid {}), on SQLite in {}",
+        "leafd was ready after {} ms (pid {}), with SQLite in {}",
         begun.elapsed().as_millis(),
         daemon.pid(),
         daemon.folder().display()
@@ -67,7 +67,7 @@ fn try_run(args: &DemoArgs) -> Result<()> {
         return Ok(());
     }
     let (socket, leafctl) = (daemon.socket().display(), leafctl());
-    writeln!(out, "\nIt listens on {socket}. Try next, in another terminal:\n")?;
+    writeln!(out, "\nIt listens on {socket}. In another terminal, try:\n")?;
     writeln!(out, "  export LEAFD_SOCKET={socket}")?;
     for command in [
         "next orders -n 5",
@@ -78,7 +78,7 @@ fn try_run(args: &DemoArgs) -> Result<()> {
     ] {
         writeln!(out, "  {leafctl} {command}")?;
     }
-    writeln!(out, "\nCtrl-C stops it and removes the folder.")?;
+    writeln!(out, "\nCtrl-C stops it and deletes the directory.")?;
     signals.wait().context("cannot wait for Ctrl-C")?;
     writeln!(out)?;
     Ok(())
@@ -90,7 +90,7 @@ fn show(daemon: &ChildDaemon, out: &mut impl Write) -> Result<()> {
         opcode::TAG_CREATE,
         &json!({"tag": "orders", "description": "a demo"}).to_string(),
     )?;
-    writeln!(out, "\nTag \"orders\" is created. Its first ids, through the socket:")?;
+    writeln!(out, "\nCreated the tag \"orders\". Its first ids, through the socket:")?;
     writeln!(out, "  {}", listed(client.next_batch("orders", 5)?))?;
     writeln!(out, "Snowflake ids of worker 0, drawn without the store:")?;
     writeln!(out, "  {}", listed(client.next_batch("snowflake", 3)?))?;

@@ -28,8 +28,8 @@ use crate::store::sql::WorkersWish;
 /// What to look at, and how to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed, with a remedy below it. The doctor writes nothing, and also queries a running daemon.
-Run as root without arguments, it uses the settings of leafd.service, and the service's user.
+Each line is ok, warning or failed; a problem has its remedy below it. The doctor writes nothing, and also queries a
+running daemon. As root and without arguments, it uses the settings and the user of leafd.service.
 
 Exit status: 0 nothing failed, 1 something failed, 64 the configuration is invalid.")]
 pub struct DoctorArgs {
@@ -97,7 +97,7 @@ fn check_config(report: &mut Report, config: &Config) {
         report.warning("configuration", warning, "remove it, or correct its name");
     }
     match config.mask_keys() {
-        Ok(_) => report.ok("configuration", "it can be used; leafd check-config shows all of it"),
+        Ok(_) => report.ok("configuration", "valid; leafd check-config shows it"),
         Err(words) => {
             report.failed("configuration", words, "install the key file that all other hosts use")
         }
@@ -107,7 +107,7 @@ fn check_config(report: &mut Report, config: &Config) {
 /// Whether a server of ZooKeeper accepts connections.
 fn check_port(report: &mut Report, host: &str, port: u16, config: &Config) {
     let connect = || {
-        let mut failure = std::io::Error::other("its name has no address");
+        let mut failure = std::io::Error::other("the name has no address");
         for at in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&at, config.store_connect_timeout) {
                 Ok(_) => return Ok(at),
@@ -121,7 +121,7 @@ fn check_port(report: &mut Report, host: &str, port: u16, config: &Config) {
         Err(error) => report.failed(
             "zookeeper",
             format!("{host}:{port}: {error}"),
-            "check that the server runs, that its name and port are right, and that no firewall blocks it",
+            "check that the server is running, that name and port are correct, and that no firewall blocks it",
         ),
     }
 }

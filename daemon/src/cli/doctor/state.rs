@@ -58,11 +58,14 @@ fn not_there(report: &mut Report, dir: &Path) {
     let existing = existing.unwrap_or(Path::new("/"));
     let shown = dir.display();
     match access(existing, AccessFlags::W_OK | AccessFlags::X_OK) {
-        Ok(()) => report.ok(SUBJECT, format!("{shown} is not there yet: leafd makes it")),
+        Ok(()) => report.ok(SUBJECT, format!("{shown} doesn't exist yet; leafd will create it")),
         Err(error) => report.failed(
             SUBJECT,
-            format!("{shown} is not there, and can't be made in {}: {error}", existing.display()),
-            "make it, and have leafd's user own it; or configure another one with state_dir",
+            format!(
+                "{shown} doesn't exist and can't be created in {}: {error}",
+                existing.display()
+            ),
+            "create it with leafd's user as the owner, or set state_dir to another directory",
         ),
     }
 }
@@ -75,13 +78,13 @@ fn check_dir(report: &mut Report, dir: &Path) -> bool {
         Ok(_) => {
             report.failed(
                 SUBJECT,
-                format!("{shown} is no directory"),
-                "move it away, or configure another one with state_dir",
+                format!("{shown} is not a directory"),
+                "move it away, or set state_dir to another directory",
             );
             return false;
         }
         Err(error) => {
-            report.failed(SUBJECT, format!("{shown}: {error}"), "have leafd's user own it");
+            report.failed(SUBJECT, format!("{shown}: {error}"), "make leafd's user its owner");
             return false;
         }
     };
@@ -90,42 +93,40 @@ fn check_dir(report: &mut Report, dir: &Path) -> bool {
     if let Err(error) = access(dir, AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK) {
         report.failed(
             SUBJECT,
-            format!(
-                "{shown} (owner {owner}, mode {mode:o}) can't be written to by user {me}: {error}"
-            ),
-            "have leafd's user own it, on a file system that is mounted for writing",
+            format!("user {me} can't write to {shown} (owner {owner}, mode {mode:o}): {error}"),
+            "make leafd's user its owner, on a file system that is mounted read-write",
         );
         return false;
     } else if let Err(words) = state_dir::check_owners(dir) {
         report.failed(
             SUBJECT,
             words,
-            "make root its owner and only writer, or run leafd as a user of its own",
+            "make root its owner and only writer, or run leafd as a dedicated user",
         );
         return false;
     } else if mode & 0o077 != 0 {
         report.warning(
             SUBJECT,
-            format!("{shown} has mode {mode:o}: others may read the journal"),
+            format!("{shown} has mode {mode:o}: other users can read the journal"),
             format!("chmod 700 {shown}"),
         );
     } else {
         report.ok(SUBJECT, format!("{shown} has owner {owner}, mode {mode:o}"));
     }
     match state_dir::lost_with_the_host(dir) {
-        Ok(None) => report.ok("file system", "a local one that stays"),
+        Ok(None) => report.ok("file system", "local and persistent"),
         Ok(Some(name)) => report.warning(
             "file system",
             format!(
-                "{shown} is on {name}, which is lost with the machine or container: this host then becomes a new one, and \
-                 an embedded store there would issue its ids again"
+                "{shown} is on {name}, which doesn't outlive the machine or container: this host then becomes a new one, and an \
+                 embedded store there would issue ids again"
             ),
-            "mount a disk there, or configure another directory with state_dir",
+            "mount a disk there, or set state_dir to another directory",
         ),
         Err(words) => report.failed(
             "file system",
             format!("{shown}: {words}"),
-            "configure a directory on a local disk with state_dir",
+            "set state_dir to a directory on a local disk",
         ),
     }
     true
@@ -140,13 +141,13 @@ fn check_space(report: &mut Report, dir: &Path) {
         u64::from(found.files()),
         u64::from(found.files_available()),
     );
-    let text = format!("{} MiB are free for {}", free >> 20, dir.display());
-    let remedy = "free some space there; leafd needs no restart then";
+    let text = format!("{} MiB are free in {}", free >> 20, dir.display());
+    let remedy = "free some space there; leafd needs no restart";
     match free {
         _ if inodes > 0 && inodes_free == 0 => report.failed(
             "free space",
-            format!("the file system of {} has no inode left for another file", dir.display()),
-            "remove files there; leafd needs no restart then",
+            format!("the file system of {} has no free inodes", dir.display()),
+            "delete some files there; leafd needs no restart",
         ),
         0..FREE_MIN_BYTES => report.failed("free space", format!("only {text}"), remedy),
         FREE_MIN_BYTES..FREE_LOW_BYTES => {
@@ -160,27 +161,27 @@ fn check_space(report: &mut Report, dir: &Path) {
 fn check_journal(report: &mut Report, dir: &Path, identity: &Identity) -> Option<String> {
     match journal::look(dir, identity) {
         Ok(None) => {
-            report.ok("journal", "there is none yet: this is a new host to every store");
+            report.ok("journal", "none yet: this host is new to every store");
             None
         }
         Ok(Some(seen)) if seen.is_foreign => {
             report.warning(
                 "journal",
-                "it is a copy: of another host's, or one that was restored to another file. leafd will set it aside, begin \
-                 a new one, and skip the ids that it held",
-                "where the original is lost, there is nothing to do; else give each host a state directory of its own",
+                "a copy: it belongs to another host, or was restored to another file. leafd will set it aside, start a new one, \
+                 and skip the ids held in it",
+                "none needed if the original is lost; otherwise give each host its own state directory",
             );
             None
         }
         Ok(Some(seen)) => {
-            report.ok("journal", format!("it is this host's own, {}", seen.host));
+            report.ok("journal", format!("belongs to this host, {}", seen.host));
             Some(seen.host)
         }
         Err(error) => {
             report.failed(
                 "journal",
                 error.to_string(),
-                "put the latest journal back; without one this host starts anew, and skips what the lost one held",
+                "restore the latest journal; without one, this host starts as a new one and skips the ids held in the lost one",
             );
             None
         }
@@ -193,19 +194,19 @@ fn check_embedded(report: &mut Report, config: &Config) {
         if !path.exists() {
             report.ok(
                 "store",
-                format!("{} is not there yet: leafd makes it, without a tag", spec.url),
+                format!("{} doesn't exist yet; leafd will create it, without tags", spec.url),
             );
             continue;
         }
         let host = sqlite::host_fingerprint(config.identity.as_deref());
         match sqlite::look(path, &host) {
-            Ok(()) => report.ok("store", format!("{} is this host's own", spec.url)),
+            Ok(()) => report.ok("store", format!("{} belongs to this host", spec.url)),
             Err(error) => {
                 let remedy = match error {
                     StoreError::Refused(_) => {
-                        "put the latest file back; a copy that nobody else uses: leafd adopt-store"
+                        "restore the latest file; or accept this copy, if no other host uses it, with: leafd adopt-store"
                     }
-                    _ => "see to the file: owner, mode, free space, the kernel's log",
+                    _ => "check the file: owner, mode, free space, the kernel's log",
                 };
                 report.failed("store", error.to_string(), remedy);
             }

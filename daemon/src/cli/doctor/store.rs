@@ -42,7 +42,7 @@ pub fn check(
     check_clock(report, config, spec, &found, is_registry);
     if !found.lax.is_empty() {
         let text = format!("{} of {}: a crash of its machine loses commits", found.lax, spec.url);
-        let remedy = "have the server write each commit to disk before it is acknowledged; see docs/operate/engines.md";
+        let remedy = "make the server write each commit to disk before it acknowledges it; see docs/operate/engines.md";
         report.warning("durability", text, remedy);
     }
     check_rights(report, url, spec, &found, is_registry);
@@ -54,7 +54,7 @@ pub fn check(
 fn check_password(report: &mut Report, spec: &StoreSpec) -> bool {
     let text = format!("{}: {}", spec.url, spec.password);
     if let Err(words) = spec.password.read() {
-        let remedy = "write the password there, readable by leafd's user alone; it is read at each connection";
+        let remedy = "write the password to this file, readable only by leafd's user; leafd reads it for each connection";
         report.failed("password", words, remedy);
         return false;
     }
@@ -86,14 +86,14 @@ fn check_clock(
         0..10_000 => format!("{off_ms} ms"),
         _ => leafd_core::health::duration(off_ms.saturating_add(500)),
     };
-    let text = format!("that of {} is {off} {side} this host's", spec.url);
+    let text = format!("the clock of {} is {off} {side} this host's", spec.url);
     let remedy = "correct whichever clock is wrong, and keep it synchronized (timedatectl, chronyc tracking)";
     let threshold_ms = crate::clock::millis(config.clock_threshold);
     if off_ms <= CLOCK_OFF_MS.min(threshold_ms) {
         report.ok("clock", text);
     } else if off_ms > threshold_ms && is_registry {
         let text = format!(
-            "{text}, more than clock_threshold allows: no worker is leased, and no snowflake id issued"
+            "{text}, more than clock_threshold allows, so no worker is leased and no snowflake ids are issued"
         );
         report.failed("clock", text, remedy);
     } else {
@@ -111,9 +111,9 @@ fn check_rights(
     let user = &url.user;
     let mut all = true;
     let purposes = [
-        (Purpose::Claims, "no id can be claimed"),
-        (Purpose::Workers, "no worker can be leased"),
-        (Purpose::Permanent, "no permanent worker can be assigned"),
+        (Purpose::Claims, "ids can't be claimed"),
+        (Purpose::Workers, "workers can't be leased"),
+        (Purpose::Permanent, "permanent workers can't be assigned"),
         (Purpose::Tags, "leafctl can't create and delete tags"),
         (Purpose::Forgetting, "claims older than claims_kept are not deleted"),
     ];
@@ -144,7 +144,8 @@ fn check_rights(
         }
     }
     if all {
-        report.ok("rights", format!("user {user:?} has all that leafd uses in {}", spec.url));
+        report
+            .ok("rights", format!("user {user:?} has all rights that leafd needs in {}", spec.url));
     }
 }
 
@@ -178,7 +179,7 @@ fn check_tables(
     if !recorded.is_empty() && recorded != role {
         report.failed(
             "tables",
-            format!("{} records the role {recorded:?}, and configured is {role:?}", spec.url),
+            format!("{} records the role {recorded:?}, but {role:?} is configured", spec.url),
             "configure the same routes on every host; to change them: leafd routes apply",
         );
     } else {

@@ -23,7 +23,7 @@ pub fn check(report: &mut Report, config: &Config) {
         Ok(Some(said)) => said,
         Ok(None) => return,
         Err(words) => {
-            let remedy = "see whether systemctl answers";
+            let remedy = "check that systemctl works";
             return report.warning("unit", format!("can't query {UNIT}: {words}"), remedy);
         }
     };
@@ -65,8 +65,8 @@ fn check_writable(report: &mut Report, config: &Config, protect: &str, state: &s
         let dir = config.state_dir.display();
         report.failed(
             "sandbox",
-            format!("{UNIT} may not write to the state directory {dir}"),
-            format!("systemctl edit leafd: ReadWritePaths={dir}; or start this doctor with the unit's --config"),
+            format!("{UNIT} can't write to the state directory {dir}"),
+            format!("systemctl edit leafd: ReadWritePaths={dir}; or run the doctor with the unit's --config"),
         );
     }
 }

@@ -61,17 +61,17 @@ pub fn check(
     let pool = config.worker_range.end.saturating_sub(config.worker_range.start);
     let free = pool.saturating_sub(held.len() as u64);
     let text = format!("{} of {pool} numbers are held", held.len());
-    let remedy = "see who has them with: leafctl worker list; free one that no host uses with: leafctl worker release \
-                  --worker N; or widen worker_range and the layouts' worker bits";
+    let remedy = "list their holders with: leafctl worker list; release one that no host uses with: leafctl worker release \
+                  --worker N; or extend worker_range and the layouts' worker bits";
     if free == 0 && ours.is_none() {
         report.failed(
             SUBJECT,
-            format!("{text}, none by this host: it gets no snowflake id"),
+            format!("{text}, none of them by this host, so it gets no snowflake ids"),
             remedy,
         );
         is_well = false;
     } else if free < pool.div_ceil(FEW_FREE) {
-        report.warning(SUBJECT, format!("{text}: few are left for further hosts"), remedy);
+        report.warning(SUBJECT, format!("{text}: few are left for more hosts"), remedy);
         is_well = false;
     }
     if is_well {
@@ -104,11 +104,11 @@ fn check_double(
     report.failed(
         SUBJECT,
         format!(
-            "this host issues as worker {number}, which the registry has given to {} ({}): two hosts with one worker issue \
-             the same ids",
+            "this host issues ids as worker {number}, which the registry has leased to {} ({}): two hosts with the same worker \
+             issue the same ids",
             holder.name, holder.id
         ),
-        "stop one of the two daemons; have every host lease its worker (worker = store), or give each a number of its own",
+        "stop one of the two daemons; let every host lease its worker (worker = store), or give each its own number",
     );
     false
 }

@@ -48,14 +48,12 @@ impl Member {
         let url = spec.url.to_string();
         if matches!(spec.url, StoreUrl::Sqlite(_)) {
             bail!(
-                "the store {url} serves one host only: it can't be one of several stores, and needs no routes"
+                "the store {url} serves only one host, so it can't be one of several stores and needs no routes"
             );
         }
         let store = stores::open_one(config, spec)?;
-        let identity = store
-            .identity()
-            .await
-            .context("every store must be reachable before anything is changed")?;
+        let identity =
+            store.identity().await.context("every store must be reachable before a change")?;
         let to = index.map_or_else(|| RETIRED.to_owned(), |index| config.routing.role(index));
         let name = if spec.name.is_empty() { url.clone() } else { spec.name.to_string() };
         Ok(Member { name, url, store, identity, to, index })

@@ -107,7 +107,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
         }
     }
     if members.iter().all(|member| member.progress() == Progress::Done) {
-        say("every store records its role already; nothing was changed\n");
+        say("every store already records its role; nothing was changed\n");
         return Ok(());
     }
     plan::check_places(&members, &config.routing)?;
@@ -117,11 +117,13 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
     }
     say(&shown(&members, &found));
     if !yes {
-        say("nothing was changed: apply it with --yes\n");
+        say("nothing was changed yet; to apply this, add --yes\n");
         return Ok(());
     }
     migrate::carry_out(&mut members, &config.routing).await?;
-    say("done: every store records its new role. Start every leafd with the new configuration.\n");
+    say(
+        "done: every store records its new role. Restart every leafd with the new configuration.\n",
+    );
     Ok(())
 }
 
@@ -143,12 +145,12 @@ fn shown(members: &[Member], found: &Survey) -> String {
     if !found.known.is_empty() {
         let _ = writeln!(
             text,
-            "{} names were in use before: each continues above every id claimed of it, in every store that it moves to",
+            "{} names were used before; in each store that they move to, they continue above every id claimed under them",
             found.known.len()
         );
     }
     text.push_str(
-        "daemons with the former routes claim no more ids; they issue those that they hold\n",
+        "daemons with the former routes stop claiming, and issue only the ids they hold\n",
     );
     text
 }

@@ -32,7 +32,7 @@ pub(super) struct Survey {
 /// Why a row forbids the change, and what to do.
 type Offence = (String, &'static str);
 
-const STAY: &str = "change the routes so that each tag stays where it is";
+const STAY: &str = "change the routes so that each tag stays in its store";
 const FINISH: &str = "under the former routes, finish what was interrupted (leafctl tag create TAG) or undo it \
                       (leafctl tag delete TAG)";
 
@@ -65,11 +65,11 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
         if let Some(same) =
             members[..index].iter().find(|other| other.identity.id == member.identity.id)
         {
-            bail!("{:?} and {:?} are the same database: name it once", same.name, member.name);
+            bail!("{:?} and {:?} are the same database; list it only once", same.name, member.name);
         }
         match Frozen::parse(member.role()) {
             Some(frozen) if frozen.to != member.to => bail!(
-                "the store {:?} is in the middle of another change, to {:?}: finish that change first, with its configuration",
+                "another change of the store {:?} to {:?} is unfinished; finish it first, with its configuration",
                 member.name,
                 frozen.to
             ),
@@ -275,10 +275,8 @@ impl Survey {
         if self.offending == 0 {
             return None;
         }
-        let mut text = format!(
-            "{} tags are in a store that the new routes don't send them to, can't be there, or are unfinished:\n",
-            self.offending
-        );
+        let mut text =
+            format!("the new routes don't allow these {} tags where they are:\n", self.offending);
         for words in &self.offenders {
             text.push_str(&format!("  {words}\n"));
         }

@@ -30,7 +30,7 @@ pub(super) async fn refuse(
     }
     if !yes {
         return Ok(format!(
-            "nothing was changed; an earlier run has frozen stores, which --yes gives their former roles back: {refusal}"
+            "nothing was changed; an earlier run has frozen stores, and --yes restores their former roles: {refusal}"
         ));
     }
     for member in members.iter_mut() {
