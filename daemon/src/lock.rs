@@ -81,9 +81,7 @@ impl LockFile {
                 }
             }
         }
-        Err(failed(io::Error::other(
-            "something deletes that file again and again; find out what cleans up there and make it stop",
-        )))
+        Err(failed(io::Error::other("another program keeps deleting that file; stop it")))
     }
 
     /// Whether the lock still protects: the file has not been removed or replaced.
@@ -127,7 +125,7 @@ fn open(path: &Path, mode: u32) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::other("it is no regular file; remove it"))
+    Err(io::Error::other("it is not a regular file; remove it"))
 }
 
 fn same_file(open: &File, path: &Path) -> bool {

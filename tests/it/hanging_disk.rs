@@ -83,7 +83,7 @@ fn a_store_whose_disk_does_not_answer_is_away() {
     let found = &status["health"]["conditions"][0];
     assert_eq!([&found["code"], &found["severity"]], ["store_away", "error"], "{status}");
     assert!(found["since_ms_ago"].as_u64().unwrap() >= 5_000, "{status}");
-    assert!(found["remedy"].as_str().unwrap().contains("see to the disk"), "{status}");
+    assert!(found["remedy"].as_str().unwrap().contains("check the disk"), "{status}");
     let store = &status["segments"]["stores"][0];
     assert_eq!(store["ready"], false, "{status}");
     assert!(store["error"].as_str().unwrap().contains("has not answered"), "{status}");

@@ -76,7 +76,7 @@ fn a_fifo_in_the_place_of_a_lock_is_an_error() {
     let lock = host.path("leafd.sock.lock");
     nix::unistd::mkfifo(&lock, nix::sys::stat::Mode::S_IRWXU).unwrap();
     let refusal = host.try_start().unwrap_err();
-    assert!(refusal.said.contains("no regular file"), "{}", refusal.said);
+    assert!(refusal.said.contains("not a regular file"), "{}", refusal.said);
 }
 
 #[test]

@@ -197,11 +197,11 @@ fn troubles_of_a_store<S: Server>() {
     // A port that nobody listens on, as it was just given back.
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let elsewhere = Host::on_store(&S::url_of(&[unused], "ids"));
-    one_fails(&elsewhere, "login", "refused", "check that the database runs");
+    one_fails(&elsewhere, "login", "refused", "check that the database is running");
     let unnamed = server.url().replace("127.0.0.1", "no-such-host.invalid");
-    one_fails(&Host::on_store(&unnamed), "login", "no-such-host.invalid", "this host reaches it");
+    one_fails(&Host::on_store(&unnamed), "login", "no-such-host.invalid", "this host can reach it");
     server.kill();
-    one_fails(&fresh, "login", "refused", "check that the database runs");
+    one_fails(&fresh, "login", "refused", "check that the database is running");
 }
 
 /// Some checks fail, and the first says and advises this.

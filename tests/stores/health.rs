@@ -65,7 +65,7 @@ fn faults_of_the_store<S: Server>() {
 
     let before = host.log().len();
     server.kill();
-    in_trouble(&host, &mut seen, &["store_away"], "database runs");
+    in_trouble(&host, &mut seen, &["store_away"], "database is running");
     server.start();
     well_again(&host, &mut seen, &["store_away"], before);
     host.stop();

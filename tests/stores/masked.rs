@@ -172,7 +172,7 @@ fn a_restored_store_is_told_of_masks_and_asked_for_keys_again<S: Server>() {
         (Status::StoreUnavailable, _) => None,
         (status, words) => panic!("{status}: {words}"),
     });
-    assert!(words.contains("isn't known") && words.contains("another name"), "{words}");
+    assert!(words.contains("doesn't know its mask") && words.contains("another name"), "{words}");
     assert!(refusals.contains(&Status::StoreUnavailable), "{refusals:?}");
     let masked = public.mask(&[17]);
     assert!(matches!(masked, Err(Error::Service { status: Status::MaskKey, .. })), "{masked:?}");

@@ -86,7 +86,7 @@ fn a_store_with_another_place_gives_no_worker<S: Server>() {
     drawn.add_ids(TAG, &right.raw().draw(TAG, 10));
     let mut wrong = host(&second, &first);
     wrong.start();
-    let told = refusal(&wrong, "recorded routes are");
+    let told = refusal(&wrong, "recorded routes of the store");
     assert!(told.contains("leafd routes apply"), "{told}");
     assert_eq!((given(&server, DATABASE), given(&server, SECOND)), (1, 0));
     wrong.stop();

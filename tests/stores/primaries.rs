@@ -287,7 +287,7 @@ fn tags_of_primaries_are_administered_in_ids() {
             }
             drawn.add_ids(tag, &reply.ids());
         };
-        assert!(text.contains("used up"), "{text}");
+        assert!(text.contains("exhausted"), "{text}");
         assert_eq!(drawn.ids[tag], all.collect::<Vec<u64>>());
     }
     drawn.assert_sound();

@@ -112,7 +112,7 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     let refused = draw_dry(&host, &mut drawn);
     assert!(refused.contains("leafd_claim"), "{refused}");
     let told = remedy(&host, if S::SCHEME == "mysql" { "hides it" } else { denied });
-    assert!(told.contains("back its rights"), "{told}");
+    assert!(told.contains("grant leafd's user its rights"), "{told}");
     change(&server, "GRANT SELECT, INSERT, DELETE ON leafd_claim TO");
     drawn.push(eventually("claims go on", WITHIN, || host.client().next_direct("orders").ok()));
     drawn.extend(host.raw().draw("orders", 50));

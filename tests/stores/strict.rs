@@ -157,7 +157,7 @@ fn what_can_t_be_met_takes_nothing<S: Server>() {
         }
         let text = reply.refused(Status::TagExhausted);
         let says =
-            if left == 0 { "is used up".to_owned() } else { format!("only {left} ids left") };
+            if left == 0 { "is exhausted".to_owned() } else { format!("only {left} ids left") };
         assert!(text.contains(&says), "{says}: {text}");
     }
     assert_eq!(ids, (1..=1_000).collect::<Vec<u64>>());

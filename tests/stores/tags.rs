@@ -139,7 +139,7 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     refused(
         other,
         &["create", "orders"],
-        "already has a tag \"orders\": see it with leafctl tag show",
+        "already has a tag \"orders\": show it with leafctl tag show",
     );
     refused(host, &["create", "snowflake"], "snowflake layout");
     refused(host, &["create", "late", "--start", "11", "--ceiling", "10"], "from 1 to 10");
@@ -290,7 +290,7 @@ fn ceilings_are_warned_about_and_kept(hosts: &mut [Host], _: Sql<'_>) {
         assert_unique(ids);
         let output = host.leafctl(&["next", tag]);
         assert_eq!(output.status.code(), Some(REFUSED));
-        assert!(String::from_utf8_lossy(&output.stderr).contains("used up"), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains("exhausted"), "{output:?}");
     }
 }
 
@@ -303,7 +303,7 @@ fn a_ceiling_that_was_lowered_while_a_host_was_off_holds_at_once(hosts: &mut [Ho
     sql(&hosts[0], "UPDATE leafd_tag SET ceiling = 20 WHERE tag = 'lowered'");
     hosts[0].start();
     let text = until_refused(&mut hosts[0].raw(), "lowered", Status::TagExhausted, &mut ids);
-    assert!(text.contains("used up"), "{text}");
+    assert!(text.contains("exhausted"), "{text}");
     assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
 }
 

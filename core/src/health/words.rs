@@ -34,11 +34,11 @@ impl Cause {
             Lasts::Over if self.idle => format!("{}; none were requested", self.unavailable()),
             Lasts::Over => self.unavailable(),
             Lasts::Ms(ms) if self.kind == IdKind::Segments => {
-                format!("held ids last another {} at their present rate", duration(ms))
+                format!("held ids last another {} at the current rate", duration(ms))
             }
             Lasts::Ms(ms) => format!("ids last another {}", duration(ms)),
             Lasts::NoEnd if self.kind == IdKind::Segments => {
-                "ids are available, and held ids do not run out at their present rate".to_owned()
+                "ids are available, and held ids do not run out at the current rate".to_owned()
             }
             Lasts::NoEnd => "ids are still issued".to_owned(),
         }
@@ -69,7 +69,7 @@ pub(super) fn line(condition: &ActiveCause<'_>, occasion: Occasion) -> String {
         Occasion::Lasts => format!("for {} now: ", duration(*since_ms_ago)),
         _ => String::new(),
     };
-    let remedy = if remedy.is_empty() { String::new() } else { format!(". To do: {remedy}") };
+    let remedy = if remedy.is_empty() { String::new() } else { format!(". Remedy: {remedy}") };
     format!("{since}{message}. {}{remedy}", capital(&meaning))
 }
 

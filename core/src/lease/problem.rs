@@ -63,14 +63,14 @@ impl fmt::Display for LeaseProblem {
             LeaseProblem::Starting => f.write_str("the worker registry has not answered yet"),
             LeaseProblem::Away(cause) | LeaseProblem::Refused(cause) => f.write_str(cause),
             LeaseProblem::Clock(skew) => {
-                write!(f, "{skew}; set the clock, and ids resume on their own")
+                write!(f, "{skew}; correct the clock, and ids resume on their own")
             }
             LeaseProblem::Taken(taken) => write!(f, "{taken}"),
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: true } => write!(
                 f,
                 "a Java Leaf has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): stop it, \
-                 disable its supervisor and delete its workerID.properties, or give this daemon an identity of its own; \
-                 this one tries again by itself"
+                 disable its supervisor and delete its workerID.properties, or give this daemon its own identity; this \
+                 one retries on its own"
             ),
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: false } => write!(
                 f,
@@ -89,8 +89,8 @@ impl fmt::Display for LeaseProblem {
                 let (expected, found) = &**both;
                 write!(
                     f,
-                    "the worker registry is now {found}, but this host's lease is from {expected}: put the first one \
-                     back"
+                    "the worker registry is now {found}, but this host's lease is from {expected}: restore the first \
+                     one"
                 )
             }
             LeaseProblem::GivingBack => f.write_str("the worker is being released"),

@@ -110,8 +110,8 @@ impl Lease {
             let name = found.map_or("nobody", |found| &found.name);
             self.blocked = true;
             let words = format!(
-                "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: put \
-                 its entry back, or remove this host's state directory to get another worker",
+                "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: \
+                 restore its entry, or remove this host's state directory to get another worker",
                 held.worker
             );
             self.refused(now, LeaseProblem::Refused(words.into()));

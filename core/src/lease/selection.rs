@@ -152,9 +152,9 @@ impl fmt::Display for Taken {
         let lease_s = self.lease_ms / 1_000;
         write!(
             f,
-            "; the pool must have room for the live hosts and (crashes per second x lease of {lease_s} s): widen \
-             worker_range or worker_bits, shorten lease, or free a number that no host uses with: leafctl worker release \
-             --worker N"
+            "; the pool needs a number for each live host plus (crashes per second x lease of {lease_s} s): extend \
+             worker_range or worker_bits, shorten lease, or release a number that no host uses with: leafctl worker \
+             release --worker N"
         )?;
         if self.oldest.is_empty() {
             return Ok(());

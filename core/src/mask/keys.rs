@@ -31,7 +31,7 @@ pub struct MaskKeys(Vec<MaskKey>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaskKeysError {
     /// There is no key.
-    #[error("it holds no key")]
+    #[error("it contains no key")]
     Empty,
     /// A line of another form.
     #[error("its line {line} is not a number from 1 to 31 and 32 hexadecimal digits")]
@@ -40,7 +40,7 @@ pub enum MaskKeysError {
         line: usize,
     },
     /// A number that stands there twice.
-    #[error("it holds two keys of number {number}")]
+    #[error("it contains two keys with the number {number}")]
     Twice {
         /// The number.
         number: KeyNumber,

@@ -31,7 +31,7 @@ pub struct PublicText {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// It has another prefix.
-    #[error("it doesn't begin with the prefix that was asked for")]
+    #[error("it doesn't begin with the requested prefix")]
     Prefix,
     /// It is cut off or has another width.
     #[error("it is not as long as an id of {bits} bits")]
@@ -40,13 +40,13 @@ pub enum TextError {
         bits: MaskBits,
     },
     /// A character outside the alphabet.
-    #[error("it has a character that is no digit of base 32")]
+    #[error("it has a character that is not a base-32 digit")]
     Character,
     /// A typing error.
     #[error("its check character is wrong: it was mistyped")]
     Check,
     /// The text is well formed, but its number is no id.
-    #[error("it is no id of {bits} bits")]
+    #[error("it is not an id of {bits} bits")]
     Range {
         /// The width that was asked for.
         bits: MaskBits,

@@ -9,7 +9,7 @@ use crate::{UnixMs, WorkerId};
 pub enum RegistryError {
     /// The registry can't be reached, didn't answer in time or can't write at present. The write may have been
     /// carried out, or may still be.
-    #[error("the worker registry {registry} is away: {cause}")]
+    #[error("the worker registry {registry} is unavailable: {cause}")]
     Unavailable {
         /// Its name, without secrets.
         registry: String,

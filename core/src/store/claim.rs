@@ -107,9 +107,8 @@ impl NewTag {
         let name = self.tag.as_str();
         if former == Some(MASK_UNKNOWN) {
             return Err(StoreError::refused(format!(
-                "tag {name:?} existed before, the store lost its row, and how its ids were masked isn't known: ids that are masked \
-                 differently could be the same ones, so use another name. If you know that it was not masked, set masked of its \
-                 row in leafd_tag to NULL by SQL"
+                "tag {name:?} existed before, but the store lost its row and doesn't know its mask. Another mask could repeat \
+                 its ids, so use another name. If the tag was not masked, set masked in its row of leafd_tag to NULL with SQL"
             )));
         }
         let new = self.masked.map(|masking| masking.to_string());
@@ -118,12 +117,13 @@ impl NewTag {
         }
         let were = match former.map(Masking::parse) {
             None => "not masked".to_owned(),
-            Some(None) => "masked otherwise".to_owned(),
-            Some(Some(Masking { bits, key, .. })) => format!("masked in {bits} bits by key {key}"),
+            Some(None) => "masked differently".to_owned(),
+            Some(Some(Masking { bits, key, .. })) => {
+                format!("masked with {bits} bits and key {key}")
+            }
         };
         Err(StoreError::refused(format!(
-            "tag {name:?} existed before and its ids were {were}: ids that are masked differently could be the same ones, so use \
-             another name"
+            "tag {name:?} existed before and its ids were {were}: another mask could repeat its ids, so use another name"
         )))
     }
 
@@ -140,7 +140,7 @@ impl NewTag {
         if let Some(masking) = self.masked {
             if self.strict {
                 return Err(StoreError::refused(format!(
-                    "tag {:?} can't be both strict and masked: masked ids are in no order",
+                    "tag {:?} can't be both strict and masked: masked ids have no order",
                     self.tag.as_str()
                 )));
             }
@@ -165,7 +165,11 @@ impl Masking {
         Err(refused(
             "ceiling",
             ceiling,
-            format!("1 to {}, as the tag is masked in {} bits", self.bits.largest(), self.bits),
+            format!(
+                "1 to {}, because the tag is masked with {} bits",
+                self.bits.largest(),
+                self.bits
+            ),
         ))
     }
 }
@@ -188,7 +192,7 @@ impl TagRow {
             return Ok(());
         }
         Err(StoreError::refused(format!(
-            "tag {:?} was deleted and created again in the meantime (its generation is {}, not {}): read it again",
+            "tag {:?} was deleted and recreated in the meantime (its generation is {}, not {}): read it again",
             self.tag.as_str(),
             self.generation.0,
             seen.0

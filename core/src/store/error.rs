@@ -30,8 +30,8 @@ pub enum StoreError {
     },
     /// The tag exists already.
     #[error(
-        "the store already has a tag {tag:?}: see it with leafctl tag show {tag:?}, and change it with leafctl tag set, or \
-         choose another name"
+        "the store already has a tag {tag:?}: show it with leafctl tag show {tag:?}, change it with leafctl tag set, or choose \
+         another name"
     )]
     TagExists {
         /// The tag that was to be created.
@@ -90,18 +90,18 @@ impl StoreError {
 fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
     if ceiling == UNFINISHED {
         return format!(
-            "tag {tag:?} gives no ids yet: it is not in all of the independent primaries, as its creation was interrupted. Finish \
-             it by creating it again: leafctl tag create {tag:?}"
+            "tag {tag:?} issues no ids yet, because its creation was interrupted and some of the independent primaries lack it. \
+             Create it again: leafctl tag create {tag:?}"
         );
     }
     let raise = format!("leafctl tag set {tag:?} --ceiling N");
     match left {
         0 => format!(
-            "tag {tag:?} is used up: every id up to its ceiling {ceiling} is claimed; raise it with: {raise}"
+            "tag {tag:?} is exhausted: every id up to its ceiling {ceiling} is claimed; raise the ceiling with: {raise}"
         ),
         _ => format!(
-            "tag {tag:?} has only {left} ids left up to its ceiling {ceiling}: request fewer at once, or raise it \
-             with: {raise}"
+            "tag {tag:?} has only {left} ids left up to its ceiling {ceiling}: request fewer at once, or raise the \
+             ceiling with: {raise}"
         ),
     }
 }

@@ -88,8 +88,8 @@ impl Identity {
         Err(StoreError::refused_for(
             Why::OtherRoutes,
             format!(
-                "the store {store} is not where this host's routes have it: its recorded routes are {:?}, and this host's \
-             configuration has it for {:?}. Correct the configuration, or change the recorded routes with: leafd routes apply",
+                "the recorded routes of the store {store} differ from this host's: they are {:?}, but this host's \
+             configuration has the store for {:?}. Correct the configuration, or change the recorded routes with: leafd routes apply",
                 is.0, role.0
             ),
         ))

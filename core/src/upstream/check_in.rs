@@ -16,8 +16,8 @@ pub(super) struct CheckingIn {
 }
 
 /// A database that was swapped on purpose may give the former one's ids again.
-const PUT_BACK: &str = "Put the first one back. Only if the change is meant, follow docs/operate/another-database.md (stop \
-     all hosts, raise the tags, then run leafd adopt-store)";
+const PUT_BACK: &str = "Restore the first one. If the change is intended, follow docs/operate/another-database.md (stop all \
+     hosts, raise the tags, then run leafd adopt-store)";
 
 /// A store that answers within this time is not crowded, in milliseconds.
 const CROWDED_FROM_MS: u64 = 25;
@@ -99,7 +99,7 @@ impl Monitor {
     fn old_primary(&self, found: &History) -> StoreError {
         StoreError::refused(format!(
             "the store {} is an old primary: this host has seen its history {} end; nothing is claimed from it. Stop it, or \
-             let it follow the present primary; if the other one is lost, run: leafd declare-loss --store {}",
+             make it follow the current primary; if that one is lost, run: leafd declare-loss --store {}",
             self.settings.url,
             found.life().unwrap_or_default(),
             self.settings.url
@@ -112,8 +112,8 @@ impl Monitor {
             let remembered = self.settings.remembered.clone();
             let same = remembered == Some((found.id.clone(), found.history.clone()));
             self.refuse(StoreError::refused_for(Why::OtherRoutes, format!(
-                "the store {} is not where this host's routes have it: its recorded routes are {:?}, and this host's \
-                 configuration has it {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
+                "the recorded routes of the store {} differ from this host's: they are {:?}, but this host's configuration \
+                 has the store {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
                 self.settings.url,
                 &*found.role.0,
                 expected.configured()
@@ -156,8 +156,8 @@ impl Monitor {
                 self.next = Some(Next::Request(take));
             }
             Ok(true) => self.refuse(StoreError::refused_for(Why::NoRoutes, format!(
-                "the store {} has or had tags, but no recorded routes; this host's configuration has it for {:?}. That might \
-                 send its tags to another store. Check that, and record the routes with: leafd routes apply",
+                "the store {} has or had tags, but no recorded routes; this host's configuration has it for {:?}, which \
+                 could send its tags to another store. Check the routes, then record them with: leafd routes apply",
                 self.settings.url, &*role.0
             ))),
             Err(error) => self.refused_or(error)?,

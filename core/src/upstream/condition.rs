@@ -331,17 +331,17 @@ impl Condition {
     pub fn describe(&self, url: &str) -> String {
         match self {
             Condition::Unmet => {
-                format!("the store {url} has not answered since the daemon's start")
+                format!("the store {url} has not answered since the daemon started")
             }
             Condition::Away(error) | Condition::Refused(error) => error.to_string(),
             Condition::Settling => format!(
-                "the store {url} has failed over or was restored, and may have lost its last commits: nothing new is claimed \
-                 until failover_settle has passed, so that all hosts can report the ids that they have seen"
+                "the store {url} has failed over or was restored, and may have lost its last commits: claims pause for \
+                 failover_settle, so that all hosts can report the highest ids they have seen"
             ),
             Condition::LostCommits => {
                 format!(
-                    "the store {url} forgot claims that it had confirmed: every host reports the highest ids that it has \
-                     seen, and drops those that others may be given. Check its replication and backups"
+                    "the store {url} lost claims that it had confirmed: every host reports the highest ids it has seen, and \
+                     drops held ids that other hosts may claim. Check its replication and backups"
                 )
             }
             Condition::Crowded => {

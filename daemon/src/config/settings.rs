@@ -145,7 +145,8 @@ impl TryFrom<TableEntry> for Setting {
 
     fn try_from(written: TableEntry) -> Result<Setting, String> {
         let TableEntry { key, text, toml, integer, time, boolean, .. } = written;
-        let bound = |text: String| parse_duration(&text).ok_or(format!("{key}: {text} is no time"));
+        let bound =
+            |text: String| parse_duration(&text).ok_or(format!("{key}: {text} is not a time"));
         let kind = match (text, toml, integer, time, boolean) {
             (Some(words), None, None, None, None) => ValueKind::Text(words),
             (None, Some(words), None, None, None) => ValueKind::Toml(words),

@@ -135,13 +135,12 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
             scheme.allowed
         ));
     }
-    let user = decoded(user).ok_or_else(wrong("no user's name that can be one"))?;
-    let database = decoded(database).ok_or_else(wrong("no database's name that can be one"))?;
+    let user = decoded(user).ok_or_else(wrong("an invalid user name"))?;
+    let database = decoded(database).ok_or_else(wrong("an invalid database name"))?;
     let endpoints: Option<Vec<Endpoint>> =
         hosts.split(',').map(|host| endpoint(host, scheme)).collect();
-    let endpoints = endpoints.ok_or_else(wrong(
-        "a host or a port that can't be one (a name in another script is written as DNS has it: xn--...)",
-    ))?;
+    let endpoints = endpoints
+        .ok_or_else(wrong("an invalid host or port (write internationalized names as xn--...)"))?;
     let tls = tls(parameters, endpoints.iter().all(Endpoint::is_local))?;
     let is_unix = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
     if tls.is_some() && endpoints.iter().any(is_unix) {
@@ -409,11 +408,11 @@ mod tests {
         refused("postgres:d", "no //");
         refused("mysql://a@h", "mysql://USER@HOST");
         refused("mysql://a@h", "no /DATABASE");
-        refused("mysql://a@h/", "no database's name");
-        refused("mysql://@h/d", "no user's name");
-        refused("mysql://a@h:0/d", "a port");
-        refused("mysql://a@/d", "a host");
-        refused("mysql://a@h%0A/d", "a host");
+        refused("mysql://a@h/", "an invalid database name");
+        refused("mysql://@h/d", "an invalid user name");
+        refused("mysql://a@h:0/d", "an invalid host or port");
+        refused("mysql://a@/d", "an invalid host");
+        refused("mysql://a@h%0A/d", "an invalid host");
         refused("mysql://a@h/d?password=hunter2", "sslmode=verify-full");
         refused("mysql://a@h/d?sslmode=prefer", "sslmode=disable");
         refused("mysql://a@h/d?sslcert=/c", "together");

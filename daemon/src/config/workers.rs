@@ -77,7 +77,7 @@ fn check_permanent(
     }
     match identity.parse::<LeafAddress>() {
         Ok(_) => Ok(()),
-        Err(words) => Err(node.bad_for(format!("zookeeper on Leaf's nodes so: {words}"))),
+        Err(words) => Err(node.bad_for(format!("zookeeper on Leaf's nodes like this: {words}"))),
     }
 }
 
@@ -135,7 +135,7 @@ pub(super) fn parse(node: &ConfigNode, context: &Context<'_>) -> Result<WorkerSp
     match digits.parse::<u64>() {
         Ok(number) if number <= most => Ok(WorkerSpec::Static(WorkerId(number))),
         _ => Err(node.bad_for(format!(
-            "static:0 to static:{most}, because layout {layout:?} has no room for more"
+            "static:0 to static:{most}, because layout {layout:?} allows no more"
         ))),
     }
 }
@@ -149,10 +149,14 @@ pub(super) fn parse_numbers(
     let mut numbers: Vec<(String, WorkerId)> = Vec::new();
     node.entries(|host, value| {
         let number = value.integer(0, most).map_err(|_| {
-            value.bad_for(format!("a whole number from 0 to {most}, the most of layout {layout:?}"))
+            value.bad_for(format!(
+                "a whole number from 0 to {most}, the maximum of layout {layout:?}"
+            ))
         })?;
         if let Some((other, _)) = numbers.iter().find(|(_, taken)| taken.0 == number) {
-            return Err(value.bad_for(format!("a number of its own: {other:?} has this one")));
+            return Err(
+                value.bad_for(format!("a number that no other host has; {other:?} has this one"))
+            );
         }
         numbers.push((host.to_owned(), WorkerId(number)));
         Ok(())
@@ -173,7 +177,7 @@ pub(super) fn parse_range(
     });
     range.filter(|range| !range.is_empty() && range.end <= end_max).ok_or_else(|| {
         node.bad_for(format!(
-            "FIRST..END, the numbers from FIRST to END - 1 of 0..{end_max}, as many as layout {layout:?} holds"
+            "FIRST..END, the numbers from FIRST to END - 1 within 0..{end_max}, which fits layout {layout:?}"
         ))
     })
 }

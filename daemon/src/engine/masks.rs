@@ -81,7 +81,7 @@ impl Masks {
     pub fn keys(&self) -> Result<Rc<MaskKeys>, Failure> {
         self.keys.borrow().clone().ok_or_else(|| {
             mask_key(
-                "this daemon has no mask key: make one with leafd mask-key new, give every host a copy and name it in \
+                "this daemon has no mask key: create one with leafd mask-key new, copy it to every host and set it in \
                  mask_key_file",
             )
         })

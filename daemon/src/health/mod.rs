@@ -211,7 +211,7 @@ impl Watch {
                 ),
                 _ => (
                     Code::LayoutUsedUp,
-                    format!("the time bits of layout {name:?} can't hold the present time"),
+                    format!("the current time doesn't fit the time bits of layout {name:?}"),
                 ),
             };
             causes.push(self.of_layout(code, name, &message));

@@ -23,8 +23,8 @@ struct Origins {
 }
 
 /// A new database doesn't know the ids that the former one gave, so adopting it is no quick remedy.
-const PUT_BACK: &str = "put the first database back; leafd then continues. Only if the change is intended: stop leafd on \
-     all hosts, raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
+const PUT_BACK: &str = "restore the first database; leafd then continues. If the change is intended, stop leafd on all hosts, \
+     raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
 
 /// An embedded registry has the host's clock.
 const CLOCK: &str = "correct the host's clock and keep it synchronized (timedatectl, chronyc tracking); no restart is needed";
@@ -51,49 +51,49 @@ impl Remedies {
     pub fn of(&self, cause: &Cause) -> String {
         match cause.code {
             Code::JournalFailing => format!(
-                "check the state directory {} (free space, mode and owner, the kernel's log); leafd continues once its disk \
-                 works, and needs no restart",
+                "check the state directory {} (free space, mode and owner, the kernel's log); leafd continues without a \
+                 restart once its disk works",
                 self.state_dir
             ),
             Code::StoreAway | Code::StoreRefused | Code::ClaimsFailing => {
                 self.of_store(&cause.subject, cause.why)
             }
             Code::RegistryAway | Code::WorkerRefused => self.of_registry(cause),
-            Code::StoreSettling | Code::RegistrySettling => "wait: it ends by itself".to_owned(),
+            Code::StoreSettling | Code::RegistrySettling => "wait: it ends on its own".to_owned(),
             Code::TagClaimsFailing => {
-                format!("look at the tag's row: leafctl tag show {:?}; leafd retries", &*cause.subject)
+                format!("check the tag's row: leafctl tag show {:?}; leafd retries", &*cause.subject)
             }
             Code::TagUsedUp | Code::TagNearCeiling => format!(
-                "raise its ceiling with: leafctl tag set {:?} --ceiling N, or move to a new tag",
+                "raise the ceiling with: leafctl tag set {:?} --ceiling N, or move to a new tag",
                 &*cause.subject
             ),
             Code::WorkerStarting | Code::WorkerReleased => String::new(),
             Code::RegistryReplaced if is_zookeeper(cause) => {
-                "put the first ensemble back. Only if the change is intended: start leafd once with --worker none, and \
-                 then as before"
+                "restore the first ensemble. If the change is intended, start leafd once with --worker none, and then as \
+                 before"
                     .to_owned()
             }
             Code::RegistryReplaced => PUT_BACK.to_owned(),
             Code::WorkersTaken => {
-                "list the holders with: leafctl worker list; free a number that no host uses with: leafctl worker release \
-                 --worker N; or widen worker_range and the layouts' worker bits"
+                "list the holders with: leafctl worker list; release a number that no host uses with: leafctl worker release \
+                 --worker N; or extend worker_range and the layouts' worker bits"
                     .to_owned()
             }
             Code::WorkerShared => {
-                "stop one of the two, give it a number of its own (worker = \"static:N\") and start it again; ids that both \
-                 have issued meanwhile may be equal"
+                "stop one of the two, give it its own number (worker = \"static:N\") and start it again; both may have issued \
+                 the same ids"
                     .to_owned()
             }
-            Code::WorkerLost => "wait: another one is being leased".to_owned(),
+            Code::WorkerLost => "wait: another number is being leased".to_owned(),
             Code::IdentityInUse => {
-                "give each daemon an identity of its own, or stop the other one".to_owned()
+                "give each daemon its own identity, or stop the other one".to_owned()
             }
             Code::ClockOff | Code::ClockBehind => CLOCK.to_owned(),
             Code::LayoutUsedUp => {
                 "set the host's clock if it is wrong, or move to a new layout".to_owned()
             }
             Code::LayoutContradicted => {
-                "only leafd may write to the state directory: stop whatever else does, and restart leafd if this stays"
+                "stop any other program that writes to the state directory, and restart leafd if the problem persists"
                     .to_owned()
             }
         }
@@ -112,13 +112,13 @@ impl Remedies {
             Why::RegistryClock if embedded => CLOCK,
             Why::RegistryClock => CLOCK_OF_REGISTRY,
             _ if &*cause.subject == "static" => {
-                "check that no second daemon of this host uses the number, then start leafd again"
+                "check that no other daemon on this host uses the number, then restart leafd"
             }
             _ if is_zookeeper(cause) && cause.code == Code::WorkerRefused => {
-                "ZooKeeper answers but refuses: repair what the message names; leafd retries"
+                "ZooKeeper answers but refuses: fix what the message names; leafd retries"
             }
             _ if is_zookeeper(cause) => {
-                "check that ZooKeeper has a quorum and that this host reaches it; leafd retries"
+                "check that ZooKeeper has a quorum and that this host can reach it; leafd retries"
             }
             why => return self.of_store(&cause.subject, why),
         };
@@ -131,33 +131,33 @@ impl Remedies {
         let remedy = match why {
             Why::AnotherDatabase => return PUT_BACK.to_owned(),
             Why::NoRoutes => {
-                return "check that this host's routes send the store's tags to it, and record them with: leafd routes apply"
+                return "check that this host's routes send the store's tags to it, then record them with: leafd routes apply"
                     .to_owned();
             }
             Why::OtherRoutes => {
-                return "give this host the routes of the others and restart leafd, or record new ones with: leafd routes \
+                return "configure the routes of the other hosts and restart leafd, or record new ones with: leafd routes \
                         apply (docs/operate/several-stores.md)"
                     .to_owned();
             }
             Why::Login => {
                 let password = origins.map_or("its password", |origins| &*origins.password);
-                return format!("leafd logs in with {password}; also check that its user may log in");
+                return format!("leafd logs in with {password}; also check that its user is allowed to log in");
             }
             Why::Certificate => {
-                let authority = origins.map_or("the configured authority", |origins| &*origins.authority);
-                format!("the server's certificate is checked against {authority}: correct whichever is wrong")
+                let authority = origins.map_or("the configured CA", |origins| &*origins.authority);
+                format!("the server's certificate is verified against {authority}: correct whichever is wrong")
             }
             Why::UnknownDatabase => {
-                "create the database, or name the right one in the store's URL".to_owned()
+                "create the database, or correct its name in the store's URL".to_owned()
             }
             Why::ReadOnly => {
-                "let the server take writes again, or name the server that does in the URL".to_owned()
+                "make the server accept writes again, or put the server that accepts them into the URL".to_owned()
             }
             Why::MissingRights => {
-                "give leafd's user back its rights on the tables (docs/guide/many-hosts.md lists them)".to_owned()
+                "grant leafd's user its rights on the tables again (docs/guide/many-hosts.md lists them)".to_owned()
             }
             Why::HiddenTables => {
-                "create the table with: leafd schema apply; if it exists, give leafd's user back its rights on it \
+                "create the table with: leafd schema apply; if it exists, grant leafd's user its rights on it again \
                  (docs/guide/many-hosts.md lists them)"
                     .to_owned()
             }
@@ -166,16 +166,15 @@ impl Remedies {
             }
             Why::ForeignValue => "restore the value that the message names from a backup".to_owned(),
             Why::Rejected => {
-                "the database answers: repair what the message names. If leafd's tables are intact, a trigger or rule on \
-                 one of them is not"
+                "fix what the message names. If leafd's tables are intact, check for a trigger or rule on one of them"
                     .to_owned()
             }
-            Why::Locked => "end the other program that has the store's file open".to_owned(),
+            Why::Locked => "stop the other program that has the store's file open".to_owned(),
             Why::Silent | Why::Other | Why::RegistryClock if embedded => {
-                "see to the disk that the store's file is on (free space, its mount, the kernel's log)".to_owned()
+                "check the disk of the store's file (free space, its mount, the kernel's log)".to_owned()
             }
             Why::Silent | Why::Other | Why::RegistryClock => {
-                "check that the database runs, and that this host reaches it".to_owned()
+                "check that the database is running, and that this host can reach it".to_owned()
             }
         };
         format!("{remedy}; {RETRIES}")
@@ -195,21 +194,21 @@ impl Origins {
         };
         let roots = tls.and_then(|tls| tls.root_certificates.as_ref());
         let authority = match roots {
-            Some(file) => format!("the authority in {} (sslrootcert)", file.display()),
-            None => "the authorities that the system trusts (sslrootcert names another)".to_owned(),
+            Some(file) => format!("the CA in {} (sslrootcert)", file.display()),
+            None => "the CAs that the system trusts (sslrootcert names another)".to_owned(),
         };
         let password = match &spec.password {
             StorePassword::None => format!(
-                "no password: name a file with store_password_file, or set {} and start leafd again",
+                "no password: set store_password_file, or set {} and restart leafd",
                 password_variable(&spec.name)
             ),
             StorePassword::File(path) => format!(
-                "the password in {}, read at each connection: put the right one there; no restart is needed",
+                "the password in {}, which it reads for each connection: correct it there; no restart is needed",
                 path.display()
             ),
             StorePassword::Variable(_) => format!(
-                "the password in the variable {}: set the right one and start leafd again, or keep it in a file \
-                 (store_password_file), which needs no restart",
+                "the password in the variable {}: correct it and restart leafd, or keep it in a file (store_password_file), \
+                 which needs no restart",
                 password_variable(&spec.name)
             ),
         };
@@ -246,21 +245,21 @@ mod tests {
         };
         for (code, expected) in [
             (Code::JournalFailing, "/var/lib/leafd"),
-            (Code::StoreAway, "database runs"),
-            (Code::StoreRefused, "database runs"),
-            (Code::ClaimsFailing, "database runs"),
+            (Code::StoreAway, "database is running"),
+            (Code::StoreRefused, "database is running"),
+            (Code::ClaimsFailing, "database is running"),
             (Code::StoreSettling, "wait"),
             (Code::RegistrySettling, "wait"),
             (Code::TagClaimsFailing, "leafctl tag show \"orders\""),
             (Code::TagUsedUp, "leafctl tag set \"orders\" --ceiling N"),
             (Code::TagNearCeiling, "leafctl tag set \"orders\" --ceiling N"),
-            (Code::RegistryAway, "database runs"),
-            (Code::WorkerRefused, "database runs"),
-            (Code::RegistryReplaced, "put the first database back"),
+            (Code::RegistryAway, "database is running"),
+            (Code::WorkerRefused, "database is running"),
+            (Code::RegistryReplaced, "restore the first database"),
             (Code::WorkersTaken, "leafctl worker release --worker N;"),
             (Code::WorkerShared, "static:N"),
             (Code::WorkerLost, "wait"),
-            (Code::IdentityInUse, "identity of its own"),
+            (Code::IdentityInUse, "its own identity"),
             (Code::ClockOff, "host's clock"),
             (Code::ClockBehind, "host's clock"),
             (Code::LayoutUsedUp, "new layout"),
@@ -276,15 +275,15 @@ mod tests {
     #[test]
     fn each_class_of_a_reason_has_its_remedy() {
         for (why, expected) in [
-            (Why::Other, "database runs"),
-            (Why::Silent, "database runs"),
+            (Why::Other, "database is running"),
+            (Why::Silent, "database is running"),
             (Why::Login, "no password"),
             (Why::Certificate, "the system trusts"),
             (Why::UnknownDatabase, "create the database"),
-            (Why::ReadOnly, "take writes"),
+            (Why::ReadOnly, "accept writes"),
             (Why::Locked, "other program"),
             (Why::AnotherDatabase, "leafd adopt-store"),
-            (Why::OtherRoutes, "the routes of the others"),
+            (Why::OtherRoutes, "the routes of the other hosts"),
             (Why::NoRoutes, "leafd routes apply"),
             (Why::MissingRights, "many-hosts.md"),
             (Why::MissingTables, "leafd schema apply"),
@@ -300,7 +299,7 @@ mod tests {
             }
         }
         assert!(
-            remedy(&["store=sqlite:/x"], Code::StoreAway, Why::Other).contains("see to the disk")
+            remedy(&["store=sqlite:/x"], Code::StoreAway, Why::Other).contains("check the disk")
         );
     }
 
@@ -316,7 +315,7 @@ mod tests {
             let store = spec.url.to_string();
             let error = StoreError::Unavailable { store, cause: "Connection refused".into() };
             let advice = remedies.of_error(&spec, error.why());
-            assert!(advice.starts_with("check that the database runs"), "{url}: {advice}");
+            assert!(advice.starts_with("check that the database is running"), "{url}: {advice}");
         }
     }
 
@@ -333,7 +332,7 @@ mod tests {
             let mut store = crate::run::backends::open_store(&config, spec).unwrap();
             let error = store.identity().unwrap_err();
             let advice = Remedies::of_config(&config).of_error(spec, error.why());
-            assert!(advice.starts_with("check that the database runs"), "{error}: {advice}");
+            assert!(advice.starts_with("check that the database is running"), "{error}: {advice}");
         }
     }
 
@@ -352,15 +351,15 @@ mod tests {
             Remedies::default().of(&Cause::new(code, subject, Why::Other, "words", Lasts::Over))
         };
         assert!(of(Code::RegistryAway).contains("quorum"));
-        assert!(of(Code::WorkerRefused).contains("repair what the message names"));
+        assert!(of(Code::WorkerRefused).contains("fix what the message names"));
         assert!(of(Code::RegistryReplaced).contains("--worker none"));
     }
 
     #[test]
     fn a_rejected_login_leads_to_where_the_password_is_read_from() {
         let text = remedy(&[URL, "store_password_file=/etc/pw"], Code::StoreAway, Why::Login);
-        assert!(text.contains("in /etc/pw, read at each connection"), "{text}");
-        assert!(text.contains("may log in"), "{text}");
+        assert!(text.contains("in /etc/pw, which it reads for each connection"), "{text}");
+        assert!(text.contains("allowed to log in"), "{text}");
         let text = remedy(&[URL], Code::StoreAway, Why::Login);
         assert!(text.contains("no password") && text.contains("LEAFD_STORE_PASSWORD"), "{text}");
     }

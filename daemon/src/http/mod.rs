@@ -184,6 +184,6 @@ fn bind(address: &std::net::SocketAddr) -> anyhow::Result<TcpListener> {
         Ok(listener)
     });
     bound.map_err(|cause| {
-        anyhow::anyhow!("cannot serve HTTP on {address}: {cause}; name another address or port")
+        anyhow::anyhow!("cannot serve HTTP on {address}: {cause}; use another address or port")
     })
 }

@@ -26,7 +26,7 @@ pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// The text of an answer to an unknown path.
-const PATHS: &str = "there are a page at /, /metrics, /livez and /readyz here\n";
+const PATHS: &str = "the paths here are /, /metrics, /livez and /readyz\n";
 
 /// Serves metrics and health.
 pub(super) struct Monitoring {

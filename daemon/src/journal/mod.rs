@@ -176,7 +176,7 @@ impl Journal {
                 if restored { "an old one, restored" } else { "a copy from another host or disk" };
             tracing::error!(
                 journal = %path.display(), why, kept = %kept.display(),
-                "the journal in the state directory is {is}: it was moved aside, and this host starts afresh. Ids that it \
+                "the journal in the state directory is {is}: it was moved aside, and this host starts with a new one. Ids that it \
                  held are skipped; none repeats"
             );
             set_aside = Some(kept);

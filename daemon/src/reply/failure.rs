@@ -63,7 +63,7 @@ impl Failure {
     /// The daemon is stopping.
     #[must_use]
     pub fn stopping() -> Self {
-        Failure::new(Status::ShuttingDown, "the daemon is stopping; connect again and retry")
+        Failure::new(Status::ShuttingDown, "the daemon is stopping; reconnect and retry")
     }
 
     /// Too many requests wait already.
@@ -85,10 +85,10 @@ impl Failure {
             Refusal::NoWorker => Failure::new(Status::NoWorker, "this host has no worker"),
             Refusal::TickUsedUp { wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),
-                ..Failure::deadline(layout, "the present tick's sequence is used up")
+                ..Failure::deadline(layout, "the current tick's sequence is exhausted")
             },
             Refusal::MarkReached => {
-                Failure::deadline(layout, "the journal's disk write is still under way")
+                Failure::deadline(layout, "the journal's disk write is still in progress")
             }
             Refusal::LeaseEnds => Failure {
                 retry_after_ms: RETRY_MS,
@@ -107,7 +107,7 @@ impl Failure {
             Refusal::TimeExhausted => Failure::new(
                 Status::TimeExhausted,
                 format!(
-                    "the time bits of layout {layout:?} can't hold the present time; use a new layout"
+                    "the current time doesn't fit the time bits of layout {layout:?}; use a new layout"
                 ),
             ),
             Refusal::BeforeEpoch => Failure::new(
@@ -158,7 +158,7 @@ impl From<&JournalError> for Failure {
             retry_after_ms: RETRY_MS,
             ..Failure::new(
                 Status::Journal,
-                format!("{error}; nothing is issued until it can be written again"),
+                format!("{error}; no ids are issued until it can be written again"),
             )
         }
     }

@@ -89,7 +89,7 @@ impl Work {
         let prefix = prefix.map(|prefix| match std::str::from_utf8(prefix) {
             Ok(text) if Prefix::new(text).is_some() => Ok(text.to_owned()),
             _ => Err(refused(format!(
-                "{:?} is no prefix: it has up to 32 of a to z, 0 to 9 and _, begins with a letter and doesn't end with _",
+                "{:?} is not a prefix: it must have 1 to 32 of a to z, 0 to 9 and _, begin with a letter and not end with _",
                 String::from_utf8_lossy(prefix)
             ))),
         });
@@ -124,7 +124,7 @@ impl Work {
     fn unmask_text(&self, keys: &MaskKeys, text: &[u8]) -> Result<u64, Failure> {
         let wrong = |cause: &dyn std::fmt::Display| {
             let shown = String::from_utf8_lossy(text);
-            refused(format!("{shown:?} is no public id of tag {:?}: {cause}", self.tag))
+            refused(format!("{shown:?} is not a public id of tag {:?}: {cause}", self.tag))
         };
         let prefix = self.prefix().unwrap_or_default();
         let found = PublicText::decode(text, prefix, self.bits).map_err(|cause| wrong(&cause))?;

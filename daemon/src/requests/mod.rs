@@ -273,7 +273,7 @@ impl Dispatcher {
             return Err(Failure::new(
                 Status::Version,
                 format!(
-                    "this daemon speaks protocol version {VERSION}, the client {} to {}; upgrade the older of the two",
+                    "the daemon supports protocol version {VERSION}, the client {} to {}; upgrade the older one",
                     request.version_min, request.version_max
                 ),
             ));

@@ -138,7 +138,7 @@ impl TagStores {
             };
             let (row, claimed_end) = asked
                 .await
-                .map_err(|error| self.not_in_all(upstream, error, "nothing was done"))?;
+                .map_err(|error| self.not_in_all(upstream, error, "nothing was changed"))?;
             end = end.max(claimed_end);
             match row {
                 None => lacking.push(upstream),
@@ -167,9 +167,13 @@ impl TagStores {
             }
         }
         match left.is_empty() {
-            true => self.not_in_all(failed, error, "it was deleted in the others again"),
+            true => self.not_in_all(
+                failed,
+                error,
+                "its copies in the other primaries were deleted again",
+            ),
             false => {
-                let words = format!("it is left in {}", left.join(", "));
+                let words = format!("it remains in {}", left.join(", "));
                 self.not_in_all(failed, error, &words)
             }
         }
@@ -297,7 +301,7 @@ impl TagStores {
         }
         if shown.row.generation != generation {
             return Err(StoreError::refused(format!(
-                "tag {:?} was deleted and created again in the meantime: read it again",
+                "tag {:?} was deleted and recreated in the meantime: read it again",
                 tag.as_str()
             )));
         }

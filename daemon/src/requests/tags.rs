@@ -215,7 +215,7 @@ impl Dispatcher {
         };
         let (index, _) = found.ok_or_else(|| {
             refused(format!(
-                "no store {:?} is configured; list the tags of one that is",
+                "no store {:?} is configured; use a configured one",
                 store.unwrap_or_default()
             ))
         })?;
@@ -269,7 +269,7 @@ impl Dispatcher {
         };
         if create.strict && masked.is_some() {
             return Err(refused(format!(
-                "tag {tag:?} can't be both strict and masked: masked ids are in no order"
+                "tag {tag:?} can't be both strict and masked: masked ids have no order"
             )));
         }
         let largest = masked.map_or(CEILING_MAX, MaskBits::largest);
@@ -293,7 +293,7 @@ impl Dispatcher {
         check_description(set.description.as_deref())?;
         let Set { step, ceiling, description, .. } = set;
         if step.is_none() && ceiling.is_none() && description.is_none() {
-            return Err(refused("nothing to set: give step, ceiling or description"));
+            return Err(refused("nothing to set: pass step, ceiling or description"));
         }
         Ok((tag, TagChange { step, ceiling, description }))
     }

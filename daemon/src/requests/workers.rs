@@ -151,7 +151,7 @@ impl Dispatcher {
         };
         if leaving || held != Some(worker) {
             return Err(refused(format!(
-                "worker {worker} is being released already, or is no longer this daemon's: read it again"
+                "worker {worker} is already being released, or no longer belongs to this daemon: list the workers again"
             )));
         }
         let issued_below = self.snowflakes.issued_below();

@@ -80,7 +80,7 @@ impl Daemon {
         match exact {
             Ok(Ok(())) => {
                 close(journal, &dispatcher, left).await;
-                info!("stopped cleanly: the next start goes on at the next id");
+                info!("stopped cleanly: the next start continues at the next id");
                 Ok(())
             }
             Ok(Err(error)) => Err(error).context(STOPPED_INEXACTLY),
@@ -93,7 +93,7 @@ impl Daemon {
         // There is always a receiver: the server's.
         let _ = self.stop.send(true);
         if tokio::time::timeout(within, &mut self.serving).await.is_err() {
-            warn!("some clients did not read their answers in time; their connections are closed");
+            warn!("some clients did not read their replies in time; their connections are closed");
         }
     }
 

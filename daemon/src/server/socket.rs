@@ -40,7 +40,7 @@ struct OwnFile {
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
     /// Another daemon serves there.
-    #[error("another leafd (pid {pid}) already serves on {}; stop it or give another --socket", path.display())]
+    #[error("another leafd (pid {pid}) already serves on {}; stop it or pass another --socket", path.display())]
     InUse {
         /// The socket's path.
         path: PathBuf,
@@ -48,7 +48,7 @@ pub enum SocketError {
         pid: i32,
     },
     /// Something that is not a socket is in the way.
-    #[error("{} exists and is not a socket; remove it or give another --socket", .0.display())]
+    #[error("{} exists and is not a socket; remove it or pass another --socket", .0.display())]
     NotASocket(PathBuf),
     /// Another process, which isn't known, has the lock beside it.
     #[error(transparent)]

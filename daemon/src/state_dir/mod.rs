@@ -96,7 +96,7 @@ pub(crate) fn in_memory(dir: &Path) -> bool {
 fn lock(dir: &Path) -> Result<LockFile, String> {
     LockFile::acquire(&dir.join(LOCK_FILE), 0o600).map_err(|error| match error {
         LockError::Held { pid, .. } => format!(
-            "{} is using it already; stop that daemon, or give this one a state directory of its own",
+            "{} already uses it; stop that daemon, or give this one its own state directory",
             holder(pid)
         ),
         LockError::Io { path, cause } => explain(&format!("locking {}", path.display()), &cause),

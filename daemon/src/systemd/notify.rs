@@ -52,7 +52,7 @@ impl Service {
         if env::var_os(MANAGER).is_none() {
             return;
         }
-        self.tell(&[NotifyState::Status("waiting for the first answer of the stores")]);
+        self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
         let all_tried = async {
             for upstream in dispatcher.segments.upstreams() {
                 upstream.tried().await;

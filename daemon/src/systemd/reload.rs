@@ -82,10 +82,10 @@ impl Reload {
         }
         match now.as_slice() {
             [] => info!("reload: no reloadable setting has changed"),
-            now => info!("reload: in force now: {}", now.join(", ")),
+            now => info!("reload: applied: {}", now.join(", ")),
         }
         if !later.is_empty() {
-            warn!("reload: changed, but only a restart puts it in force: {}", later.join(", "));
+            warn!("reload: changed settings that need a restart: {}", later.join(", "));
         }
         Ok(())
     }

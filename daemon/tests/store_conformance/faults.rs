@@ -456,7 +456,7 @@ fn two_servers<E: Engine>() -> ([Server; 2], Target) {
 fn of_two_servers_that_take_writes_the_later_one_is_used<E: Engine>() {
     let (servers, target) = two_servers::<E>();
     let mut store = E::open(target);
-    unavailable(store.identity(), "both take writes and have not followed each other");
+    unavailable(store.identity(), "both accept writes and neither follows the other");
     let [mut old, mut new] = servers.each_ref().map(|server| E::open(E::target_of(server)));
     let (former, under) = (old.identity().unwrap(), new.identity().unwrap());
     assert!(new.renew(&under, Some(&former.history)).unwrap());

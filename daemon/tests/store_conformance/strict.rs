@@ -103,7 +103,10 @@ pub fn the_mask_of_a_tag_without_a_row_is_not_guessed(backend: &mut dyn Backend)
     for masked in [None, masked] {
         let error = create(&mut *store, &NewTag { masked, ceiling, ..new_tag("t", 1001, 10) });
         let words = error.unwrap_err().to_string();
-        assert!(words.contains("isn't known") && words.contains("another name"), "{words}");
+        assert!(
+            words.contains("doesn't know its mask") && words.contains("another name"),
+            "{words}"
+        );
     }
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1001, 10)");
     refused_in_words(&mut *store, "t", &["masked", "?"]);
@@ -125,7 +128,7 @@ pub fn the_mask_of_a_tag_without_a_row_is_not_guessed(backend: &mut dyn Backend)
     backend.execute("DELETE FROM leafd_meta WHERE name = 'mask_key_1'");
     assert!(!raise(&mut *store, "other", 5));
     let words = create(&mut *store, &new_tag("other", 5, 10)).unwrap_err().to_string();
-    assert!(words.contains("isn't known"), "{words}");
+    assert!(words.contains("doesn't know its mask"), "{words}");
 }
 
 /// The store itself may know nothing of masks any more: a host that has mask keys knows better.
@@ -136,6 +139,6 @@ pub fn a_host_with_mask_keys_says_that_a_lost_tag_may_have_been_masked(backend: 
     for masked in [None, Masking::parse("53 1 00000000000000ff")] {
         let new = NewTag { masked, ceiling: (1 << 53) - 1, ..new_tag("t", 1001, 10) };
         let words = create(&mut *store, &new).unwrap_err().to_string();
-        assert!(words.contains("isn't known"), "{words}");
+        assert!(words.contains("doesn't know its mask"), "{words}");
     }
 }

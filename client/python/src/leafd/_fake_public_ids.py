@@ -73,7 +73,7 @@ class FakePublicIds:
         elif len(rest) != self._digits() + 2:
             why = f"it is not as long as an id of {self._form.bits} bits"
         elif any(digit not in _DIGITS for digit in rest):
-            why = "it has a character that is no digit of base 32"
+            why = "it has a character that is not a base-32 digit"
         else:
             value = 0
             for digit in rest[:-1]:

@@ -28,7 +28,7 @@ impl Worker {
 fn shared(worker: &StaticWorker) -> Option<Cause> {
     let (number, others) = (worker.worker(), worker.others());
     let message = format!(
-        "worker {number} is in use on another host as well, as the store tells: {}; snowflake ids of both may be equal",
+        "according to the store, another host uses worker {number} too: {}; both may issue the same snowflake ids",
         others.join(", ")
     );
     (!others.is_empty())

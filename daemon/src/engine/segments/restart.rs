@@ -55,7 +55,7 @@ impl Segments {
             (allocator.highest_ends(), allocator.abandon())
         };
         let failure = Failure::journal(format!(
-            "the state directory and the running daemon disagree about tag {:?}, which is being read again; ask again",
+            "the state directory and the running daemon disagree about tag {:?}, which is being loaded again; retry",
             tag.tag.as_str()
         ));
         for reply in waiting {

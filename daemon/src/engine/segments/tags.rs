@@ -130,7 +130,7 @@ impl Segments {
             shard.learn(record.generation);
             tag.confirm();
         } else if !record.unissued.is_empty() {
-            warn!(tag = %tag.tag, "discarding unissued ids from the journal: the tag was recreated, or the store may have reassigned them");
+            warn!(tag = %tag.tag, "dropping held ids from the journal: the tag was recreated, or other hosts may have claimed them");
             self.forget(tag, shard);
             for run in &record.unissued {
                 self.losses.lose(&tag.tag, Cause::Journal, *run);
@@ -210,7 +210,7 @@ impl Segments {
     /// A tag is not what it was believed to be. The next request looks it up again.
     pub(crate) fn start_over(&self, tag: &Rc<SegmentTag>) {
         let failure = Failure::store_away(format!(
-            "tag {:?} was deleted and created again; retry",
+            "tag {:?} was deleted and recreated; retry",
             tag.tag.as_str()
         ));
         self.remove(tag, &failure);
@@ -344,7 +344,7 @@ impl Segments {
     }
 
     pub(crate) fn made_anew(&self, tag: &SegmentTag, index: usize) {
-        warn!(tag = %tag.tag, "the tag was deleted and created again; dropped the ids held of the old one");
+        warn!(tag = %tag.tag, "the tag was deleted and recreated; dropped the held ids of the old one");
         self.forget_shard(tag, index, Cause::Removed);
         tag.form.take();
         self.forget(tag, &tag.shards[index]);

@@ -59,7 +59,7 @@ impl Snowflakes {
                  write to the state directory: if something else did, stop that and restart leafd"
             );
         }
-        self.refuse_for_now(tag, "is being read again; ask again");
+        self.refuse_for_now(tag, "is being loaded again; retry");
         tokio::task::spawn_local(Rc::clone(self).start_over(Rc::clone(tag)));
     }
 

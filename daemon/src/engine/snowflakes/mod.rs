@@ -74,7 +74,7 @@ pub const HOLD_MS: u32 = 8;
 const REQUEST_TICKS_MAX: u64 = 2_048;
 
 /// What a request waits for that gets no id by its deadline, unless more is known.
-const USED_UP: &str = "earlier requests used up the sequence of each tick";
+const USED_UP: &str = "earlier requests exhausted the sequence of each tick";
 
 /// How long before the end of a layout's time bits the log warns of it, and how often, in milliseconds.
 const END_WARNED_MS: u64 = 365 * 86_400_000;
@@ -444,7 +444,7 @@ impl SnowflakeTag {
             self.warned.set(Some(now.boot));
             tracing::warn!(
                 layout = %self.name.as_str(),
-                "the layout runs out of time bits, and so of ids, in {} days: move to a new layout",
+                "the layout's time bits are exhausted in {} days, and then its ids: move to a new layout",
                 left_ms / 86_400_000
             );
         }

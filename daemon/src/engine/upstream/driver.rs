@@ -313,7 +313,7 @@ impl<T: Tenants + 'static> Driver<T> {
                  drops those that others may be given"
             ),
             Event::Distrusted => {
-                warn!(%store, "discarding unissued ids: the store lost commits, and may have reassigned them");
+                warn!(%store, "dropping held ids: the store lost commits, so other hosts may claim them");
                 tenants.drop_held(upstream);
                 let mut distrusted = self.distrusted.borrow_mut();
                 for (tag, runs) in upstream.claims.take_recent() {
@@ -321,7 +321,7 @@ impl<T: Tenants + 'static> Driver<T> {
                 }
             }
             Event::Settled(tags) => {
-                info!(%store, tags, "told the store the highest ids that this host has seen; claims resume");
+                info!(%store, tags, "reported the highest ids this host has seen to the store; claims resume");
                 tokio::task::spawn_local(Rc::clone(self).report_repeats());
             }
             Event::Refused(error) => {

@@ -166,7 +166,7 @@ fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
     };
     match closed {
         Closed::Address => {
-            stranger(StatusCode::FORBIDDEN, &format!("{peer} is in no network of leaf_http_allow"))
+            stranger(StatusCode::FORBIDDEN, &format!("{peer} is not in leaf_http_allow"))
         }
         Closed::Name => stranger(
             StatusCode::FORBIDDEN,

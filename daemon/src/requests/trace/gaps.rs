@@ -58,13 +58,13 @@ impl Dispatcher {
         let tag = Tag::parse(asked.tag.as_bytes())?;
         if self.snowflakes.layout(tag.as_str()).is_some() {
             return Err(refused(format!(
-                "{tag:?} is a layout: its ids leave gaps by their nature; ask for a segment tag's"
+                "{tag:?} is a layout, whose ids always have gaps; use a segment tag"
             )));
         }
         let (first, last) = (asked.first.max(1), asked.last);
         if first > last || last > i64::MAX as u64 {
             return Err(refused(format!(
-                "there are no numbers from {} to {}: first must not be above last, nor last above 2^63-1",
+                "invalid range {} to {}: first must not be above last, and last must not be above 2^63-1",
                 asked.first, asked.last
             )));
         }
@@ -81,7 +81,7 @@ impl Dispatcher {
         let homes = self.homes(tag).await?;
         if homes.here.iter().any(|home| home.row.as_ref().is_some_and(|row| row.strict)) {
             return Err(refused(format!(
-                "tag {tag:?} is strict: its claims are not recorded, and what of them nobody took is skipped"
+                "tag {tag:?} is strict: its claims are not recorded, and unused ids are skipped"
             )));
         }
         let first_known = homes.oldest_claims(tag).await?.into_iter().map(|(first, _)| first).min();

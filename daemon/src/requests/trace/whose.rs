@@ -125,7 +125,8 @@ impl Dispatcher {
         let mask = masking
             .mask(tag, Some(&*keys))
             .map_err(|cause| mask_key(format!("tag {:?}: {cause}", tag.as_str())))?;
-        mask.unmask(id).map_err(|cause| refused(format!("{id} is no id of tag {tag:?}: {cause}")))
+        mask.unmask(id)
+            .map_err(|cause| refused(format!("{id} is not an id of tag {tag:?}: {cause}")))
     }
 
     async fn whose_snowflake(&self, tag: &Tag, id: u64) -> Result<Value, Failure> {

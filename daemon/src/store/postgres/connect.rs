@@ -173,7 +173,7 @@ async fn agree(
     let row = client.query_typed(STANDING, &[]).await.map_err(|error| refusal(target, &error))?;
     let flag = |index: usize| row.first().is_some_and(|row| row.get::<_, bool>(index));
     if flag(0) {
-        return Err(Reason::new(Why::ReadOnly, "it is a standby, which takes no writes"));
+        return Err(Reason::new(Why::ReadOnly, "it is a standby, which accepts no writes"));
     }
     if flag(1) {
         return Err(Reason::new(Why::ReadOnly, "it is read-only"));

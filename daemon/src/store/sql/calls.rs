@@ -274,7 +274,7 @@ impl SqlStore {
             let all_true = !of_it.is_in_doubt() && !history.is_in_doubt() && session.side;
             if is_unrelated && all_true || session.is_parted_from(&mut other)? {
                 return Err(self.location.unavailable(format!(
-                    "{} and {} both take writes and have not followed each other, so nothing is claimed from either: stop \
+                    "{} and {} both accept writes and neither follows the other, so nothing is claimed from either: stop \
                      the wrong one, or name only the right one in the URL",
                     session.driver.endpoint(),
                     other.driver.endpoint()
@@ -283,7 +283,7 @@ impl SqlStore {
             if of_it != history {
                 tracing::error!(
                     store = %self.location.store, used = session.driver.endpoint(), unused = other.driver.endpoint(),
-                    "two servers of the store's URL take writes: stop the former primary, or let it follow the present one"
+                    "two servers of the store's URL accept writes: stop the former primary, or make it follow the current one"
                 );
             }
         }

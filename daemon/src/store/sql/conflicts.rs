@@ -43,7 +43,7 @@ impl Conflicts {
             store,
             conflicts,
             total,
-            "claims conflicted with writes of other hosts and were retried at once ({words}); if this continues, list \
+            "claims conflicted with writes of other hosts and were retried immediately ({words}); if this continues, list \
              the servers in the same order on all hosts"
         );
     }

@@ -103,7 +103,7 @@ pub(super) fn read(row: Cells) -> Result<StoredTag, String> {
         })
         .transpose()?;
     if strict && masked.is_some() {
-        return Err("it is both strict and masked, and masked ids are in no order".to_owned());
+        return Err("it is both strict and masked, but masked ids have no order".to_owned());
     }
     // For people, and written by anybody who may change the table.
     let [description, updated] = [description, updated].map(|text| text.as_deref().map(clean));
