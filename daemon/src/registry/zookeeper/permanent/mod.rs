@@ -50,7 +50,7 @@ impl PermanentRegistry {
     pub fn open(target: EnsembleTarget, name: &LeafName, may_begin: bool) -> PermanentRegistry {
         let rival = (
             "/leafd/registry",
-            "this path holds leased worker numbers, which permanent mode would assign for ever; use another path, or worker_mode = leased",
+            "this path holds leased worker numbers, which permanent mode would assign forever; use another path, or worker_mode = leased",
         );
         let forever = format!("/snowflake/{name}/forever");
         let folders = Folders {
