@@ -16,7 +16,7 @@
 )]
 pub struct UnixMs(pub u64);
 
-/// Boot time: milliseconds since the host started, sleep included. It never steps.
+/// Boot time: milliseconds since the host started, including suspend. It never steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BootMs(pub u64);
 

@@ -1,4 +1,4 @@
-//! Runs a blocking backend (a store or a registry) on a thread of its own. So the asynchronous side never waits for a
+//! Runs a blocking backend (a store or a registry) on its own thread, so that the asynchronous side never waits for a
 //! disk or a server.
 
 use std::any::Any;
@@ -25,7 +25,7 @@ pub trait Backend: Send {
     /// The error of a call that failed because of the thread; errors call the backend `name`.
     fn unavailable(name: &str, cause: String) -> Self::Error;
 
-    /// The error of a call that finds [`Backend::CALLS_WAITING_MAX`] others waiting. The call was not made.
+    /// The error of a call when [`Backend::CALLS_WAITING_MAX`] others are waiting. The call was not made.
     fn overloaded(name: &str) -> Self::Error;
 }
 
@@ -79,10 +79,10 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
             if reply.is_closed() {
                 return;
             }
-            // A backend that panicked reopens or reconnects.
+            // After a panic, the backend reopens or reconnects.
             let result = catch_unwind(AssertUnwindSafe(|| work(backend)));
             let result = result.unwrap_or_else(|panic| Err(panicked::<B>(&name, &*panic)));
-            // The caller may be gone by now.
+            // The caller may have stopped waiting.
             let _ = reply.send(result);
         };
         self.messages.try_send(Message::Call(Box::new(call))).map_err(|error| match error {
@@ -92,16 +92,16 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
         answer.await.unwrap_or_else(|_| Err(self.closed()))
     }
 
-    /// For how long the call that the backend is at has been under way; zero while there is none.
+    /// How long the current call has taken so far; zero if there is none.
     #[must_use]
     pub fn busy_for(&self) -> Duration {
         self.busy.lasts()
     }
 
-    /// Closes the backend after the calls that came before, and waits for that. Later calls fail.
+    /// Closes the backend after all earlier calls, and waits until it is closed. Later calls fail.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        // An error in either place means that it is closed already.
+        // An error in either place means that it is already closed.
         if self.messages.send(Message::Close(done)).await.is_ok() {
             let _ = closed.await;
         }
@@ -121,10 +121,10 @@ fn serve<B: ?Sized>(mut backend: Box<B>, mut inbox: mpsc::Receiver<Message<B>>, 
                 busy.ends();
             }
             Message::Close(closed) => {
-                // Dropping the inbox drops the calls that came later, which tells their callers.
+                // Dropping the inbox drops later calls, which notifies their callers.
                 drop(inbox);
                 drop(backend);
-                // It is no failure if the caller has stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = closed.send(());
                 return;
             }

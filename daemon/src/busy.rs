@@ -1,14 +1,14 @@
-//! For how long a thread has been at what it does now: a disk or a server that hangs reports no fault.
+//! Measures how long a thread has worked on its current task, because a hanging disk or server reports no error.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::clock::monotonic_us;
 
-/// What a thread tells others of its work. The time in which the host sleeps does not count.
+/// Publishes a thread's current work. Time in suspend does not count.
 #[derive(Debug, Default)]
 pub struct Busy {
-    /// In microseconds of [`monotonic_us`]; 0 while it has nothing to do.
+    /// The start in microseconds of [`monotonic_us`]; 0 while idle.
     since_us: AtomicU64,
 }
 
@@ -18,12 +18,12 @@ impl Busy {
         self.since_us.store(monotonic_us().max(1), Ordering::Relaxed);
     }
 
-    /// It has done it.
+    /// Ends the current work.
     pub fn ends(&self) {
         self.since_us.store(0, Ordering::Relaxed);
     }
 
-    /// For how long it has been at it; zero while it has nothing to do.
+    /// The duration of the current work so far; zero while idle.
     #[must_use]
     pub fn lasts(&self) -> Duration {
         match self.since_us.load(Ordering::Relaxed) {

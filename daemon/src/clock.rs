@@ -1,4 +1,4 @@
-//! The host's clocks, read in one place and handed to the core as arguments.
+//! Reads the host's clocks in one place; the core gets them as arguments.
 
 use std::time::Duration;
 
@@ -12,24 +12,24 @@ pub fn now() -> Now {
     Now { unix: UnixMs(read_us(ClockId::CLOCK_REALTIME) / 1_000), boot: boot() }
 }
 
-/// The boot-time clock: it counts sleep and never steps.
+/// The boot-time clock, which counts suspend and never steps.
 #[must_use]
 pub fn boot() -> BootMs {
     BootMs(read_us(ClockId::CLOCK_BOOTTIME) / 1_000)
 }
 
-/// How often the daemon looks at whatever can change without a request.
+/// How often the daemon checks whatever can change without a request.
 pub const TICK: Duration = Duration::from_secs(1);
 
-/// Waits until this instant, but at most for [`TICK`]: timers stop while the host sleeps, so the caller must read the
-/// clock again soon after it wakes. `None` waits for ever.
+/// Waits until this instant, but at most for [`TICK`]: timers stop while the host is suspended, so the caller must read
+/// the clock again soon after a resume. `None` waits forever.
 pub async fn wait_until(at: Option<BootMs>) {
     let Some(at) = at else { return std::future::pending().await };
     let left = Duration::from_millis(at.0.saturating_sub(boot().0).max(1));
     tokio::time::sleep(left.min(TICK)).await;
 }
 
-/// Microseconds of a clock without steps, for short intervals.
+/// Microseconds of a clock that never steps, for short intervals.
 #[must_use]
 pub fn monotonic_us() -> u64 {
     read_us(ClockId::CLOCK_MONOTONIC)

@@ -1,4 +1,4 @@
-//! Measures how long something takes: counts by duration, to which any thread may add.
+//! A histogram of durations, to which any thread may add.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! Which worker of a pool to claim.
 //!
-//! A worker is free when its last claim has run out, both by the registry's clock and by the host's own. One of
-//! those that ran out longest ago is chosen at random. So hosts that start together rarely choose the same one,
-//! and the most recently used workers stay unused for the longest time.
+//! A worker is free when its last lease has expired, both by the registry's clock and by the host's own. One of those
+//! that expired longest ago is chosen at random, so hosts that start together rarely choose the same one, and recently
+//! used workers stay unused for the longest time.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,13 +30,13 @@ pub struct Taken {
     pub pool: Range<u64>,
     /// How many belong to hosts that renew their claims.
     pub live: usize,
-    /// How many belong to hosts that stopped or crashed, and whose claims have not run out.
+    /// How many belong to hosts that stopped or crashed, and whose leases have not expired.
     pub left: usize,
     /// How many are permanent, or leased for longer than any lease lasts.
     pub permanent: usize,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
-    /// The time until the next claim runs out, in milliseconds; `None` when none will.
+    /// The time until the next lease expires, in milliseconds; `None` if none will.
     pub next_ms: Option<u64>,
     /// The holders whose last write is oldest.
     pub oldest: Vec<OldHolder>,

@@ -1,8 +1,8 @@
 //! FF1 (NIST SP 800-38G) for numbers of up to 64 bits in radix 2.
 //!
 //! In general, each of FF1's ten rounds runs a MAC over the round's whole input. Here only the last block of the input
-//! changes between rounds, because padding stands before the round's number. The blocks before it, the tweak's
-//! included, are the same for all numbers: they are encrypted once, and a round costs one block. Nothing branches on
+//! changes between rounds, because the padding comes before the round's number. The blocks before it, including the
+//! tweak's, are the same for all numbers, so they are encrypted once, and a round costs one block. No branch depends on
 //! the key or on a number. The crate `aes` runs in constant time, in the processor's own instructions where it has
 //! them.
 
@@ -25,7 +25,7 @@ pub(super) struct Ff1 {
     /// Bits of the left half, which is the shorter one if they differ.
     left_bits: u8,
     right_bits: u8,
-    /// Where the round's number stands in the last block, in bits from its end.
+    /// The position of the round's number in the last block, in bits from its end.
     round_shift: u32,
 }
 

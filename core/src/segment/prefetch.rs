@@ -1,4 +1,4 @@
-//! How much to claim and to mark ahead of use: by time, at the tag's measured rate.
+//! Decides how much to claim and to mark ahead of use: by time, at the tag's measured rate.
 
 use std::rc::Rc;
 
@@ -11,22 +11,22 @@ use crate::BootMs;
 pub struct PrefetchPolicy {
     /// How long claimed numbers should last, in milliseconds.
     pub autonomy_ms: u64,
-    /// The most that is held ahead of need.
+    /// The maximum held ahead of need.
     pub step_max: u64,
     /// How far marks move ahead of use at most, in milliseconds at the tag's rate.
     pub mark_ahead_ms: u64,
 }
 
-/// What is at hand, and which requests wait, when a claim is considered.
+/// The held ids and the waiting requests at the time of a decision.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
     /// Numbers held and not issued.
     pub(super) held: u64,
     /// In how many segments.
     pub(super) segments: usize,
-    /// How many numbers the waiting requests need at least.
+    /// The minimum that all waiting requests need.
     pub(super) waited_for: u64,
-    /// How many the first of them needs at least.
+    /// The minimum that the first of them needs.
     pub(super) head: u64,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct ClaimSizer {
     pub(super) provision: Rc<PrefetchPolicy>,
     pub(super) rate: RateMeter,
     steady: SteadyRate,
-    /// The least to claim, from the store; from 1.
+    /// The minimum claim, set by the store; at least 1.
     pub(super) step: u64,
     /// How large the last claim was.
     claimed_last: u64,
@@ -46,29 +46,30 @@ pub(super) struct ClaimSizer {
     pub(super) commit_ms: u64,
 }
 
-/// The least that a mark moves ahead, so that an idle tag's burst rarely has to wait for a mark. A crash costs no tag
-/// more than this beside its share.
+/// The minimum that a mark moves ahead, so that a burst of an idle tag rarely waits for a mark. Beyond its share, a
+/// crash costs a tag at most this many ids.
 const MARK_AHEAD_MIN: u64 = 64;
 
-/// How many times larger than the last claim the next one may be. A tag that turns hot gets there in a few claims, and
-/// one burst does not use up ten million numbers.
+/// How many times larger than the last claim the next one may be. A tag whose rate rises reaches its size in a few
+/// claims, and a single burst does not consume ten million numbers.
 const CLAIM_GROWTH: u64 = 8;
 
 /// Claims below this may grow in one step.
 const CLAIM_GROWTH_FLOOR: u64 = 1_000;
 
 /// The part (one in this many) of the last claim, or of what was left before it, that must be used before the rate of a
-/// burst is believed: the first few ids say little.
+/// burst is trusted, because the first few ids say little.
 const USED_FIRST: u64 = 8;
 
-/// Nothing is claimed ahead while so many segments are held: each takes memory.
+/// No ids are claimed ahead while this many segments are held, because each takes memory.
 const SEGMENTS_MAX: usize = 8;
 
-/// Marks lie ahead of use by one in this many of the ids held, at most: a crash during an outage of the store leaves the
-/// others. A burst that goes on moves marks by ever smaller steps, and needs few: what is left shrinks geometrically.
+/// Marks run ahead of use by at most this fraction (one in this many) of the held ids, so the others survive a crash
+/// during a store outage. A lasting burst moves marks in ever smaller steps, but needs few of them, because the rest
+/// shrinks geometrically.
 const MARK_SHARE: u64 = 4;
 
-/// The most ids by which marks lie ahead of use, and which a crash skips, while the journal keeps up ...
+/// While the journal keeps up, marks run ahead of use, and a crash skips, at most this many ids ...
 const MARK_AHEAD_MAX: u64 = 1_000_000;
 
 /// ... but at least the ids of this time at the tag's rate, in milliseconds, or of some commits of a slow journal.
@@ -105,9 +106,9 @@ impl ClaimSizer {
         let burst_need = self.rate.ids_in(now, autonomy_ms);
         let steady_need = self.steady.ids_in(now, autonomy_ms);
         let short = waited_for > held;
-        // The reserve lasts for the autonomy at a rate that lasts, whatever was claimed before.
+        // At a steady rate, the reserve lasts for `autonomy`, whatever was claimed before.
         let steadily = held < steady_need.min(step_max / 2);
-        // A rate that has just begun is believed as far as it has used ids.
+        // A new rate is trusted only as far as ids were used at it.
         let is_used = self.used >= self.claimed_last.max(held) / USED_FIRST;
         let in_burst = is_used && held <= burst_need.min(step_max / 2).max(self.step / 4);
         let prefetch = segments < SEGMENTS_MAX && (steadily || in_burst);
@@ -117,7 +118,7 @@ impl ClaimSizer {
         let grown = self.claimed_last.saturating_mul(CLAIM_GROWTH).max(CLAIM_GROWTH_FLOOR);
         let burst = if short || in_burst { burst_need.min(grown) } else { 0 };
         let ahead = match held == 0 && self.claimed_last == 0 {
-            // For an unknown tag, claim only what is asked for. The store adds the step, unless the tag is strict.
+            // For an unknown tag, claim only what was requested. The store adds the step, unless the tag is strict.
             true => 0,
             false => burst.max(steady_need).max(self.step),
         };
@@ -128,7 +129,7 @@ impl ClaimSizer {
         Some(ClaimOrder { want, least, step_max: room })
     }
 
-    /// How many of the ids held should be marked ahead of use.
+    /// How many of the held ids should be marked ahead of use.
     pub(super) fn mark_target(&mut self, now: BootMs, held: u64, waited_for: u64) -> u64 {
         let spare = held.saturating_sub(waited_for);
         let commits_ms = MARK_AHEAD_MS.max(self.commit_ms.saturating_mul(MARK_AHEAD_COMMITS));

@@ -1,4 +1,4 @@
-//! What `leafd doctor` and `leafctl doctor` share: a report of checks, and the checks that any client of the daemon can
+//! Shared by `leafd doctor` and `leafctl doctor`: a report of checks, and the checks that any client of the daemon can
 //! make.
 //!
 //! - `daemon`: the socket, and what the daemon behind it reports about itself.
@@ -15,14 +15,14 @@ pub use leafd_core::health::duration;
 
 pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon, percent_used};
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckResult {
     /// As it should be.
     Ok,
-    /// It works, and somebody should know.
+    /// It works, but the operator should know.
     Warning,
-    /// Ids can't be had because of it, or are at risk.
+    /// It makes ids unavailable, or puts them at risk.
     Failed,
 }
 
@@ -30,20 +30,20 @@ pub enum CheckResult {
 #[derive(Clone, Debug)]
 struct Finding {
     verdict: CheckResult,
-    /// What was looked at.
+    /// The subject of the check.
     subject: &'static str,
     text: String,
-    /// What to do about it; empty where nothing is to be done.
+    /// What to do about it; empty if nothing is needed.
     remedy: String,
 }
 
-/// What all checks found, in their order.
+/// The findings of all checks, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     findings: Vec<Finding>,
 }
 
-/// The line under a finding begins where its text does.
+/// The line below a finding is aligned with its text.
 const TEXT_COLUMN: usize = 27;
 
 impl CheckResult {
@@ -57,12 +57,12 @@ impl CheckResult {
 }
 
 impl Report {
-    /// Adds what is as it should be.
+    /// Adds a finding without a problem.
     pub fn ok(&mut self, subject: &'static str, text: impl Into<String>) {
         self.add(CheckResult::Ok, subject, text, "");
     }
 
-    /// Adds what somebody should know, and what to do about it.
+    /// Adds a warning and its remedy.
     pub fn warning(
         &mut self,
         subject: &'static str,
@@ -72,7 +72,7 @@ impl Report {
         self.add(CheckResult::Warning, subject, text, remedy);
     }
 
-    /// Adds what keeps ids from being had, and what to do about it.
+    /// Adds a failure and its remedy.
     pub fn failed(
         &mut self,
         subject: &'static str,
@@ -98,7 +98,7 @@ impl Report {
         self.count(CheckResult::Failed) > 0
     }
 
-    /// For people: a line a finding, with the remedy below it, and a summary.
+    /// The report as text: one line per finding, with the remedy below it, and a summary.
     #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
@@ -135,7 +135,7 @@ impl Report {
     }
 }
 
-/// What others wrote may hold line ends, which would end the finding.
+/// Foreign text may contain line breaks, which would end the finding.
 fn in_a_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

@@ -1,4 +1,4 @@
-//! Manual pages out of the commands' own help, for packages.
+//! Generates manual pages from the commands' own help, for packages.
 
 use std::fs;
 use std::io;
@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use clap_mangen::Man;
 
-/// Lines of a help text that are indented by so much are flowing text below the line before them; less, they stand
-/// as they are.
+/// Lines of a help text with at least this indentation are flowing text below the line before them; others are kept as
+/// they are.
 const FLOWING_INDENT: usize = 4;
 
 /// Arguments of the hidden subcommand `man`.
@@ -19,7 +19,7 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Writes a page for the command and one for each of its subcommands; what `more` writes into the folder goes beside them.
+/// Writes a page for the command and one for each of its subcommands; `more` may write further files into the folder.
 #[must_use]
 pub fn run(
     command: clap::Command,
@@ -59,7 +59,7 @@ fn write(command: &clap::Command, section: &str, folder: &Path) -> io::Result<()
     fs::write(folder.join(man.get_filename()), page)
 }
 
-/// What follows the options in the help: a line such as `Exit status:` begins a section.
+/// The help text after the options: a line such as `Exit status:` begins a section.
 fn sections(text: &str) -> String {
     let mut out = String::new();
     let mut as_it_stands = false;
@@ -89,7 +89,7 @@ fn sections(text: &str) -> String {
     out
 }
 
-/// Text that means nothing to roff, on a line of its own.
+/// The text escaped for roff, on a line of its own.
 #[must_use]
 pub fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");

@@ -1,4 +1,4 @@
-//! The manual page leafd.toml(5), made from the table of settings.
+//! Generates the manual page leafd.toml(5) from the table of settings.
 
 use std::fmt::Write as _;
 use std::fs;

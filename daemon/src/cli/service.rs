@@ -1,5 +1,5 @@
-//! The service's unit under systemd, and the settings that it gives its daemon. Commands for operators use them
-//! wherever they are run.
+//! Reads the systemd unit and the settings that it passes to its daemon. Operators' commands use them wherever they
+//! run.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -58,8 +58,8 @@ pub fn properties(names: &[&str]) -> Result<Option<Properties>, String> {
     Ok((found.get("LoadState").map(String::as_str) == Some("loaded")).then_some(found))
 }
 
-/// Loads the configuration of the unit's daemon if root gives no arguments, or if they name the unit's file only.
-/// Otherwise the one that arguments and environment give.
+/// Loads the configuration of the unit's daemon if root passes no arguments, or only the unit's configuration file.
+/// Otherwise loads the one given by arguments and environment.
 ///
 /// # Errors
 /// See [`Config::load`].
@@ -72,7 +72,7 @@ pub fn load(args: &Args) -> Result<Config, ConfigError> {
     Config::load_from(&args, &env)?.require_built()
 }
 
-/// Puts the unit's arguments and environment in place of this process's, if they are meant.
+/// Replaces this process's arguments and environment with the unit's, if they apply.
 fn settings_of(unit: &Properties, args: &mut Args, env: &mut Env) {
     let value = |name: &str| unit.get(name).map_or("", String::as_str);
     let command = value("ExecStart").split_once("argv[]=").map_or("", |(_, rest)| rest);
@@ -121,11 +121,11 @@ fn settings_of(unit: &Properties, args: &mut Args, env: &mut Env) {
     }
 }
 
-/// Root continues as the owner of the state directory, which is the daemon's user: files that root made there would be
-/// of no use to the daemon.
+/// Root continues as the owner of the state directory, which is the daemon's user, because the daemon couldn't use
+/// files that root creates there.
 ///
 /// # Errors
-/// Root may not change its user.
+/// Root is not allowed to change its user.
 pub fn become_owner(state_dir: &Path) -> Result<()> {
     let (owner, group) = fs::metadata(state_dir).map_or((0, 0), |found| (found.uid(), found.gid()));
     if !geteuid().is_root() || owner == 0 {

@@ -1,5 +1,5 @@
-//! Which store of a list a tag belongs to. This must never change: a tag that is looked for in another
-//! store would start over there.
+//! Decides which store of a list a tag belongs to. This must never change, because the tag's ids would start over in
+//! another store.
 
 /// The place of a tag in a list of `length` stores: the finished hash of its bytes modulo `length`, which
 /// is not 0.

@@ -1,4 +1,4 @@
-//! The default places of socket and state: systemd's directories, then the system's for root, then the
+//! Finds the default paths of socket and state directory: systemd's directories, then the system's for root, then the
 //! user's own.
 
 use std::ffi::OsStr;

@@ -1,4 +1,4 @@
-//! Texts about the settings, made from their table: `leafd --help`, `docs/reference/settings.md` and
+//! Generates texts about the settings from their table: `leafd --help`, `docs/reference/settings.md` and
 //! `systemd/leafd.toml`. The manual page leafd.toml(5) is made from the same parts.
 
 use std::fmt::Write as _;

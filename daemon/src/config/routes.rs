@@ -1,5 +1,4 @@
-//! Rules that say which store a tag belongs to: parsed, and refused if they contradict the list of stores or
-//! each other.
+//! Parses the rules that assign tags to stores, and refuses rules that contradict the list of stores or each other.
 
 use super::pattern::{self, Pattern};
 use super::stores::{NO_SQLITE, Named};
@@ -23,7 +22,7 @@ pub(super) enum RouteTarget {
     Primaries(Vec<usize>, u32),
 }
 
-/// The most patterns in all rules together. A store can record fewer.
+/// The maximum number of patterns in all rules together. A store can record fewer.
 const PATTERNS_MAX: usize = 1_000;
 
 /// The most primaries of a tag.
@@ -59,7 +58,7 @@ pub(super) fn parse(node: &ConfigNode, stores: &[Named]) -> Result<Vec<Rule>, In
     Ok(rules)
 }
 
-/// The same place, with a few words in place of a long value.
+/// The same place, with a short description instead of a long value.
 pub(super) fn counted(node: &ConfigNode, words: &str) -> ConfigNode {
     ConfigNode { value: Value::Other("list", words.to_owned()), line: node.line }
 }

@@ -28,7 +28,7 @@ pub(super) struct Named {
     password_file: Option<PathBuf>,
 }
 
-/// The most stores: each has a thread and a connection in every daemon.
+/// The maximum number of stores: each takes a thread and a connection in every daemon.
 const STORES_MAX: usize = 256;
 
 /// Longest name of a store.

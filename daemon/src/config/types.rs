@@ -16,7 +16,7 @@ pub struct SocketGroup {
     pub name: String,
 }
 
-/// What is logged: directives in the syntax of [`Targets`], checked.
+/// The log filter: checked directives in the syntax of [`Targets`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
@@ -31,11 +31,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Most bytes of a socket's path: `sun_path` less its final NUL.
+/// The maximum length of a socket's path in bytes: `sun_path` without its final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// While its ensemble is away, this client reports that several times a second. The parts that need the ensemble log
-/// the consequences.
+/// While its ensemble is unavailable, this client logs that several times a second. The code that needs the ensemble
+/// logs the consequences.
 const QUIET: &str = "zookeeper_client=error";
 
 /// Longest identity.
@@ -93,7 +93,8 @@ pub(super) fn log(node: &ConfigNode) -> Result<LogFilter, InvalidValue> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
     for directive in &directives {
-        // A lone word that is no level would count as a module's name, and a misspelt level would silence everything.
+        // A single word that is not a level would count as a module's name, so a misspelt level would silence
+        // everything.
         let lone = !directive.contains(['=', ':']);
         let level = levels.contains(&directive.to_ascii_lowercase().as_str());
         if lone && !level || directive.contains('[') {

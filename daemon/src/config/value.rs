@@ -6,7 +6,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// A value and the line of the file that it stands on.
+/// A value and its line in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ConfigNode {
     pub(super) value: Value,
@@ -36,7 +36,7 @@ pub(super) type Entries = Vec<(String, ConfigNode)>;
 pub(super) struct InvalidValue {
     /// The place within the setting's value, such as `[1].uids`.
     pub(super) place: String,
-    /// What was given there.
+    /// The given value.
     pub(super) node: ConfigNode,
     /// What is allowed there; `None` for the setting's own text.
     pub(super) allowed: Option<String>,
@@ -47,12 +47,12 @@ impl ConfigNode {
         ConfigNode { value: Value::Bare(text.into()), line: None }
     }
 
-    /// This value is not what the setting allows.
+    /// An error: the setting doesn't allow this value.
     pub(super) fn bad(&self) -> InvalidValue {
         InvalidValue { place: String::new(), node: self.clone(), allowed: None }
     }
 
-    /// This value is not what `allowed` says.
+    /// An error: this value is not one of `allowed`.
     pub(super) fn bad_for(&self, allowed: impl Into<String>) -> InvalidValue {
         InvalidValue { allowed: Some(allowed.into()), ..self.bad() }
     }
@@ -249,7 +249,7 @@ fn show_key(key: &str) -> String {
     if !key.is_empty() && key.chars().all(plain) { key.to_owned() } else { quoted(key) }
 }
 
-/// A basic string of TOML. What can't be seen is escaped.
+/// A basic string of TOML, with invisible characters escaped.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -266,7 +266,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// A URL to another place, or a text with a password, is shown by its kind only.
+/// Of a URL to another place, or a text with a password, only the kind is shown.
 pub(super) fn redact(text: &str) -> String {
     if let Some((scheme, _)) = text.split_once("://")
         && scheme != "sqlite"

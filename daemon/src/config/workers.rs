@@ -38,14 +38,15 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// With several stores, a default would be a guess. Another guess on another host would give a number twice.
+    /// With several stores, a default would be a guess, and a different guess on another host would lease a number
+    /// twice.
     pub(super) fn default(&self) -> &'static str {
         if self.stores.len() > 1 { "none" } else { "store" }
     }
 }
 
-/// Checks what permanent numbers need: a name to give them to; in ZooKeeper also the service's name, and a host name
-/// of Leaf's form. Leased numbers must not be where Leaf has its own.
+/// Checks the requirements of permanent numbers: an identity; in ZooKeeper also the service's name, and an identity in
+/// Leaf's form. Leased numbers must not be in the same place as Leaf's own.
 fn check_permanent(
     node: &ConfigNode,
     context: &Context<'_>,

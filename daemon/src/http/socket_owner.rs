@@ -1,4 +1,4 @@
-//! The user at the other end of a TCP connection from this host, which the kernel tells by sock_diag.
+//! Asks the kernel, by sock_diag, for the user at the other end of a TCP connection from this host.
 
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
@@ -18,10 +18,10 @@ const HEADER_BYTES: usize = 16;
 const QUESTION_BYTES: usize = HEADER_BYTES + 56;
 const UID_AT: usize = HEADER_BYTES + 64;
 
-/// TCP_ESTABLISHED. A socket that its process has closed has no user any more.
+/// TCP_ESTABLISHED. A socket that its process has closed has no user.
 const ESTABLISHED: u8 = 1;
 
-/// The user at the other end; `None` if the kernel can't tell, for example because it is gone.
+/// The user at the other end; `None` if the kernel can't tell, for example because the connection was closed.
 pub(super) fn of_peer(stream: &TcpStream) -> Option<Peer> {
     let uid = ask(stream.peer_addr().ok()?, stream.local_addr().ok()?).ok()??;
     Some(Peer { uid, gids: Vec::new(), is_outside: false })

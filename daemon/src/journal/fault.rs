@@ -1,4 +1,4 @@
-//! Faults of the journal's files, in words for the operator.
+//! Describes faults of the journal's files for the operator.
 
 use rusqlite::ErrorCode;
 
@@ -7,7 +7,7 @@ use rusqlite::ErrorCode;
 #[error("{0}")]
 pub(super) struct Fault(pub String);
 
-/// What to do after damage. Nobody can repair a mark by hand.
+/// What to do after damage. A mark can't be repaired by hand.
 const AFTER_DAMAGE: &str = "leafd will not guess. Check the disk, move journal.db and journal.db-wal to a safe place, \
     and start leafd again: it creates a new journal and skips the ids that the old one held";
 

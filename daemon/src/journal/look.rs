@@ -1,4 +1,4 @@
-//! Looks at a journal that no daemon has open, for `leafd doctor`, without changing it.
+//! Inspects a journal that no daemon has open, for `leafd doctor`, without changing it.
 
 use std::path::Path;
 
@@ -14,12 +14,12 @@ use crate::state_dir::explain;
 pub struct JournalSummary {
     /// The host's name in its stores.
     pub host: String,
-    /// Whether the file is another one than the one that was made on this host.
+    /// Whether the file is not the one that was created on this host.
     pub is_foreign: bool,
 }
 
-/// Looks at a directory's journal; `None` if there is none. It only reads what is in the file from the beginning. So
-/// it needs no write-ahead log, which only a connection that may write can read.
+/// Looks at a directory's journal; `None` if there is none. It reads only what never changes after creation, so it
+/// doesn't need the write-ahead log, which only a connection with write access can read.
 ///
 /// # Errors
 /// The file is no journal, has another format, is damaged, or can't be read.
@@ -54,7 +54,7 @@ fn read(path: &Path, identity: &Identity) -> Result<JournalSummary, Fault> {
     })
 }
 
-/// A file's name for SQLite, with the promise that nobody changes the file. Then SQLite takes no lock, and makes no
+/// A file's name for SQLite, with the promise that the file doesn't change, so that SQLite takes no lock and creates no
 /// files beside it.
 pub(crate) fn immutable(path: &Path) -> String {
     let path = path.to_string_lossy();

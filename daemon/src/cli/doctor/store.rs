@@ -1,4 +1,4 @@
-//! A database, seen from this host: its password and the login. After it: the clock, rights and tables.
+//! Checks a database from this host: password and login, then clock, rights and tables.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The service's unit under systemd: its state, and whether its sandbox lets leafd write.
+//! Checks the systemd unit: its state, and whether its sandbox lets leafd write.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! The pool of snowflake workers: whether one is left for this host, and whether another host has this host's
-//! worker.
+//! Checks the pool of snowflake workers: whether a number is left for this host, and whether another host has this
+//! host's number.
 
 use leafd_checkup::Report;
 use leafd_checkup::snapshot::Snapshot;
@@ -16,7 +16,7 @@ const SUBJECT: &str = "workers";
 /// Less than one free number in this many is worth a warning.
 const FEW_FREE: u64 = 10;
 
-/// What registries call this host.
+/// This host's identity in registries.
 #[derive(Clone, Copy, Debug)]
 pub struct Ourselves<'a> {
     /// The host id, by the journal or the running daemon, if one of them could be asked.

@@ -1,5 +1,5 @@
-//! Whether a change of routes is allowed: no tag may move, no two stores may give the same id, and no store may be
-//! left out.
+//! Decides whether a change of routes is allowed: no tag may move, no two stores may issue the same id, and no store
+//! may be left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,8 +95,8 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
     check_eras(members, routing)
 }
 
-/// If a member of a list of primaries will give other ids, the era must be new to all members. An old copy of a member
-/// is recognised by its era.
+/// If a member of a list of primaries will issue different ids, the era must be new to all members. An old copy of a
+/// member is recognised by its era.
 fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
     let era = |member: &Member| member.primary().map_or(0, |primary| primary.era);
     let undone = |member: &&Member| member.progress() != Progress::Done;
@@ -202,8 +202,8 @@ fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec
         return if changes { homes } else { Vec::new() };
     }
     if homes.is_empty() && members[at].index.is_none() {
-        // It lives nowhere, and the store that knows it is retired. A remaining store must know it, in case it lives
-        // again.
+        // No store has the tag, and the store that remembers it is retired. A remaining store must remember it, in case
+        // it is created again.
         return members.iter().position(|member| member.index.is_some()).into_iter().collect();
     }
     homes
@@ -235,7 +235,7 @@ fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<Offence> 
     routing.is_primary(index).then_some((why, STAY)).or_else(|| unfinished(row))
 }
 
-/// A store that learns of such a tag could neither issue ids of it nor tell that its creation is to be repeated.
+/// A store that learned of such a tag could neither issue its ids nor know that its creation must be repeated.
 fn unfinished(row: &TagRow) -> Option<Offence> {
     (row.ceiling == UNFINISHED).then(|| ("its creation was interrupted".to_owned(), FINISH))
 }

@@ -1,4 +1,4 @@
-//! What happens to frozen stores when a change is refused.
+//! Decides what happens to frozen stores when a change is refused.
 
 use anyhow::Result;
 
@@ -20,7 +20,7 @@ pub(super) async fn refuse(
     if !members.iter().any(|member| member.progress() == Progress::Frozen) {
         return Ok(format!("nothing was changed: {refusal}"));
     }
-    // A store with its new role may have given ids already.
+    // A store with its new role may already have issued ids.
     let may_thaw = !members.iter().any(|member| member.progress() == Progress::Done);
     if !may_thaw {
         return Ok(format!(

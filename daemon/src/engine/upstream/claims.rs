@@ -22,7 +22,7 @@ pub struct ClaimCounts {
 const RESULTS: [&str; 7] =
     ["granted", "unavailable", "unknown_tag", "exhausted", "refused", "overloaded", "changed"];
 
-/// How many claims are remembered, to find out whether another host claimed the same ids.
+/// How many claims are remembered, to detect whether another host claimed the same ids.
 const RECENT_MAX: usize = 1_000;
 
 impl ClaimCounts {

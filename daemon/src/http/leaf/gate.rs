@@ -12,7 +12,7 @@ use crate::clock;
 use crate::config::LeafHttp;
 use leafd_core::quota::{Bucket, Quota};
 
-/// For how many users and addresses the rate is remembered. If there are more, all are forgotten.
+/// How many users and addresses have their rates remembered. If there are more, all are forgotten.
 const PARTIES_MAX: usize = 4_096;
 
 /// Decides whether a request is served.
@@ -26,7 +26,7 @@ pub(super) struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     Address,
-    /// The Host field has another name than this host's.
+    /// The Host field has a name that is not this host's.
     Name,
     /// The request comes from a web page of another site.
     Page,
@@ -74,15 +74,15 @@ impl Gate {
         pace.draw(1, now).map_err(|wait_ms| Closed::TooOften(wait_ms.unwrap_or(1_000)))
     }
 
-    /// Whether a `Host` field names this host, or has one of the names that the configuration gives it. Any other name
-    /// may be that of a web page whose author has it lead here.
+    /// Whether a `Host` field names this host, or is one of the configured names. The author of any web page can point
+    /// any other name at this host.
     fn is_named(&self, host: &str) -> bool {
         let named = |name: &String| name.eq_ignore_ascii_case(host_name(host));
         is_this_host(host) || self.settings.names.iter().any(named)
     }
 }
 
-/// Compares in a time that doesn't depend on where the texts differ.
+/// Compares in constant time, wherever the texts differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differ) == 0
