@@ -335,10 +335,11 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     assert!(databases.place("c").starts_with("store c, of: "));
 }
 
-/// A restore brings a primary's former era back, and its ids, while the other primary tells of the later one.
+/// A restore brings a primary's former era back, and its ids. The other primary reports the later era, and a host remembers
+/// that over a restart.
 #[test]
 fn a_primary_restored_from_a_former_era_is_refused_by_hosts_of_that_era() {
-    let databases = Databases::new();
+    let mut databases = Databases::new();
     let fleet = |era: u32| {
         let routes = format!("[{{ tags = ['*'], primaries = ['a', 'b'], era = {era} }}]");
         databases.fleet(&["a", "b"], &routes)
@@ -365,6 +366,7 @@ fn a_primary_restored_from_a_former_era_is_refused_by_hosts_of_that_era() {
                 .then_some(())
         });
         host.stop();
+        databases.mariadb.stop();
         host.start();
     }
     assert_eq!(databases.sql("a", "SELECT max_id FROM leaf_alloc"), before);

@@ -53,6 +53,9 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
                 record.written = if record.token.is_some() { *number } else { 0 };
             })
         }
+        Write::LaterEra { store, era } => {
+            stores::change(conn, store, |record| record.later_era = *era)
+        }
         Write::Worker(claimed) if !claimed.is_valid() => Err(Problem::Refused(
             "the worker's lease can't be recorded: it has no holder, or a value is too large"
                 .into(),

@@ -47,6 +47,9 @@ pub struct StoreRecord {
     pub history: Arc<str>,
     /// The number of this host's last confirmed write in that history, as far as it is recorded; 0 for none.
     pub written: u64,
+    /// The latest era that a primary of its list has recorded, if that is later than this host's; otherwise 0.
+    #[serde(default)]
+    pub later_era: u32,
     /// The URLs that last led to it, without secrets, each with the number of the start that last used it. Empty when
     /// all of them lead to other stores now.
     pub urls: BTreeMap<Arc<str>, i64>,

@@ -4,7 +4,6 @@
 //! A store may have the token that it confirmed last, or that of a later start, because an answer may have been lost.
 //! The confirmed one is in the store's own record. The later ones are in the records of starts, for all stores together.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rusqlite::Connection;
@@ -78,7 +77,8 @@ pub(super) fn check_in(
             .partition(|record| record.store == *store);
     let mut record = found.pop().unwrap_or_else(|| {
         let (store, history) = (store.clone(), Arc::clone(history));
-        StoreRecord { store, history, written: 0, urls: BTreeMap::new(), confirmed: 0, token: None }
+        let (written, later_era, urls, confirmed, token) = Default::default();
+        StoreRecord { store, history, written, later_era, urls, confirmed, token }
     });
     for other in &mut others {
         if other.urls.remove(url).is_some() {

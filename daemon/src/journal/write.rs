@@ -120,6 +120,13 @@ pub enum Write {
         /// The number.
         number: u64,
     },
+    /// The latest era that a primary of a store's list has recorded. Refused for a store that never checked in.
+    LaterEra {
+        /// Which store.
+        store: StoreId,
+        /// The era; 0 unless it is later than this host's.
+        era: u32,
+    },
     /// A worker was claimed, renewed, or kept for a restart. Replaces the recorded claim. Refused when a text is too
     /// long.
     Worker(Recorded),

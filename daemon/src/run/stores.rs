@@ -51,6 +51,7 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
             failover,
         );
         let latest_era = eras.entry(config.routing.together(index)).or_default();
+        latest_era.set(latest_era.get().max(remembered.map_or(0, |record| record.later_era)));
         upstreams.push(Rc::new(upstream.counting(conflicts).in_list(Rc::clone(latest_era))));
     }
     Ok(upstreams)

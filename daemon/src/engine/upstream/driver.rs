@@ -15,7 +15,7 @@ use crate::clock;
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
 use leafd_core::Tag;
-use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError};
+use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError, StoreId};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
 use leafd_wire::Run;
 
@@ -144,7 +144,9 @@ impl<T: Tenants + 'static> Driver<T> {
                 let asked = store.identity_after(known.map(|(written, known)| (known, written)));
                 let found = asked.await;
                 if let Ok((found, written)) = &found {
-                    self.upstream.hear_role(&found.role);
+                    if self.upstream.hear_role(&found.role) {
+                        self.note(self.later_era(&found.id)).await;
+                    }
                     self.record_written(found, *written).await;
                 }
                 Response::Identity(found.map(|(found, _)| found))
@@ -185,7 +187,7 @@ impl<T: Tenants + 'static> Driver<T> {
             self.upstream.stale.set(true);
             self.tenants.set_all_aside();
             let host = HostId(random::token()?.into());
-            self.commit(Write::BeginAnew { host: host.clone() }).await?;
+            self.commit(vec![Write::BeginAnew { host: host.clone() }]).await?;
             self.tenants.begin_anew(host);
             store.check_in(under, &self.tenants.host(), vec![], token).await?;
         }
@@ -210,9 +212,13 @@ impl<T: Tenants + 'static> Driver<T> {
         if !is_trusted || self.is_anew() || written <= self.written.replace(written) {
             return;
         }
-        let write = Write::Written { store: found.id.clone(), number: written };
-        // Without it, less is noticed at the next start. What else fails then is reported by those who need it.
-        if let Err(error) = self.commit(write).await {
+        self.note(Write::Written { store: found.id.clone(), number: written }).await;
+    }
+
+    /// Has the journal record something without which less is noticed at the next start. If the journal fails, whoever
+    /// needs it reports that.
+    async fn note(&self, write: Write) {
+        if let Err(error) = self.commit(vec![write]).await {
             debug!(store = %self.upstream.url, "{error}");
         }
     }
@@ -272,18 +278,22 @@ impl<T: Tenants + 'static> Driver<T> {
 
     /// Has the journal record which store it is. This must be durable before anything is claimed.
     async fn record(self: Rc<Self>, record: Record) -> Result<(), StoreError> {
-        let write = match record {
+        let writes = match record {
             Record::CheckedIn(store, history) => {
-                let url = Arc::clone(&self.upstream.url);
-                Write::CheckedIn { url, store, history: history.0 }
+                let (url, later_era) = (Arc::clone(&self.upstream.url), self.later_era(&store));
+                vec![Write::CheckedIn { url, store, history: history.0 }, later_era]
             }
-            Record::History(store, history) => Write::History { store, history: history.0 },
+            Record::History(store, history) => vec![Write::History { store, history: history.0 }],
         };
-        self.commit(write).await
+        self.commit(writes).await
     }
 
-    async fn commit(&self, write: Write) -> Result<(), StoreError> {
-        let written = self.journal.write(vec![write]).outcome().await;
+    fn later_era(&self, store: &StoreId) -> Write {
+        Write::LaterEra { store: store.clone(), era: self.upstream.later_era() }
+    }
+
+    async fn commit(&self, writes: Vec<Write>) -> Result<(), StoreError> {
+        let written = self.journal.write(writes).outcome().await;
         written.map_err(|error| in_journal(&error))
     }
 

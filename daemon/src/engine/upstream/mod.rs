@@ -135,10 +135,16 @@ impl Upstream {
         Upstream { latest_era, ..self }
     }
 
-    /// It has this role.
-    pub(crate) fn hear_role(&self, role: &Role) {
+    /// It has this role. Returns true if its era is later than those that were heard of before.
+    fn hear_role(&self, role: &Role) -> bool {
         let era = parse_primary(&role.0).map_or(0, |primary| primary.era);
-        self.latest_era.set(self.latest_era.get().max(era));
+        let known = self.latest_era.replace(era.max(self.latest_era.get()));
+        era > known
+    }
+
+    /// The latest era of its list, if that is later than this host's; otherwise 0.
+    fn later_era(&self) -> u32 {
+        self.outdated().map_or(0, |_| self.latest_era.get())
     }
 
     /// The refusal of a store whose list has a later era than this host's: the store may have been restored from the
