@@ -30,6 +30,9 @@ const READY_POLL: Duration = Duration::from_millis(300);
 /// How long a daemon may take to end, beyond `stop_within`.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
+/// Begins a report of ids that another host has claimed as well.
+pub const REPEATS: &str = "another host has claimed ids that this host had claimed";
+
 /// A host and its daemon.
 pub struct Host {
     folder: TempDir,
@@ -347,6 +350,22 @@ impl Host {
     /// Everything that this host's daemons have logged.
     pub fn log(&self) -> String {
         fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Waits until it has reported each of these ids as one that another host has claimed as well.
+    #[track_caller]
+    pub fn reports_repeats(&self, ids: &[u64], within: Duration) {
+        let number = |line: &str, key: &str| -> u64 {
+            let value = line.split(key).nth(1).unwrap_or_else(|| panic!("{key} in {line}"));
+            value.split(' ').next().unwrap().parse().unwrap()
+        };
+        eventually("each id is reported", within, || {
+            let log = self.log();
+            let lines = log.lines().filter(|line| line.contains(REPEATS));
+            let ranges: Vec<_> =
+                lines.map(|line| number(line, "first=")..=number(line, "last=")).collect();
+            ids.iter().all(|id| ranges.iter().any(|range| range.contains(id))).then_some(())
+        });
     }
 
     /// A client that may hold runs.

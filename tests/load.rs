@@ -1,7 +1,7 @@
 //! A load on daemons, by clients in this process. Each thread draws one tag from one daemon, whatever happens to that
 //! daemon, and keeps every id and every error. At the end no id of a tag may have come twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -195,6 +195,12 @@ impl Drawn {
         self.longest = self.longest.max(other.longest);
         self.backwards.extend(other.backwards);
         self.seconds += other.seconds;
+    }
+
+    /// The ids of a tag that came here and there.
+    pub fn common(&self, other: &Drawn, tag: &str) -> Vec<u64> {
+        let there: BTreeSet<u64> = other.ids[tag].iter().copied().collect();
+        self.ids[tag].iter().copied().filter(|id| there.contains(id)).collect()
     }
 
     /// Adds ids that were drawn in another way.

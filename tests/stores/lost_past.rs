@@ -4,13 +4,13 @@
 
 use std::time::Duration;
 
-use leafd_tests::host::{Host, eventually};
+use leafd_tests::host::{Host, REPEATS, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::pgbouncer::{PgBouncer, Pooling};
 use leafd_tests::servers::volume::Volume;
-use leafd_tests::servers::{DATABASE, Pair, Postgres, Server};
+use leafd_tests::servers::{DATABASE, Pair, Postgres, Server, apply_schema};
 use leafd_tests::wall_clock::WallClock;
 use leafd_wire::{Status, opcode};
 use nix::sys::signal::Signal;
@@ -390,24 +390,46 @@ fn a_late_host_reports_the_ids_that_another_host_has_claimed() {
     let mut again = Drawn::default();
     answered(&mut again, TAG, &mut ask(&second, TAG, 20));
     first.signal(Signal::SIGCONT);
-    let words = "another host has claimed ids that this host had claimed";
-    let reports = eventually("it is reported", WITHIN, || {
-        let log = first.log();
-        let reports: Vec<String> =
-            log.lines().filter(|line| line.contains(words)).map(str::to_owned).collect();
-        (!reports.is_empty()).then_some(reports)
+    first.reports_repeats(&drawn.common(&again, TAG), WITHIN);
+    assert!(!second.log().contains(REPEATS), "{}", second.log());
+}
+
+/// What a host claimed before it went on as a new one is its own, and no other host's.
+#[test]
+fn a_host_that_goes_on_as_a_new_one_reports_none_of_its_own_claims() {
+    let server = Postgres::new();
+    server.create_database("ids2");
+    apply_schema(&Postgres::url_of(&[server.port()], "ids2"));
+    let relay = Relay::to(server.port());
+    let stores = [(relay.port(), DATABASE), (server.port(), "ids2")];
+    let [a, b] = stores.map(|(port, database)| Postgres::url_of(&[port], database));
+    let routes = format!("[{{ tags = ['{TAG}'], store = 'b' }}, {{ tags = ['*'], store = 'a' }}]");
+    let mut host = Host::on_stores(&[("a", a), ("b", b)], &routes).set("failover_settle", "1s");
+    host.start();
+    create(&host, TAG, 10);
+    create(&host, OTHER, 10);
+    host.stop();
+    server.sql("UPDATE leafd_host SET start_token = 'unknown'");
+    relay.refuse();
+    host.start();
+    let mut drawn = Drawn::default();
+    draw(&mut drawn, &host, TAG, 20, 5);
+    relay.pass();
+    eventually("it goes on as a new one", WITHIN, || {
+        (host.status()["segments"]["stores"][0]["journal_stale"] == true).then_some(())
     });
-    let number = |line: &str, key: &str| -> u64 {
-        let value = line.split(key).nth(1).unwrap_or_else(|| panic!("{key} in {line}"));
-        value.split(' ').next().unwrap().parse().unwrap()
-    };
-    let ranges: Vec<_> =
-        reports.iter().map(|line| number(line, "first=")..=number(line, "last=")).collect();
-    for id in again.ids[TAG].iter().filter(|id| drawn.ids[TAG].contains(id)) {
-        assert!(ranges.iter().any(|range| range.contains(id)), "{id} in {reports:?}");
-    }
-    assert!(reports.iter().all(|line| line.contains(" ERROR ")), "{reports:?}");
-    assert!(!second.log().contains(words), "{}", second.log());
+    // The last claim becomes another host's, and the store loses all of them.
+    let of_last = "WHERE end_id = (SELECT MAX(end_id) FROM leafd_claim)";
+    server.ask("ids2", &format!("UPDATE leafd_claim SET host = 'x', name = 'stranger' {of_last}"));
+    let lose = "UPDATE leaf_alloc SET max_id = 1; UPDATE leafd_tag SET highest_end = 1 WHERE highest_end > 1";
+    server.ask("ids2", lose);
+    host.raw().draw_until(TAG, WITHIN);
+    let reports = eventually("the stranger's claim is reported", WITHIN, || {
+        let log = host.log();
+        let lines = log.lines().filter(|line| line.contains(REPEATS)).map(str::to_owned);
+        Some(lines.collect::<Vec<_>>()).filter(|lines| !lines.is_empty())
+    });
+    assert!(reports.iter().all(|line| line.contains("by=stranger")), "{reports:?}");
 }
 
 /// One store makes a host go on as a new one. The other store has lost nothing, whether it is met before that or after.

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
 use leafd_core::Tag;
-use leafd_core::store::{CheckIn, History, HostId, Identity, StoreError, StoreId};
+use leafd_core::store::{CheckIn, ClaimRecord, History, HostId, Identity, StoreError, StoreId};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
 use leafd_wire::Run;
 
@@ -260,7 +260,12 @@ impl<T: Tenants + 'static> Driver<T> {
         for (tag, own) in self.distrusted.take() {
             let first = own.iter().map(|run| run.first).min().unwrap_or(0);
             let Ok(records) = store.claims_after(&tag, first, COMPARED_MAX).await else { continue };
-            for record in records.iter().filter(|record| record.by.host != host) {
+            let is_own = |record: &&ClaimRecord| {
+                let by = &record.by.host;
+                // It may have claimed this before it went on as a new host.
+                *by == host || *by == self.start.host && own.contains(&record.run)
+            };
+            for record in records.iter().filter(|record| !is_own(record)) {
                 let theirs = record.run.range();
                 for run in &own {
                     let ids = run.first.max(theirs.start)..run.end().min(theirs.end);
