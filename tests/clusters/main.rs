@@ -7,6 +7,7 @@
 
 mod course;
 mod galera;
+mod group_replication;
 mod haproxy;
 mod patroni;
 mod report;

@@ -19,6 +19,10 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How long a node may take to rejoin.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 
+/// The table that probes write.
+pub(super) const PROBES: &str = "CREATE DATABASE probes;
+    CREATE TABLE probes.probe (node INT PRIMARY KEY, at DATETIME(6)) ENGINE = InnoDB";
+
 /// A node, on one port of the loopback interface as long as it lives.
 pub struct Node {
     pub process: Process,
@@ -78,7 +82,8 @@ ist.recv_addr=127.0.0.1:{incremental};gcache.size=16M\"
 // === impl Node ===
 
 impl Node {
-    fn connection(&self) -> Result<Conn, mysql::Error> {
+    /// An administrator's connection.
+    pub fn connection(&self) -> Result<Conn, mysql::Error> {
         connect(&self.process.dir)
     }
 
@@ -139,17 +144,23 @@ impl Node {
         self.process.run(&["/bin/mkdir", data.to_str().unwrap()]);
     }
 
-    /// A check, for a thread of its own, whether a write can be committed here.
+    /// See [`probe`].
     pub fn probe(&self) -> impl Fn() -> bool + Send + 'static {
-        let (dir, port) = (self.process.dir.clone(), self.process.port);
-        move || {
-            let statement = format!("REPLACE INTO probes.probe VALUES ({port}, NOW(6))");
-            connect(&dir).is_ok_and(|mut node| node.query_drop(statement).is_ok())
-        }
+        probe(&self.process)
     }
 }
 
-fn connect(dir: &Path) -> Result<Conn, mysql::Error> {
+/// A check, for a thread of its own, whether a write can be committed at this server.
+pub(super) fn probe(process: &Process) -> impl Fn() -> bool + Send + 'static {
+    let (dir, port) = (process.dir.clone(), process.port);
+    move || {
+        let statement = format!("REPLACE INTO probes.probe VALUES ({port}, NOW(6))");
+        connect(&dir).is_ok_and(|mut node| node.query_drop(statement).is_ok())
+    }
+}
+
+/// As an administrator, for whom the server may take only a moment.
+pub(super) fn connect(dir: &Path) -> Result<Conn, mysql::Error> {
     let options = OptsBuilder::new().socket(dir.join("socket").to_str()).user(Some("root"));
     let bound = Some(ANSWERS_WITHIN);
     Conn::new(options.read_timeout(bound).write_timeout(bound))
@@ -209,8 +220,7 @@ impl Galera {
             "CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';
              CREATE DATABASE {DATABASE} CHARACTER SET utf8mb4;
              GRANT ALL ON {DATABASE}.* TO {USER}@'%';
-             CREATE DATABASE probes;
-             CREATE TABLE probes.probe (node INT PRIMARY KEY, at DATETIME(6)) ENGINE = InnoDB"
+             {PROBES}"
         ));
         apply_schema(&cluster.url_from(0));
         cluster

@@ -10,6 +10,7 @@
 //! ```
 
 pub mod galera;
+pub mod group;
 pub mod haproxy;
 mod health;
 mod mysql;

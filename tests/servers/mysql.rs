@@ -52,12 +52,43 @@ pub(super) fn rows(client: &mut Conn, sql: &str) -> Vec<Vec<String>> {
 }
 
 impl<K: Kind> Mysqld<K> {
-    fn started(settings: &[&str]) -> Self {
+    /// A running server without a database for [`USER`].
+    pub(super) fn started(settings: &[&str]) -> Self {
         let common = ["--skip-name-resolve", "--innodb-flush-log-at-trx-commit=1"];
         let all = [&common, settings_of(K::ENGINE), settings].concat();
         let mut process = K::ENGINE.place(&all);
         process.start(Self::is_up);
         Mysqld { process, kind: PhantomData }
+    }
+
+    /// Creates the daemons' user, a user for standbys, and the daemons' database.
+    pub(super) fn populate(&self) {
+        self.admin(&format!(
+            "CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';
+             GRANT ALL ON `ids%`.* TO {USER}@'%';
+             CREATE USER follower@'%' IDENTIFIED BY '{PASSWORD}';
+             GRANT REPLICATION SLAVE ON *.* TO follower@'%'"
+        ));
+        self.create_database(DATABASE);
+    }
+
+    /// Makes it a standby that follows the server at this port.
+    pub fn follow(&self, port: u16) {
+        self.admin(&match K::ENGINE {
+            Engine::MariaDb => format!(
+                "SET GLOBAL read_only = 1;
+                 CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'follower',
+                 MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1;
+                 START SLAVE"
+            ),
+            Engine::Mysql => format!(
+                "SET GLOBAL read_only = 1;
+                 CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {port},
+                 SOURCE_USER = 'follower', SOURCE_PASSWORD = '{PASSWORD}', SOURCE_AUTO_POSITION = 1,
+                 SOURCE_CONNECT_RETRY = 1, GET_SOURCE_PUBLIC_KEY = 1;
+                 START REPLICA"
+            ),
+        });
     }
 
     fn dump_with(&self, options: &str, database: &str) -> PathBuf {
@@ -96,13 +127,7 @@ impl<K: Kind> Server for Mysqld<K> {
 
     fn empty(settings: &[&str]) -> Self {
         let server = Self::started(settings);
-        server.admin(&format!(
-            "CREATE USER {USER}@'%' IDENTIFIED BY '{PASSWORD}';
-             GRANT ALL ON `ids%`.* TO {USER}@'%';
-             CREATE USER follower@'%' IDENTIFIED BY '{PASSWORD}';
-             GRANT REPLICATION SLAVE ON *.* TO follower@'%'"
-        ));
-        server.create_database(DATABASE);
+        server.populate();
         server
     }
 
@@ -154,19 +179,7 @@ impl<K: Kind> Server for Mysqld<K> {
 
     fn standby(&self, through: u16) -> Self {
         let standby = Self::started(&["--read-only=1"]);
-        standby.admin(&match K::ENGINE {
-            Engine::MariaDb => format!(
-                "CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {through}, MASTER_USER = 'follower',
-                 MASTER_PASSWORD = '{PASSWORD}', MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1;
-                 START SLAVE"
-            ),
-            Engine::Mysql => format!(
-                "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {through},
-                 SOURCE_USER = 'follower', SOURCE_PASSWORD = '{PASSWORD}', SOURCE_AUTO_POSITION = 1,
-                 SOURCE_CONNECT_RETRY = 1, GET_SOURCE_PUBLIC_KEY = 1;
-                 START REPLICA"
-            ),
-        });
+        standby.follow(through);
         standby
     }
 

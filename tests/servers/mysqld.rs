@@ -89,7 +89,11 @@ impl Engine {
         if self == Engine::MariaDb {
             return Vec::new();
         }
-        let mut options = vec![format!("--basedir={}", mysql().display())];
+        let plugins = mysql().join("lib/mysql/plugin");
+        let mut options = vec![
+            format!("--basedir={}", mysql().display()),
+            format!("--plugin-dir={}", plugins.display()),
+        ];
         // Less memory: no statistics, a small log. Exports are allowed anywhere as MariaDB's are, and there is no
         // second port.
         let plain = [
