@@ -1,5 +1,5 @@
 //! Galera clusters that an operator brings up in the wrong place: from a node that is behind, or a second time on a node
-//! that was cut off. No id comes twice.
+//! that was cut off. No id comes twice, or those that do are reported. And a node that only lags.
 
 use std::time::Duration;
 
@@ -7,13 +7,18 @@ use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::servers::galera::Galera;
+use leafd_tests::servers::{DATABASE, MariaDb, Server as _};
 use leafd_wire::{Status, opcode};
+use mysql::prelude::Queryable as _;
 use nix::sys::signal::Signal;
 use serde_json::json;
 
 /// The setting `failover_settle` of all hosts, and how long a host is stopped meanwhile.
 const SETTLE: Duration = Duration::from_secs(8);
 const STOPPED: Duration = Duration::from_secs(1);
+
+/// How long a node lags: a host waits up to a second.
+const LAGS: Duration = Duration::from_millis(400);
 
 /// Within which ids come on a busy machine.
 const WITHIN: Duration = Duration::from_secs(55);
@@ -23,9 +28,9 @@ const TAG: &str = "orders";
 const OTHER: &str = "others";
 const STEP: u32 = 1_000;
 
-fn host(cluster: &Galera) -> Host {
+fn host(url: &str) -> Host {
     let settle = format!("{}s", SETTLE.as_secs());
-    let mut host = Host::on_store(&cluster.url_from(0)).set("failover_settle", &settle);
+    let mut host = Host::on_store(url).set("failover_settle", &settle);
     host.start();
     host
 }
@@ -60,7 +65,7 @@ fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32) {
 
 /// Two hosts that have ids of both tags.
 fn begin(drawn: &mut Drawn, cluster: &Galera) -> [Host; 2] {
-    let hosts = [(); 2].map(|()| host(cluster));
+    let hosts = [(); 2].map(|()| host(&cluster.url_from(0)));
     for tag in [TAG, OTHER] {
         let body = json!({ "tag": tag, "step": STEP }).to_string();
         eventually("the store is met", WITHIN, || {
@@ -98,10 +103,10 @@ fn a_cluster_is_bootstrapped_from_a_node_that_is_behind() {
 }
 
 /// Hosts that start during the split find both sides in their URL, the wrong one first: one that is new, and one that was
-/// on the right side.
+/// on the right side. A host that knows the wrong side alone repeats ids, and reports them once the node is back.
 #[test]
 fn a_node_that_was_cut_off_becomes_a_cluster_of_its_own() {
-    let cluster = Galera::new();
+    let mut cluster = Galera::new();
     let mut drawn = Drawn::default();
     let [first, mut second] = begin(&mut drawn, &cluster);
     let cut_off = &cluster.nodes[0];
@@ -112,12 +117,56 @@ fn a_node_that_was_cut_off_becomes_a_cluster_of_its_own() {
     second.stop();
     cut_off.sql("SET GLOBAL wsrep_provider_options = 'pc.bootstrap=YES'");
     eventually("it takes writes", WITHIN, || cut_off.probe()().then_some(()));
+    let wrong = host(&MariaDb::url_of(&[cut_off.process.port], DATABASE));
+    let mut repeated = Drawn::default();
+    draw(&mut repeated, &wrong, TAG, 10);
     second.start();
-    let newcomer = host(&cluster);
+    let newcomer = host(&cluster.url_from(0));
     let asked = [(&newcomer, 20), (&second, 20)].map(|(host, times)| ask(host, TAG, times));
     draw(&mut drawn, &first, TAG, 20);
     for asked in asked {
         answered(&mut drawn, TAG, asked);
     }
     judge("Galera, a node cut off and bootstrapped", &drawn);
+    let cut_off = &mut cluster.nodes[0];
+    cut_off.kill();
+    cut_off.wipe();
+    cut_off.start();
+    let twice = drawn.common(&repeated, TAG);
+    println!("{} of {} ids of the wrong side came twice", twice.len(), repeated.count());
+    assert!(!twice.is_empty());
+    wrong.reports_repeats(&twice, WITHIN);
+}
+
+/// The node that a host finds at its start has not applied that host's last claim yet: it is no loss.
+#[test]
+fn a_host_starts_on_a_node_that_lags() {
+    let cluster = Galera::new();
+    let mut drawn = Drawn::default();
+    let [mut first, mut second] = begin(&mut drawn, &cluster);
+    second.stop();
+    let [preferred, lagging, _] = &cluster.nodes;
+    // The node applies writes in their order, and the first of these waits.
+    let mut lock = lagging.connection().unwrap();
+    lock.query_drop("LOCK TABLES probes.probe READ").unwrap();
+    preferred.probe()();
+    draw(&mut drawn, &first, TAG, 3);
+    let life = || cluster.nodes[0].sql("SELECT value FROM ids.leafd_meta WHERE name = 'history'");
+    let before = life();
+    // The journal has the number of the last write after a probe.
+    std::thread::sleep(SETTLE / 2);
+    first.stop();
+    preferred.reject(true);
+    let said_from = first.begin();
+    let sessions = "SELECT id FROM information_schema.processlist WHERE user = 'leafd'";
+    eventually("it is there", WITHIN, || (!lagging.sql(sessions).is_empty()).then_some(()));
+    std::thread::sleep(LAGS);
+    lock.query_drop("UNLOCK TABLES").unwrap();
+    first.answering(said_from).unwrap();
+    draw(&mut drawn, &first, TAG, 5);
+    preferred.reject(false);
+    second.start();
+    draw(&mut drawn, &second, TAG, 5);
+    judge("Galera, a start on a node that lags", &drawn);
+    assert_eq!(life(), before, "{}", first.log());
 }
