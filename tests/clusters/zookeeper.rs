@@ -18,6 +18,9 @@ const LONGER: Duration = Duration::from_secs(14);
 /// How long a fault lasts that the ensemble overcomes by itself.
 const LASTS: Duration = Duration::from_secs(4);
 
+/// How many times a server is killed or stopped, one after the other.
+const FAULTS: usize = 28;
+
 /// The Leaf service whose nodes give workers for good.
 const SERVICE: &str = "acme";
 
@@ -78,6 +81,19 @@ fn through_everything(title: &str, set: impl Fn(Host, usize) -> Host) {
             server.process.stop();
             server.start();
             std::thread::sleep(LASTS / 4);
+        }
+    });
+    course.step(&format!("{FAULTS} faults of one server at a time"), Promised::Ids, |_| {
+        for fault in 0..FAULTS {
+            let server = &mut servers[fault % 3];
+            if fault % 2 == 0 {
+                server.process.kill();
+                server.start();
+            } else {
+                server.process.freeze();
+                std::thread::sleep(LASTS / 4);
+                server.process.thaw();
+            }
         }
     });
     lose_the_quorum(&mut course, &mut servers, Promised::Ids);

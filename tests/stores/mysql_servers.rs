@@ -1,15 +1,17 @@
-//! MySQL and MariaDB as operators set them: settings that others chose, and switches that are turned under load.
+//! MySQL and MariaDB as operators run them: settings that others chose, switches that are turned under load, servers that
+//! are killed again and again, and standbys that take over in turn.
 
 use std::time::Duration;
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
+use leafd_tests::relay::Relay;
 use leafd_tests::servers::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
-use leafd_tests::servers::{Mysqld, Server as _};
+use leafd_tests::servers::{DATABASE, Mysqld, Server as _};
 use leafd_wire::opcode;
 use serde_json::json;
 
-use crate::scene::{create, draw, report};
+use crate::scene::{create, draw, report, store};
 
 /// Within which ids come, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -19,14 +21,65 @@ const TURNS: u32 = 10;
 
 /// Each of them on a server of its own.
 const SETTINGS: [&[&str]; 3] = [
-    &["--wait-timeout=2", "--interactive-timeout=2", "--transaction-isolation=SERIALIZABLE"],
-    &["--sql-mode=ANSI,TRADITIONAL", "--innodb-flush-log-at-trx-commit=0", "--autocommit=OFF"],
+    &[
+        "--wait-timeout=2",
+        "--interactive-timeout=2",
+        "--transaction-isolation=SERIALIZABLE",
+        "--completion-type=CHAIN",
+        "--max-allowed-packet=1M",
+        "--innodb-rollback-on-timeout=ON",
+        "--innodb-lock-wait-timeout=1",
+        "--lock-wait-timeout=1",
+    ],
+    &[
+        "--sql-mode=ANSI,TRADITIONAL",
+        "--innodb-flush-log-at-trx-commit=0",
+        "--autocommit=OFF",
+        "--default-storage-engine=MyISAM",
+        "--binlog-format=MIXED",
+        "--explicit-defaults-for-timestamp=OFF",
+        "--innodb-autoinc-lock-mode=0",
+        "--group-concat-max-len=4",
+    ],
     &[
         "--lower-case-table-names=0",
         "--innodb-flush-log-at-trx-commit=2",
         "--default-time-zone=+05:30",
+        "--sql-mode=",
+        "--transaction-isolation=READ-UNCOMMITTED",
+        "--auto-increment-increment=2",
+        "--init-connect=SET NAMES latin1",
+        "--div-precision-increment=0",
+        "--completion-type=RELEASE",
     ],
 ];
+
+/// Both engines.
+macro_rules! on_both {
+    ($($check:ident),* $(,)?) => {
+        mod on_mariadb {
+            $(#[test]
+            fn $check() {
+                super::$check::<super::OfMariaDb>();
+            })*
+        }
+        mod on_mysql {
+            $(#[test]
+            fn $check() {
+                if super::Engine::Mysql.is_tested() {
+                    super::$check::<super::OfMysql>();
+                }
+            })*
+        }
+    };
+}
+
+on_both!(
+    settings_that_others_chose,
+    switches_are_turned_under_load,
+    servers_and_daemons_are_killed_under_load,
+    standbys_take_over_in_turn,
+);
 
 /// A server whose default collation folds accents and capitals.
 fn folding(engine: Engine) -> &'static str {
@@ -40,18 +93,6 @@ fn switches(engine: Engine) -> &'static [&'static str] {
     match engine {
         Engine::MariaDb => &["read_only"],
         Engine::Mysql => &["read_only", "super_read_only", "offline_mode"],
-    }
-}
-
-#[test]
-fn settings_that_others_chose_on_mariadb() {
-    settings_that_others_chose::<OfMariaDb>();
-}
-
-#[test]
-fn settings_that_others_chose_on_mysql() {
-    if Engine::Mysql.is_tested() {
-        settings_that_others_chose::<OfMysql>();
     }
 }
 
@@ -85,21 +126,10 @@ fn settings_that_others_chose<K: Kind>() {
     }
 }
 
-#[test]
-fn switches_are_turned_under_load_on_mariadb() {
-    switches_are_turned_under_load::<OfMariaDb>();
-}
-
-#[test]
-fn switches_are_turned_under_load_on_mysql() {
-    if Engine::Mysql.is_tested() {
-        switches_are_turned_under_load::<OfMysql>();
-    }
-}
-
-fn switches_are_turned_under_load<K: Kind>() {
-    let server = Mysqld::<K>::new();
-    let mut hosts = [(); 2].map(|()| Host::on_store(&server.url()).set("max_step", "1000"));
+/// Two hosts, and a load on them that claims all the time.
+fn under_load(url: &str) -> ([Host; 2], Load) {
+    let new = |()| Host::on_store(url).set("max_step", "1000").set("failover_settle", "2s");
+    let mut hosts = [(); 2].map(new);
     hosts.iter_mut().for_each(Host::start);
     create(&hosts[0], "orders", 10);
     hosts[0].admin(opcode::TAG_CREATE, &json!({ "tag": "ledger", "strict": true }));
@@ -108,6 +138,27 @@ fn switches_are_turned_under_load<K: Kind>() {
         hosts.iter().flat_map(|host| ["orders", "ledger", "snowflake"].map(|tag| of(host, tag)));
     let load = Load::start(draws.collect());
     load.under_way();
+    (hosts, load)
+}
+
+/// Requests may have failed while nothing could be written.
+#[track_caller]
+fn judge<K: Kind>(what: &str, load: Load, hosts: &mut [Host]) {
+    let mut drawn = load.stop();
+    drawn.errors.clear();
+    report::<Mysqld<K>>(what, drawn.count() as u64, &drawn, None);
+    drawn.assert_sound();
+    for host in hosts {
+        eventually("it is well", WITHIN, || {
+            (host.status()["health"]["state"] == "ok").then_some(())
+        });
+        host.assert_alive();
+    }
+}
+
+fn switches_are_turned_under_load<K: Kind>() {
+    let server = Mysqld::<K>::new();
+    let (mut hosts, load) = under_load(&server.url());
     for turn in 0..TURNS {
         for switch in switches(K::ENGINE) {
             server.sql(&format!("SET GLOBAL {switch} = 1"));
@@ -118,15 +169,96 @@ fn switches_are_turned_under_load<K: Kind>() {
         }
         load.each_draws(WITHIN);
     }
-    let mut drawn = load.stop();
-    // Requests for strict ids wait in vain while nothing can be written.
-    drawn.errors.clear();
-    report::<Mysqld<K>>("read_only and the like turned on and off", 0, &drawn, None);
-    drawn.assert_sound();
-    for host in &mut hosts {
-        eventually("it is well", WITHIN, || {
-            (host.status()["health"]["state"] == "ok").then_some(())
-        });
-        host.assert_alive();
+    judge::<K>("read_only and the like turned on and off", load, &mut hosts);
+}
+
+fn servers_and_daemons_are_killed_under_load<K: Kind>() {
+    for flushed in [1, 2] {
+        let flush = format!("--innodb-flush-log-at-trx-commit={flushed}");
+        let mut server = Mysqld::<K>::with(&[&flush]);
+        let (mut hosts, load) = under_load(&server.url());
+        for turn in 0..TURNS {
+            server.kill();
+            server.start();
+            load.each_draws(WITHIN);
+            let host = &mut hosts[turn as usize % 2];
+            host.kill();
+            host.start();
+            load.each_draws(WITHIN);
+        }
+        judge::<K>(
+            &format!("{TURNS} kills of the server and of daemons, {flush}"),
+            load,
+            &mut hosts,
+        );
+    }
+}
+
+/// A standby that lacks commits, another one as planned, and back to the one before, as planned too. At last a standby
+/// without whose answer nothing is committed.
+fn standbys_take_over_in_turn<K: Kind>() {
+    let mut a = Mysqld::<K>::new();
+    let link = Relay::to(a.port());
+    let mut b = a.standby(link.port());
+    let mut c = b.standby(b.port());
+    let (mut hosts, load) =
+        under_load(&Mysqld::<K>::url_of(&[a.port(), b.port(), c.port()], DATABASE));
+    let goes_on = |failovers: u64| {
+        for host in &hosts {
+            eventually("it claims from the new primary", WITHIN, || {
+                let known = store(host);
+                (known["ready"] == true && known["failovers"] == failovers).then_some(())
+            });
+        }
+        load.each_draws(WITHIN);
+    };
+    let follows = |standby: &Mysqld<K>, primary: &Mysqld<K>| {
+        let position = primary.position();
+        eventually("it follows", WITHIN, || standby.has_reached(&position).then_some(()));
+    };
+    follows(&c, &a);
+    link.refuse();
+    load.each_draws(WITHIN);
+    a.kill();
+    b.promote();
+    goes_on(1);
+    let switch = |from: &mut Mysqld<K>, to: &mut Mysqld<K>| {
+        from.set_read_only(true);
+        follows(to, from);
+        from.kill();
+        to.promote();
+    };
+    switch(&mut b, &mut c);
+    goes_on(2);
+    b.start();
+    b.follow(c.port());
+    switch(&mut c, &mut b);
+    goes_on(3);
+    c.start();
+    let (of_primary, of_standby) = waits_for_standby(K::ENGINE);
+    b.sql(of_primary);
+    c.sql(of_standby);
+    c.follow(b.port());
+    follows(&c, &b);
+    load.each_draws(WITHIN);
+    b.kill();
+    c.promote();
+    goes_on(4);
+    judge::<K>("four standbys took over", load, &mut hosts);
+}
+
+/// Semi-synchronous replication: the statements for the primary and the standby.
+fn waits_for_standby(engine: Engine) -> (&'static str, &'static str) {
+    match engine {
+        Engine::MariaDb => (
+            "SET GLOBAL rpl_semi_sync_master_timeout = 3600000; SET GLOBAL rpl_semi_sync_master_enabled = 1",
+            "SET GLOBAL rpl_semi_sync_slave_enabled = 1",
+        ),
+        Engine::Mysql => (
+            "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so';
+             SET GLOBAL rpl_semi_sync_source_timeout = 3600000; SET GLOBAL rpl_semi_sync_source_enabled = 1",
+            "INSTALL PLUGIN rpl_semi_sync_replica SONAME 'semisync_replica.so';
+             SET GLOBAL rpl_semi_sync_replica_enabled = 1",
+        ),
     }
 }
