@@ -368,7 +368,7 @@ mod tests {
     fn a_rejected_certificate_leads_to_the_authority() {
         let url = "store=postgres://leafd@db/ids?sslrootcert=/etc/ca.pem";
         let text = remedy(&[url], Code::StoreAway, Why::Certificate);
-        assert!(text.contains("the authority in /etc/ca.pem"), "{text}");
+        assert!(text.contains("the CA in /etc/ca.pem"), "{text}");
         let url = "store=mysql://leafd@db/ids?sslmode=verify-full";
         let text = remedy(&[url], Code::StoreAway, Why::Certificate);
         assert!(text.contains("the system trusts"), "{text}");
