@@ -1,8 +1,8 @@
 //! leafd, the daemon: unique 64-bit ids for the processes of one host.
 //!
-//! The modules along a request's way, in the order to read them:
+//! The modules along the path of a request, in reading order:
 //!
-//! - [`run`]: a daemon's life; it puts the parts together;
+//! - [`run`]: the daemon's life cycle; it assembles the parts;
 //! - [`server`]: from the socket to requests;
 //! - [`requests`]: from a request to its answer, one closed `match`;
 //! - [`engine`]: what the tags in use need: segments, snowflake layouts, the lease, and the stores upstream;

@@ -1,4 +1,4 @@
-//! A lock file that names its holder. The kernel releases the lock when the holder ends, however it ends.
+//! A lock file that names its holder. The kernel releases the lock when the holder exits, however it exits.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub struct LockFile {
     file: File,
     path: PathBuf,
-    /// The last holder's note, which stands after its pid.
+    /// The last holder's note, which follows its pid.
     former_note: String,
 }
 
@@ -69,7 +69,7 @@ impl LockFile {
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
             }
-            // If the file was deleted in between, its lock protects nothing.
+            // If the file was deleted in the meantime, its lock protects nothing.
             if same_file(&file, path) {
                 let former_note = read(&file).lines().nth(1).unwrap_or_default().to_owned();
                 match write_pid(&file, &former_note) {
@@ -109,7 +109,7 @@ impl LockFile {
 /// file, even to users who may open it.
 fn open(path: &Path, mode: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // Opening a FIFO to read it would wait for somebody who writes.
+    // Opening a FIFO for reading would wait for a writer.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     options.read(true).write(true).custom_flags(flags);
     let file = match options.open(path) {
@@ -135,7 +135,7 @@ fn same_file(open: &File, path: &Path) -> bool {
     }
 }
 
-/// Puts this process's pid before the note, in one write: a crash leaves the note there.
+/// Writes this process's pid before the note in one write, so that a crash preserves the note.
 fn write_pid(file: &File, note: &str) -> io::Result<()> {
     let pid = format!("{:<width$}\n", std::process::id(), width = PID_LINE_BYTES - 1);
     let text = if note.is_empty() { pid } else { format!("{pid}{note}\n") };
@@ -143,7 +143,7 @@ fn write_pid(file: &File, note: &str) -> io::Result<()> {
     file.set_len(text.len() as u64)
 }
 
-/// The pid and the note. The holder may not have written them yet; the lock is held all the same.
+/// The pid and the note. The holder may not have written them yet, although it holds the lock.
 fn read(file: &File) -> String {
     let mut text = String::new();
     // An unreadable file has no note.

@@ -67,7 +67,7 @@ pub fn init(filter: &LogFilter, format_wanted: LogFormat) -> Result<LogHandle, L
     Ok(LogHandle(handle))
 }
 
-/// Only a terminal gets colour: no file, pipe or journal.
+/// Only a terminal gets colour, not a file, pipe or journal.
 fn wants_colour() -> bool {
     let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     std::io::stderr().is_terminal() && !refused
@@ -77,7 +77,7 @@ fn wants_colour() -> bool {
 #[must_use]
 pub fn is_journal(stream: impl AsFd) -> bool {
     let Some(journal) = std::env::var_os("JOURNAL_STREAM") else { return false };
-    // The variable outlives a redirection, so it names device and inode.
+    // The variable outlives a redirection, so it contains device and inode.
     nix::sys::stat::fstat(stream)
         .is_ok_and(|found| journal == *format!("{}:{}", found.st_dev, found.st_ino))
 }
@@ -124,10 +124,10 @@ where
 }
 
 impl LogHandle {
-    /// Logs by another filter from now on.
+    /// Replaces the log's filter.
     ///
     /// # Errors
-    /// [`LogError`] when the log is gone.
+    /// [`LogError`] if the log no longer exists.
     pub fn set(&self, filter: &LogFilter) -> Result<(), LogError> {
         self.0
             .reload(filter.to_targets())

@@ -1,7 +1,7 @@
-//! Gives freed memory back to the system.
+//! Returns freed memory to the system.
 //!
-//! The allocator keeps freed memory below its highest pages until it is told to give it back. That takes some
-//! milliseconds. So it is told only after much was freed, and not at once.
+//! The allocator keeps freed memory below its highest pages until it is asked to return it, which takes some
+//! milliseconds. This asks only after much was freed, and after a delay.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-/// How much must be freed before the allocator is told.
+/// How much must be freed before the allocator is asked.
 const TRIM_BYTES: u64 = 2 << 20;
 
 /// How long to wait for more.
 const TRIM_AFTER: Duration = Duration::from_secs(2);
 
-/// What was freed since the allocator was last told, on the one thread that answers.
+/// The memory freed since the allocator was last asked, on the thread that answers requests.
 #[derive(Default)]
 struct LetGo {
     bytes: Cell<u64>,
@@ -36,7 +36,7 @@ pub fn let_go(bytes: u64) {
     });
 }
 
-/// Gives memory back to the system after a burst, until dropped.
+/// Returns memory to the system after a burst, until dropped.
 pub async fn give_back() {
     let let_go = LET_GO.with(Rc::clone);
     loop {

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Prints `text`. It is no failure if the reader stops early (`leafd check-config | head -1`). A full disk is
-/// a failure, and is reported.
+/// Prints `text`. A reader that stops early (`leafd check-config | head -1`) is not an error. A full disk is an error,
+/// and is reported.
 #[must_use]
 pub fn print(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();

@@ -1,8 +1,8 @@
-//! Values that must never be drawn twice, from the kernel's random numbers.
+//! Generates unique values from the kernel's random numbers.
 
 use leafd_core::store::{Generation, StoreError};
 
-/// The kernel gave no random number.
+/// The kernel returned no random number.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("the kernel gives no random number: {0}; try again")]
 pub struct NoRandomness(getrandom::Error);
@@ -31,8 +31,7 @@ pub fn number() -> Result<u64, NoRandomness> {
     Ok(getrandom::u64().map_err(NoRandomness)?.max(1))
 }
 
-/// A new tag's generation, from 1 to 2^63 - 1. Unlike a counter, it stays unique when the store is set
-/// back.
+/// A new tag's generation, from 1 to 2^63 - 1. Unlike a counter, it stays unique when the store is rolled back.
 ///
 /// # Errors
 /// [`NoRandomness`].

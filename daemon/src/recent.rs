@@ -1,4 +1,4 @@
-//! The last lines of the log that matter to an operator, for those who can't read the log itself.
+//! Keeps the recent log lines that matter to an operator, for users who can't read the log itself.
 
 use std::collections::VecDeque;
 use std::fmt::{Debug, Write as _};
@@ -84,7 +84,7 @@ impl Visit for Seen {
     }
 }
 
-/// A lasting cause is logged repeatedly: it takes one line.
+/// A lasting cause is logged repeatedly, but takes only one line here.
 fn keep(lines: &mut VecDeque<Line>, level: Level, seen: Seen) {
     let Seen { mut text, fields, code, subject } = seen;
     text.push_str(&fields);

@@ -1,5 +1,4 @@
-//! `leafctl decode`: takes a snowflake id apart: when it was issued, by which worker, with which
-//! sequence number.
+//! `leafctl decode`: splits a snowflake id into its time, worker and sequence number.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +11,7 @@ use serde_json::json;
 
 use crate::failure::CommandError;
 
-/// Which id, and how it was put together.
+/// Which id, and its layout.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Without a daemon, only Leaf's own layout, `snowflake`, is available.
 
@@ -30,7 +29,7 @@ pub struct DecodeArgs {
     json: bool,
 }
 
-/// Takes the id apart and prints its parts.
+/// Splits the id and prints its parts.
 pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), CommandError> {
     let layout = layout(socket, &args.layout)?;
     let parts = layout.decompose(args.id).map_err(|error| {
@@ -41,7 +40,7 @@ pub fn run(socket: &Path, args: &DecodeArgs) -> Result<(), CommandError> {
         .ok()
         .and_then(|ms| Timestamp::from_millisecond(ms).ok())
         .with_context(|| format!("the time of {} is out of range", args.id))?;
-    // As Leaf's own page showed it, plus the offset from UTC.
+    // As Leaf's own page shows it, plus the offset from UTC.
     let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f %:z").to_string();
     let mut out = io::stdout().lock();
     if args.json {

@@ -1,4 +1,4 @@
-//! `leafctl doctor`: what a client can see of the daemon's health.
+//! `leafctl doctor`: checks what a client can see of the daemon's health.
 
 use std::io::{self, Write as _};
 use std::path::Path;

@@ -16,13 +16,13 @@ pub enum CommandError {
     /// The daemon answers, but isn't ready.
     #[error("{0}")]
     NotReady(String),
-    /// What is wrong has been printed already; the exit status is all that remains.
+    /// The problem has already been printed; only the exit status remains.
     #[error("something failed")]
     Reported(u8),
-    /// The reader of the output has stopped reading: nothing to complain about.
+    /// The reader of the output has stopped reading, which is not an error.
     #[error("nobody reads any more")]
     Quiet,
-    /// Something else, in words.
+    /// Any other error.
     #[error("{0:#}")]
     Other(#[from] anyhow::Error),
 }

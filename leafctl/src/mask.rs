@@ -1,4 +1,4 @@
-//! `leafctl mask` and `leafctl unmask`: dense ids to public ones and back.
+//! `leafctl mask` and `leafctl unmask`: convert dense ids to public ones and back.
 
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -9,7 +9,7 @@ use leafd_client::{Client, PublicIds};
 use crate::complete;
 use crate::failure::CommandError;
 
-/// Which ids, and how they are shown.
+/// Which ids, and in which form.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -37,7 +37,7 @@ pub struct NextArgs {
     json: bool,
 }
 
-/// A mistyped number should not fill a disk, or use up a tag.
+/// A mistyped number should not fill a disk or exhaust a tag.
 const COUNT_MAX: u64 = 100_000_000;
 
 /// How many ids one request draws: enough to make requests cheap, few enough to make each one

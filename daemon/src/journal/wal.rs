@@ -1,9 +1,9 @@
 //! Distinguishes a write-ahead log that ends in an incomplete commit from one that is damaged in the middle.
 //!
-//! SQLite reads its log up to the first frame whose checksum is wrong, and silently drops the rest. That is
-//! right for the last commit before a power failure, which was never acknowledged. Every commit is synced before the
-//! next one begins, so at most one can be incomplete. If two or more lie behind the first wrong frame, SQLite would
-//! drop acknowledged ones. Such a log is refused.
+//! SQLite reads its log up to the first frame whose checksum is wrong, and silently drops the rest. That is correct for
+//! the last commit before a power failure, which was never acknowledged. Every commit is synced before the next one
+//! begins, so at most one can be incomplete. If two or more follow the first wrong frame, SQLite would drop
+//! acknowledged ones, so such a log is refused.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read};
@@ -43,8 +43,8 @@ pub(super) fn check(log: &Path) -> Result<(), Fault> {
     }
 }
 
-/// How many commits in the log's current round SQLite would drop; `None` when it would drop the whole log because of
-/// its header.
+/// How many commits in the log's current round SQLite would drop; `None` if it would drop the whole log because of its
+/// header.
 fn commits_behind_damage(mut log: impl Read) -> io::Result<Option<u32>> {
     let mut header = [0; LOG_HEADER_BYTES];
     if !fill(&mut log, &mut header)? {
@@ -55,14 +55,15 @@ fn commits_behind_damage(mut log: impl Read) -> io::Result<Option<u32>> {
     let page_bytes = word(&header, 8) as usize;
     let magic_right = word(&header, 0) & !1 == 0x377f_0682;
     if !magic_right || sum.state != (word(&header, 24), word(&header, 28)) || page_bytes > 65_536 {
-        // The header is synced before any frame is written. So in a log without frames it may be incomplete itself.
+        // The header is synced before any frame is written, so in a log without frames the header itself may be
+        // incomplete.
         return Ok(if log.read(&mut [0; 1])? == 0 { Some(0) } else { None });
     }
     let mut frame = vec![0; FRAME_HEADER_BYTES + page_bytes];
     let mut sound = true;
     let mut dropped = 0;
     while fill(&mut log, &mut frame)? {
-        // Frames from an earlier round of the log have other salts; they don't count.
+        // Frames from an earlier round of the log have different salts and don't count.
         let current = frame[8..16] == header[16..24];
         if sound {
             sum.add(&frame[..8]);
@@ -77,7 +78,7 @@ fn commits_behind_damage(mut log: impl Read) -> io::Result<Option<u32>> {
     Ok(Some(dropped))
 }
 
-/// Fills `piece`; `false` when less than that is left.
+/// Fills `piece`; `false` if too little is left.
 fn fill(log: &mut impl Read, piece: &mut [u8]) -> io::Result<bool> {
     match log.read_exact(piece) {
         Ok(()) => Ok(true),

@@ -1,9 +1,9 @@
 //! The journal's thread. It owns the file, puts all queued batches into one transaction, and answers only after that
 //! is durable.
 //!
-//! After a fault it is unknown what is on the disk. So the thread closes the file, and opens and verifies it again
-//! before it acknowledges anything more. It tries that once a second. Changes are recorded in the order in which they
-//! came: batches that wait for the end of a fault are recorded before later ones.
+//! After a fault it is unknown what is on the disk, so the thread closes the file, and reopens and verifies it before
+//! it acknowledges anything more. It tries this once a second. Changes are recorded in the order in which they arrived:
+//! batches that wait for the end of a fault are recorded before later ones.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -25,16 +25,16 @@ use crate::histogram::Histogram;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::store::StartToken;
 
-/// Most batches in one transaction. The others wait for the next one.
+/// The maximum number of batches in one transaction. The others wait for the next one.
 const GROUP_BATCHES_MAX: usize = 16_384;
 
-/// How long after a fault the file is opened again, whether or not anybody asks for it.
+/// How long after a fault the file is reopened, even without requests.
 const REOPEN_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A command for the thread.
 pub(super) enum JournalCommand {
     Commit(Pending),
-    /// Answer a question from the file, after everything that was queued before it.
+    /// Answer a query from the file, after everything that was queued before it.
     Ask(Box<dyn FnOnce(&mut JournalThread) + Send>),
     Close(oneshot::Sender<()>),
 }
@@ -48,19 +48,19 @@ pub(super) struct Pending {
     pub answer: oneshot::Sender<Result<(), JournalError>>,
 }
 
-/// The present fault and the counters, shared with all who ask for the journal's state.
+/// The current fault and the counters, shared with all readers of the journal's state.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// Whether there is a fault, for callers that ask at each request.
+    /// Whether there is a fault, for callers that check at each request.
     pub failed: AtomicBool,
     pub error: Mutex<Option<JournalError>>,
     /// Notified when a fault begins or ends.
     pub changed: Notify,
     /// How many transactions were committed.
     pub commits: AtomicU64,
-    /// How often the file could not be used.
+    /// How many times the file was unusable.
     pub errors: AtomicU64,
-    /// How long transactions took.
+    /// The durations of transactions.
     pub commit_times: Histogram,
     pub busy: Busy,
     /// The token of the clean stop, once it is recorded.
@@ -73,17 +73,17 @@ pub(super) struct JournalThread {
     /// Keeps the directory locked as long as this thread may write.
     pub dir: StateDir,
     pub identity: Identity,
-    /// What the file must contain at least when it is opened again.
+    /// The minimum that the file must contain when it is reopened.
     pub acknowledged: Meta,
     pub link: Link,
-    /// The batches to record, in this order. After a fault only those that wait for its end.
+    /// The batches to record, in order. After a fault, only those that wait for its end.
     pub pending: VecDeque<Pending>,
     /// Notes each commit before it is acknowledged.
     pub memory: Option<Memory>,
     pub shared: Arc<Shared>,
-    /// Set once a batch with exact marks came. Then nothing else is recorded, because nothing may be issued any more.
+    /// Set by a batch with exact marks. After it nothing is recorded, because no more ids may be issued.
     pub stopping: bool,
-    /// Where to answer the request to close.
+    /// Where to confirm a request to close.
     pub closed: Option<oneshot::Sender<()>>,
 }
 
@@ -115,7 +115,7 @@ impl JournalThread {
     pub fn run(mut self, queue: mpsc::Receiver<JournalCommand>) {
         while let Some(mut command) = self.next(&queue) {
             self.shared.busy.begins();
-            // A batch after a question must not change its answer, so the transaction ends before the question.
+            // A batch after a query must not change its answer, so the transaction ends before the query.
             while let Some(JournalCommand::Commit(pending)) = command {
                 self.take_in(pending);
                 let more = self.pending.len() < GROUP_BATCHES_MAX;
@@ -137,15 +137,15 @@ impl JournalThread {
         self.close();
     }
 
-    /// Whether to commit: there is something to record, or a fault that may be over by now.
+    /// Whether to commit: there is something to record, or a fault that may have ended.
     fn is_behind(&self) -> bool {
         !self.pending.is_empty()
             || self.shared.failed.load(Ordering::Acquire)
             || matches!(self.link, Link::Failed { .. })
     }
 
-    /// The next command. `Some(None)`: there is none, and it is time to find out whether a fault is over. `None`:
-    /// all senders are closed.
+    /// The next command. `Some(None)`: there is none, and it is time to check whether a fault has ended. `None`: all
+    /// senders are closed.
     fn next(&self, queue: &mpsc::Receiver<JournalCommand>) -> Option<Option<JournalCommand>> {
         let wait = match &self.link {
             Link::Failed { since, .. } => REOPEN_INTERVAL.saturating_sub(since.elapsed()),
@@ -167,7 +167,7 @@ impl JournalThread {
         self.on_db(|db| read(db)).map_err(|fault| self.error(fault))
     }
 
-    /// Puts a batch at the end of the queue, or refuses it.
+    /// Appends a batch to the queue, or refuses it.
     fn take_in(&mut self, pending: Pending) {
         let stops = pending.writes.contains(&Write::StoppedCleanly);
         if self.stopping && !stops {
@@ -184,8 +184,8 @@ impl JournalThread {
         }
     }
 
-    /// The present fault, until it is time to open the file again. So the waiting batches aren't touched for each new
-    /// one, however many they are. A stop tries at once.
+    /// The current fault, until it is time to reopen the file, so that new batches don't cause work for all waiting
+    /// ones. A stop tries at once.
     fn fault_for_now(&self) -> Option<Fault> {
         match &self.link {
             Link::Failed { fault, since }
@@ -197,7 +197,7 @@ impl JournalThread {
         }
     }
 
-    /// Makes the queued batches durable, and so finds out whether the journal works.
+    /// Makes the queued batches durable, which also shows whether the journal works.
     fn commit(&mut self) {
         if self.fault_for_now().is_some() {
             return;
@@ -245,8 +245,8 @@ impl JournalThread {
         }
     }
 
-    /// After a fault: keeps the batches that wait for its end, in their order, and answers the others. After a stop no
-    /// batch waits: exact marks may be on the disk, and nothing may be recorded after them.
+    /// After a fault: keeps the batches that wait for its end, in order, and answers the others. After a stop no batch
+    /// waits: exact marks may be on the disk, and nothing may be recorded after them.
     fn keep_pending(&mut self, group: Vec<Pending>, fault: &Fault) {
         let rest = std::mem::take(&mut self.pending);
         for pending in group.into_iter().chain(rest) {
@@ -266,8 +266,8 @@ impl JournalThread {
         }
     }
 
-    /// Opens the file again after a fault, once a second. Only a commit does this, so that waiting batches are
-    /// recorded before a question is answered.
+    /// Reopens the file after a fault, once a second. Only a commit does this, so that waiting batches are recorded
+    /// before a query is answered.
     fn reopen_when_due(&mut self) -> Result<(), Fault> {
         let Link::Failed { fault, since } = &self.link else { return Ok(()) };
         if since.elapsed() < REOPEN_INTERVAL {
@@ -278,13 +278,14 @@ impl JournalThread {
         Ok(())
     }
 
-    /// Opens the file again, and checks it against what was acknowledged.
+    /// Reopens the file, and checks it against what was acknowledged.
     fn reopen(&self) -> Result<Db, Fault> {
         let known = &self.acknowledged;
         let impostor = || {
             Fault("another file took its place; put the original back, or restart leafd".to_owned())
         };
-        // Before the file is opened: SQLite would move the original's log into whatever file is there now.
+        // This must precede opening the file, because SQLite would move the original's log into the file that is there
+        // now.
         let fingerprint = self
             .identity
             .fingerprint(&db::file_in(&self.dir))
@@ -310,13 +311,13 @@ impl JournalThread {
     fn fail(&mut self, fault: Fault) -> Fault {
         self.shared.errors.fetch_add(1, Ordering::Relaxed);
         if !self.shared.set(Some(self.error(fault.clone()))) {
-            // The daemon's health reports it as long as it lasts.
+            // The daemon's health reports the fault while it lasts.
             tracing::debug!(
                 path = %self.path.display(), %fault,
                 "the journal can't be written: only ids that it has recorded are issued"
             );
         }
-        // The open files are still the right ones, even if their names lead elsewhere. So what was acknowledged is
+        // The open files are still the right ones, even if their names now refer to others, so acknowledged changes are
         // moved from the log into the database, which is kept.
         if let Link::Open(db) = &self.link
             && let Err(fault) = db::fold(&db.conn)

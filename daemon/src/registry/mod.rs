@@ -1,8 +1,8 @@
 //! Where the snowflake worker number comes from.
 //!
 //! A backend implements [`Registry`], with blocking calls: a table of workers that changes by compare-and-set alone,
-//! and a clock. It decides nothing. The core ([`leafd_core::lease`]) decides which worker to take, for how long, and
-//! when to let go. So every backend behaves alike, and the core can be simulated as a whole.
+//! and a clock. It decides nothing: the core ([`leafd_core::lease`]) decides which worker to lease, for how long, and
+//! when to release it. So all backends behave alike, and the core can be simulated as a whole.
 //!
 //! - [`static_worker`]: a number from the configuration, with no registry behind it.
 //! - `zookeeper`: workers in ZooKeeper, if the program is built with it.
@@ -44,13 +44,13 @@ impl Backend for dyn Registry + '_ {
     }
 }
 
-/// A registry of workers. Calls block; each returns within the backend's own time bound.
+/// A registry of workers. Calls block, and return within the backend's own time limit.
 ///
 /// Every call opens the connection if there is none. A call that fails with [`RegistryError::Unavailable`] may have
-/// been carried out, or may still be: look again before concluding anything.
+/// been executed, or may still be, so read the state again before relying on it.
 pub trait Registry: Send {
-    /// Records new layouts and checks the recorded ones. All hosts of a registry must mean the same by a layout's
-    /// name, because only the worker field distinguishes their ids.
+    /// Records new layouts and checks the recorded ones. A layout's name must mean the same on all hosts of a registry,
+    /// because only the worker field distinguishes their ids.
     ///
     /// # Errors
     /// [`RegistryError::Refused`] if a layout is recorded with another definition (it shows both); others as for
@@ -63,7 +63,7 @@ pub trait Registry: Send {
     /// As for every call.
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError>;
 
-    /// Replaces a worker's entry if it still is `expected`, in one transaction that is durable when this returns.
+    /// Replaces a worker's entry if it still equals `expected`, in one transaction that is durable when this returns.
     /// Returns the registry's clock.
     ///
     /// # Errors
@@ -77,8 +77,8 @@ pub trait Registry: Send {
         swap: &CompareAndSet,
     ) -> Result<UnixMs, RegistryError>;
 
-    /// Gives a holder a worker of `pool` for good: one that the registry chooses, and that never had another holder.
-    /// A holder that already has a worker gets its entry.
+    /// Assigns a holder a worker of `pool` permanently: one that the registry chooses, and that never had another
+    /// holder. A holder that already has a worker gets its entry.
     ///
     /// # Errors
     /// [`RegistryError::Exhausted`] if every worker of the pool is assigned; [`RegistryError::Changed`];
@@ -91,7 +91,7 @@ pub trait Registry: Send {
     ) -> Result<Entry, RegistryError>;
 
     /// Notifies `told` right after another program seems to have written the entry of this host's worker. A registry
-    /// that only leafd writes to never does: there the next write finds out.
+    /// that only leafd writes to never does; there, the next write detects a conflict.
     fn tell_of_writes(&mut self, _told: Arc<Notify>) {}
 
     /// Who had a worker at an instant; `None` if the registry remembers present holders only.

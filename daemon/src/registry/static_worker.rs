@@ -1,5 +1,5 @@
-//! `static:N`: a worker number that the operator has assigned to this host alone. This checks that no second daemon of
-//! the host uses it. Only a store that hosts share can show that no other host does.
+//! `static:N`: a worker number that the operator has assigned to this host alone. This checks that no other daemon on
+//! the host uses it. Only a shared store can show whether another host does.
 
 use std::cell::{Cell, RefCell};
 use std::fs::DirBuilder;
@@ -11,14 +11,14 @@ use std::sync::Arc;
 use crate::lock::{LockError, LockFile};
 use leafd_core::{UnixMs, WorkerId};
 
-/// A fixed worker number. No other process of the host holds it.
+/// A fixed worker number that no other process on the host holds.
 #[derive(Debug)]
 pub struct StaticWorker {
     worker: WorkerId,
     lock: LockFile,
     /// The note in the lock file, by this holder or earlier ones.
     noted: Cell<UnixMs>,
-    /// Which other daemons use the number now, as the store tells.
+    /// Which other daemons use the number now, according to the store.
     others: RefCell<Vec<Arc<str>>>,
 }
 
@@ -42,8 +42,8 @@ impl StaticWorker {
     /// Another daemon of the host holds it, or the folder can't be used.
     pub fn claim(worker: WorkerId, lock_dir: &Path) -> Result<StaticWorker, FixedWorkerError> {
         let path = lock_dir.join(format!("leafd-worker-{worker}.lock"));
-        // Whether the folder exists shows below. Only its owner may write there, because a user who can open the file
-        // can lock it.
+        // Only the folder's owner may write there, because a user who can open the file can lock it. Whether the folder
+        // exists is checked below.
         let _ = DirBuilder::new().mode(0o755).recursive(true).create(lock_dir);
         match LockFile::acquire(&path, 0o600) {
             Ok(lock) => {
@@ -72,7 +72,7 @@ impl StaticWorker {
         self.noted.get()
     }
 
-    /// Notes that ids before this instant may be issued from now on. The note only ever rises.
+    /// Notes that ids before this instant may be issued from now on. The note never decreases.
     ///
     /// # Errors
     /// The system's. Then no id beyond the former note may be issued.
@@ -84,13 +84,13 @@ impl StaticWorker {
         Ok(())
     }
 
-    /// Which hosts use the number as well: by their names.
+    /// The names of other hosts that use the number.
     #[must_use]
     pub fn others(&self) -> Vec<Arc<str>> {
         self.others.borrow().clone()
     }
 
-    /// The store has told which hosts use the number as well.
+    /// Records which other hosts use the number, according to the store.
     pub fn found_others(&self, others: Vec<Arc<str>>) {
         *self.others.borrow_mut() = others;
     }

@@ -1,9 +1,9 @@
-//! The bytes that wait for one peer, and the memory that they take. What the peer has taken gives its memory back before
-//! the rest is gone: peers that stop before the last byte would hold all of it otherwise.
+//! The bytes that wait for one peer, and the memory that they take. The memory of bytes that the peer has read is
+//! released early, because otherwise peers that stop before the last byte would hold all of it.
 
 use leafd_wire::Sink;
 
-/// How much memory it keeps while nothing waits, in bytes.
+/// How much memory it keeps while empty, in bytes.
 pub const IDLE_BYTES: usize = 4 * 1024;
 
 /// Bytes to write, in their order.
@@ -33,14 +33,14 @@ impl Backlog {
         self.rest().is_empty()
     }
 
-    /// So many bytes of the rest are written.
+    /// Notes that this many more bytes have been written.
     pub fn wrote(&mut self, bytes: usize) {
         self.written += bytes;
         let rest = self.rest();
         if rest.is_empty() && self.bytes.capacity() <= IDLE_BYTES {
             self.bytes.clear();
         } else if self.written > rest.len() {
-            // So each byte is copied once at most, on average.
+            // This way each byte is copied at most once, on average.
             self.bytes = rest.to_vec();
         } else {
             return;
@@ -48,7 +48,7 @@ impl Backlog {
         self.written = 0;
     }
 
-    /// How much memory it takes, in bytes: also that of bytes which are written.
+    /// The memory that it takes, in bytes, including that of written bytes.
     #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
@@ -88,7 +88,7 @@ mod tests {
         assert!(backlog.memory_bytes() >= 256 * 1024, "it is held, so it counts");
         backlog.wrote(60 * 1024);
         assert_eq!(backlog.memory_bytes(), 96 * 1024);
-        // To its last bytes, which may wait for long.
+        // Shrinks to its last bytes, which may wait for a long time.
         backlog.wrote(96 * 1024 - 10);
         assert_eq!(backlog.memory_bytes(), 10);
         assert_eq!(backlog.rest(), [7; 10]);

@@ -1,5 +1,5 @@
-//! To which processes the last ids went: a ring of a fixed size in memory, to find out later who drew an id. Nothing
-//! depends on it, and a restart forgets it.
+//! Remembers which processes drew the most recent ids: a ring of fixed size in memory. Nothing depends on it, and a
+//! restart clears it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use leafd_wire::Run;
 
 use crate::clock;
 
-/// Most answers to one question.
+/// The maximum number of answers to one query.
 const FOUND_MAX: usize = 8;
 
 /// Ids that a process drew within one second.
@@ -25,7 +25,7 @@ struct Grant {
     process: Process,
 }
 
-/// Tells a tag from others, in less room than its name takes.
+/// Distinguishes tags in less space than their names take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagMark(u64);
 
@@ -34,7 +34,7 @@ pub struct TagMark(u64);
 pub struct Process {
     /// Its effective user when it connected.
     pub uid: u32,
-    /// Its number, as this daemon sees it; 0 when it is in a container that this daemon can't see into.
+    /// Its pid, as this daemon sees it; 0 if it is in a container that this daemon can't see.
     pub pid: u32,
 }
 
@@ -50,7 +50,7 @@ pub struct RecentDraws {
 }
 
 impl TagMark {
-    /// A tag's. Nobody outside can name tags that share one.
+    /// The value of a tag. Outsiders can't construct tags with equal values.
     #[must_use]
     pub fn of(tag: &Tag) -> TagMark {
         static MARKS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
@@ -59,7 +59,7 @@ impl TagMark {
 }
 
 impl RecentDraws {
-    /// An empty one of this size. With 0 nothing is noted.
+    /// An empty one of this size. With 0, it records nothing.
     #[must_use]
     pub fn new(most: usize) -> RecentDraws {
         RecentDraws {
@@ -71,13 +71,13 @@ impl RecentDraws {
         }
     }
 
-    /// Updates the time of later notes. Drawing an id reads no clock.
+    /// Updates the time for later entries, because drawing an id reads no clock.
     pub fn tick(&self) {
         let passed_s = clock::now().unix.0.saturating_sub(self.started.0) / 1_000;
         self.now_s.set(u32::try_from(passed_s).unwrap_or(u32::MAX));
     }
 
-    /// Notes ids that a process was given. Those that follow the last ones within a second share an entry.
+    /// Records ids that a process drew. Consecutive ids within a second share an entry.
     pub(super) fn note(&self, process: Process, tag: TagMark, runs: &[Run]) {
         if self.most == 0 {
             return;
@@ -100,7 +100,7 @@ impl RecentDraws {
         }
     }
 
-    /// Which processes were given an id, and when: the last ones.
+    /// Which processes last drew an id, and when.
     #[must_use]
     pub fn find(&self, tag: TagMark, id: u64) -> Vec<(Process, UnixMs)> {
         let grants = self.grants.borrow();
@@ -168,7 +168,7 @@ mod tests {
         let tag = TagMark::of(&Tag::parse(b"a").unwrap());
         let most = MOST as u64;
         for id in 0..most + 10 {
-            // Every other one is left out, or they would share an entry.
+            // Skips every other id; otherwise they would share an entry.
             given.note(of(1), tag, &[run(1 + 2 * id, 1)]);
         }
         assert_eq!(given.grants.borrow().len(), MOST);

@@ -1,7 +1,7 @@
 //! A request's answer.
 //!
 //! - [`failure`]: the one place that turns an error into a status on the wire.
-//! - [`outbox`]: where answers gather until the connection writes them, as a [`backlog`] of bytes.
+//! - [`outbox`]: buffers answers until the connection writes them, as a [`backlog`] of bytes.
 
 pub mod backlog;
 pub mod failure;

@@ -15,14 +15,14 @@ use crate::histogram::Histogram;
 pub struct Tally {
     /// By the status's index in [`Status::ALL`].
     refusals: Box<[Cell<u64>]>,
-    /// How long requests waited that were not answered at once.
+    /// The waiting times of requests that were not answered at once.
     pub waits: Histogram,
     held_runs: Cell<u64>,
     in_held_runs: Cell<u64>,
     direct: Cell<u64>,
     /// What each user of the host draws.
     pub users: Users,
-    /// To which processes the last ids went.
+    /// Which processes drew the most recent ids.
     pub given: RecentDraws,
 }
 
@@ -31,7 +31,7 @@ fn add(counter: &Cell<u64>, more: u64) {
 }
 
 impl Tally {
-    /// One that counts nothing yet, and notes so many draws.
+    /// An empty one that remembers this many draws.
     #[must_use]
     pub fn new(draws_kept: usize) -> Tally {
         Tally {
@@ -64,7 +64,7 @@ impl Tally {
         }
     }
 
-    /// A request that had come at `came_us` was answered.
+    /// A request that had arrived at `came_us` was answered.
     pub(super) fn waited(&self, came_us: u64) {
         self.waits.observe(Duration::from_micros(monotonic_us().saturating_sub(came_us)));
     }

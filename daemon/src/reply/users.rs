@@ -70,7 +70,7 @@ impl Users {
             known.retain(|_, drawn| {
                 let stays = drawn.connections() > 0;
                 if !stays {
-                    // Old draws must not raise the present rate.
+                    // Old draws must not raise the current rate.
                     self.others.ids.set(self.others.ids.get().wrapping_add(drawn.ids.get()));
                 }
                 stays
@@ -82,7 +82,7 @@ impl Users {
         Rc::clone(known.entry(uid).or_insert_with(Drawn::new))
     }
 
-    /// Users that have connected since the start, the busiest first. The last entry, without a uid, sums up the
+    /// Users that have connected since the start, busiest first. The last entry, without a uid, is the total of the
     /// others.
     pub fn list(&self) -> Vec<User> {
         let known = self.known.borrow();
@@ -117,7 +117,7 @@ mod tests {
         assert!(list.iter().any(|user| user.uid == Some(7) && user.connections == 1), "{list:?}");
         assert!(list.len() < 5 && list.last().unwrap().uid.is_none(), "{list:?}");
 
-        // While all are connected, further ones are counted together.
+        // If all of them are connected, further users are counted together.
         let all: Vec<_> = (0..USERS_MAX as u32 + 5).map(|uid| users.connect(uid)).collect();
         all.last().unwrap().count(3);
         assert_eq!(users.list().len(), USERS_MAX + 1);

@@ -1,5 +1,5 @@
-//! The busiest of the tags in use, and the sums over the others. Any user may ask for the page and the metrics over and
-//! over, so this takes a small part of the request loop's time, in slices.
+//! Finds the busiest tags in use, and sums up the others. Any user may request the page and the metrics repeatedly, so
+//! this works in slices that take a small part of the request loop's time.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::snapshot::tag_snapshot;
 use crate::clock::{self, monotonic_us};
 use crate::engine::segments::Segments;
 
-/// The name under which the metrics sum up the other tags. A tag with this very name is one of them.
+/// The name under which the metrics sum up the other tags. A tag with this name is one of them.
 pub const OTHERS: &str = "(others)";
 
-/// How long a slice may take, in microseconds, and how long only requests are served after it.
+/// The maximum length of a slice, in microseconds, and the time after it during which only requests are served.
 const SLICE_US: u64 = 200;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -54,7 +54,7 @@ impl Sums {
 }
 
 impl Busiest {
-    /// The `most` busiest of the tags in use with such names.
+    /// The `most` busiest tags in use with matching names.
     pub(super) async fn of(
         segments: &Segments,
         most: usize,

@@ -1,4 +1,4 @@
-//! Counts what has happened since the start and isn't counted elsewhere.
+//! Counts events since the start that aren't counted elsewhere.
 
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ pub struct Counters {
     pub administrators: Cell<u64>,
     /// Connections accepted since the start.
     pub accepted: Cell<u64>,
-    /// Connections that were turned away because there were too many.
+    /// Connections refused because there were too many.
     pub turned_away: Cell<u64>,
     /// Reloads that took effect.
     pub reloads: Cell<u64>,

@@ -1,5 +1,5 @@
-//! Requests for callers over HTTP. They have no connection to the daemon's socket, so the daemon asks as its own user,
-//! whom no access rule excludes: HTTP must have checked the caller before.
+//! Requests for callers over HTTP. They have no connection to the daemon's socket, so the requests run as the daemon's
+//! own user, whom no access rule excludes. The HTTP side must have checked the caller.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::reply::Failure;
 const DEADLINE_MS: u32 = 1_000;
 
 impl Dispatcher {
-    /// The next id of a tag, drawn directly. If this is dropped, nothing is issued any more.
+    /// The next id of a tag, drawn directly. If this is dropped, no id is issued.
     ///
     /// # Errors
     /// The failure that a client of the socket would get.
@@ -58,7 +58,7 @@ impl Dispatcher {
     }
 }
 
-/// A request whose caller may leave.
+/// A request whose caller may disconnect.
 struct Asking<'a> {
     dispatcher: &'a Dispatcher,
     session: Session,

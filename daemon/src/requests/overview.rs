@@ -1,5 +1,5 @@
-//! What the web page shows at one moment: the state for administrators and for others, and the busiest tags among those
-//! that the reader searches for.
+//! The content of the web page at one moment: the state for administrators and for others, and the busiest tags that
+//! match the reader's search.
 
 use std::rc::Rc;
 
@@ -8,11 +8,11 @@ use leafd_checkup::snapshot::{PageSnapshot, Snapshot};
 use super::Dispatcher;
 use super::busiest::Busiest;
 
-/// All that the page shows at one moment.
+/// The page's content at one moment.
 #[derive(Debug)]
 pub struct Overview {
     pub all: Snapshot,
-    /// For all other users who can connect: what the metrics and the status show them as well.
+    /// For all other users who can connect: the same as in the metrics and the status.
     pub public: PageSnapshot,
     /// How many of the busiest tags other users see: as many as the metrics list individually.
     pub public_tags: usize,
@@ -27,7 +27,7 @@ const TAGS_SHOWN: usize = 50;
 const CONDITIONS_SHOWN: usize = 20;
 
 impl Dispatcher {
-    /// Gathers what the page shows for a search for this text. An empty text finds all tags.
+    /// Gathers the page's content for a search for this text. An empty text finds all tags.
     pub async fn overview(self: &Rc<Self>, text: &str) -> Overview {
         let tags = Busiest::of(&self.segments, TAGS_SHOWN, |name| contains(name, text)).await;
         let all = self.snapshot(CONDITIONS_SHOWN);
@@ -37,7 +37,7 @@ impl Dispatcher {
     }
 }
 
-/// Whether a name contains a text. The case of ASCII letters doesn't matter.
+/// Whether a name contains a text, ignoring the case of ASCII letters.
 fn contains(name: &str, text: &str) -> bool {
     let (name, text) = (name.as_bytes(), text.as_bytes());
     text.is_empty() || name.windows(text.len()).any(|part| part.eq_ignore_ascii_case(text))

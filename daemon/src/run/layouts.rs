@@ -31,10 +31,10 @@ pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutReco
     Ok(records)
 }
 
-/// Raises unknown marks (all of them if `doubtful`) above everything that an earlier life with the same worker number
-/// may have issued: as far ahead of the clock as ids may run. The new marks are durable when this returns. This is
-/// only for a number that outlives the journal. A registry knows where each claim starts, and there a clock that is
-/// years ahead must not ruin the journal.
+/// Raises unknown marks (all of them if `doubtful`) above everything that an earlier run with the same worker number
+/// may have issued: as far ahead of the clock as ids may be. The new marks are durable when this returns. This is only
+/// for a number that outlives the journal. A registry knows where each lease starts, so there a clock that is years
+/// ahead must not spoil the journal.
 pub async fn record_floors(
     journal: &Journal,
     layouts: &mut [LayoutRecord],
@@ -44,7 +44,7 @@ pub async fn record_floors(
 ) -> Result<()> {
     let Some(Ok(fixed)) = fixed else { return Ok(()) };
     let floor = UnixMs(clock::now().unix.0.saturating_add(clock::millis(max_drift)));
-    // An earlier life went beyond its drift only for a while after such a start, and noted that.
+    // An earlier run exceeded its drift only for a while after such a start, and recorded that.
     let floor = floor.max(fixed.issued_below());
     let unknown = layouts.iter_mut().filter(|record| doubtful || record.mark == UnixMs(0));
     let mut writes = Vec::new();

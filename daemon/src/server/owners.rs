@@ -1,5 +1,5 @@
-//! Whose a uid is. Everybody who has subordinate uids (`/etc/subuid`) can be 65,536 users, by `newuidmap`. What users
-//! share counts them all as the one to whom they were given.
+//! Maps uids to their owners. A user with subordinate uids (`/etc/subuid`) can act as 65,536 users by `newuidmap`.
+//! Limits count all of them as the user who owns them.
 
 use std::cell::{Cell, RefCell};
 use std::fs::{self, Metadata};
@@ -7,28 +7,28 @@ use std::os::unix::fs::MetadataExt;
 
 use crate::clock::monotonic_us;
 
-/// Where ranges of subordinate uids are given to users.
+/// The file that assigns ranges of subordinate uids to users.
 const SUBUID: &str = "/etc/subuid";
 
-/// Where users have their numbers.
+/// The file with the users' numbers.
 const PASSWD: &str = "/etc/passwd";
 
-/// How often to look whether the ranges have changed, in microseconds.
+/// How often to check whether the ranges have changed, in microseconds.
 const LOOKED_US: u64 = 1_000_000;
 
 /// The ranges of subordinate uids, as of at most a second ago.
 #[derive(Debug, Default)]
 pub struct Owners {
     ranges: RefCell<Vec<Range>>,
-    /// What the file looked like when it was read.
+    /// The version of the file when it was read.
     read: Cell<Option<Stamp>>,
     looked_us: Cell<Option<u64>>,
 }
 
-/// Tells one version of a file from another: inode, size, and seconds and nanoseconds of its last change.
+/// Distinguishes versions of a file: inode, size, and seconds and nanoseconds of its last change.
 type Stamp = (u64, u64, i64, i64);
 
-/// Uids that were given to one user.
+/// Uids assigned to one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Range {
     first: u32,
@@ -37,7 +37,7 @@ struct Range {
 }
 
 impl Owners {
-    /// The user to whom a uid was given; the uid itself if nobody has it as a subordinate one.
+    /// The owner of a uid; the uid itself if it is not a subordinate one.
     pub fn owner(&self, uid: u32) -> u32 {
         self.refresh();
         let ranges = self.ranges.borrow();
@@ -66,8 +66,8 @@ fn stamp(found: &Metadata) -> Stamp {
     (found.ino(), found.size(), found.ctime(), found.ctime_nsec())
 }
 
-/// The ranges, in the order of their first uids. `NAME:FIRST:COUNT`, or with a uid for the name. Whoever is not in
-/// `/etc/passwd`, as users of a directory service, is told from others by the range itself.
+/// The ranges, in the order of their first uids. `NAME:FIRST:COUNT`, or with a uid for the name. Users who are not in
+/// `/etc/passwd`, such as those of a directory service, are distinguished by the range itself.
 fn ranges(given: &str, passwd: &str) -> Vec<Range> {
     let uid_of = |name: &str| {
         let mut users = passwd.lines().map(|line| line.split(':'));

@@ -1,10 +1,10 @@
-//! Descriptors that a peer passes along (SCM_RIGHTS). The daemon never receives one, and never closes one in a thread
-//! that answers.
+//! Handles descriptors that a peer passes (SCM_RIGHTS). The daemon never receives one, and never closes one on a thread
+//! that answers requests.
 //!
 //! The last close of a passed descriptor can block for as long as the peer wants: a TCP socket with SO_LINGER and
 //! unsent data does. From Linux 6.16 on, the kernel refuses them on the peer's side ([`refuse`]). Before that, and for
 //! connections that are older than this option, [`Guarded`] finds them before they are read. Such a connection ends,
-//! and a thread of its own closes it.
+//! and a separate thread closes it.
 
 use std::io::{self, IoSliceMut, Read};
 use std::mem::size_of;
@@ -16,11 +16,11 @@ use std::sync::{OnceLock, mpsc};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send, setsockopt, sockopt};
 use tracing::warn;
 
-/// SO_PASSRIGHTS, which `libc` does not name yet. The number is that of Linux's generic header; where it means another
-/// option, as on SPARC, the call fails or changes nothing that matters.
+/// SO_PASSRIGHTS, which `libc` does not name yet. The number is that of Linux's generic header; where it is another
+/// option, as on SPARC, the call fails or changes nothing relevant.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
-/// The most descriptors that one message carries (Linux's SCM_MAX_FD).
+/// The maximum number of descriptors in one message (Linux's SCM_MAX_FD).
 const DESCRIPTORS_MAX: usize = 253;
 
 /// How much is read at once to empty a connection before it is closed.
@@ -29,7 +29,7 @@ const DRAINED_BYTES: usize = 4 * 1024;
 /// The name of the thread that closes connections with passed descriptors.
 const THREAD_NAME: &str = "leafd-close";
 
-/// Has the kernel refuse descriptors on a socket, and on the connections that a listening socket gets from now on.
+/// Makes the kernel refuse descriptors on a socket, and on connections that a listening socket accepts from now on.
 /// Does nothing before Linux 6.16.
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PASSRIGHTS")]
 pub fn refuse(socket: &impl AsFd) {
@@ -46,7 +46,7 @@ pub fn refuse(socket: &impl AsFd) {
     }
 }
 
-/// Whether the kernel has refused descriptors on this connection from its beginning.
+/// Whether the kernel has refused descriptors on this connection from the start.
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PASSRIGHTS")]
 fn are_refused(socket: &impl AsFd) -> bool {
     let mut passes: libc::c_int = 1;
@@ -64,7 +64,7 @@ fn are_refused(socket: &impl AsFd) -> bool {
     outcome == 0 && passes == 0
 }
 
-/// An accepted connection whose peer can't make this thread close a passed descriptor.
+/// An accepted connection that never makes this thread close a passed descriptor.
 #[derive(Debug)]
 pub struct Guarded {
     /// `None` once it has been handed to the thread that closes.
@@ -79,7 +79,7 @@ impl Guarded {
     pub fn new(stream: UnixStream) -> Guarded {
         let may_carry = !are_refused(&stream);
         if may_carry {
-            // Out-of-band bytes may carry descriptors too, and a look would skip them.
+            // Out-of-band bytes may carry descriptors too, and peeking would skip them.
             let _ = setsockopt(&stream, sockopt::OobInline, &true);
         }
         Guarded { stream: Some(stream), may_carry }
@@ -92,13 +92,13 @@ impl Guarded {
     /// Reads what has arrived; 0 at the stream's end.
     ///
     /// # Errors
-    /// The socket's, or descriptors came along.
+    /// The socket's, or descriptors arrived.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut stream = self.stream();
         if !self.may_carry {
             return stream.read(buffer);
         }
-        // What is only looked at stays in the socket, and so do its descriptors.
+        // Peeked bytes stay in the socket, and so do their descriptors.
         match look(stream, buffer)? {
             Arrived::Bytes(0) => Ok(0),
             Arrived::Bytes(count) => stream.read(&mut buffer[..count]),
@@ -109,7 +109,7 @@ impl Guarded {
         }
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as fits.
     ///
     /// # Errors
     /// The socket's.
@@ -121,7 +121,7 @@ impl Guarded {
     /// Whether closing the socket could close a passed descriptor. The peer can send no more afterwards.
     fn carries(&self) -> bool {
         let mut stream = self.stream();
-        // From here on the peer's messages are refused. An error means that the peer is gone.
+        // From here on, the peer's messages are refused. An error means that the peer has disconnected.
         let _ = stream.shutdown(Shutdown::Read);
         let mut buffer = [0; DRAINED_BYTES];
         loop {
@@ -163,25 +163,25 @@ impl Drop for Guarded {
 
 /// What comes next on a connection.
 enum Arrived {
-    /// So many bytes without descriptors; 0 at the end.
+    /// This many bytes without descriptors; 0 at the end.
     Bytes(usize),
     /// Descriptors are among it.
     Descriptors,
 }
 
-/// Copies what comes next and leaves it there.
+/// Copies what comes next without removing it.
 fn look(stream: &UnixStream, buffer: &mut [u8]) -> io::Result<Arrived> {
     let mut parts = [IoSliceMut::new(buffer)];
     let flags = MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT;
     let message = recvmsg::<()>(stream.as_raw_fd(), &mut parts, None, flags)?;
-    // No room is given for descriptors, so the kernel reports them as cut off.
+    // There is no space for descriptors, so the kernel reports them as truncated.
     Ok(match message.flags.contains(MsgFlags::MSG_CTRUNC) {
         true => Arrived::Descriptors,
         false => Arrived::Bytes(message.bytes),
     })
 }
 
-/// Closes a connection with passed descriptors in a thread that answers nothing.
+/// Closes a connection with passed descriptors on a thread that answers no requests.
 fn close_apart(stream: UnixStream) {
     static CLOSER: OnceLock<Option<mpsc::Sender<UnixStream>>> = OnceLock::new();
     let closer = CLOSER.get_or_init(|| {
@@ -198,8 +198,8 @@ fn close_apart(stream: UnixStream) {
     }
 }
 
-/// Takes the descriptors out and has sockets among them closed without waiting for their peers, so that this thread
-/// gets to the next connection soon.
+/// Receives the descriptors and closes sockets among them without waiting for their peers, so that this thread can
+/// proceed to the next connection.
 #[expect(unsafe_code, reason = "a received descriptor is a number")]
 fn close_linger_free(stream: UnixStream) {
     let mut buffer = [0; DRAINED_BYTES];
@@ -215,10 +215,10 @@ fn close_linger_free(stream: UnixStream) {
             _ => None,
         }) {
             for descriptor in descriptor {
-                // SAFETY: the kernel has just opened it for this process, and nothing else has it.
+                // SAFETY: the kernel has just opened it for this process, and nothing else owns it.
                 let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
                 let at_once = libc::linger { l_onoff: 0, l_linger: 0 };
-                // What is no socket has no such option.
+                // Only sockets have this option.
                 let _ = setsockopt(&descriptor, sockopt::Linger, &at_once);
             }
         }
@@ -253,7 +253,7 @@ mod tests {
         pass(&peer, b"with", &passed);
         drop(passed);
         let mut buffer = [0; 64];
-        // What is looked at together with descriptors is not read.
+        // Bytes that were peeked together with descriptors are not read.
         assert_eq!(guarded.read(&mut buffer).unwrap_err().kind(), io::ErrorKind::InvalidData);
         drop(guarded);
         // The thread that closes gets to it.

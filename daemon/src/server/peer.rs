@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, by the kernel.
+//! Identifies the peer of a connection, according to the kernel.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ use crate::config::{AccessRules, Peer};
 const GROUPS_MAX: usize = 65_536;
 
 /// The uid that the peer had when it connected, and which of the `wanted` groups. A user can have 65,536 groups, which
-/// take the kernel a millisecond, so they are read only if some are wanted.
+/// takes the kernel a millisecond, so they are read only if some are wanted.
 ///
 /// # Errors
 /// The kernel's, if the socket is not a connected Unix socket.
@@ -31,8 +31,8 @@ pub fn of(socket: &impl AsFd, wanted: &BTreeSet<u32>, rules: &AccessRules) -> io
     Ok(Peer { uid, gids, is_outside })
 }
 
-/// Whether the peer's process is known to run in the daemon's own PID namespace. What is known of a handle does not depend
-/// on which processes the daemon may see.
+/// Whether the peer's process is known to run in the daemon's own PID namespace. What a handle reveals does not depend
+/// on which processes the daemon can see.
 fn is_inside(socket: &impl AsFd, pid: i32) -> bool {
     let (path, handle);
     match process(socket) {
@@ -63,7 +63,7 @@ pub fn pid(socket: &impl AsFd) -> io::Result<i32> {
     Ok(getsockopt(socket, PeerCredentials)?.pid())
 }
 
-/// A handle of the process at the other end, which no later process can be mistaken for.
+/// A handle of the peer's process, which can't be confused with a later process.
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERPIDFD")]
 fn process(socket: &impl AsFd) -> io::Result<OwnedFd> {
     let mut handle: libc::c_int = -1;

@@ -1,5 +1,5 @@
-//! The socket file. It is taken only if no other daemon has it, and never open to more users than its mode says.
-//! Or a socket was handed over, whose file belongs to someone else.
+//! The socket file. It is used only if no other daemon has it, and is never open to more users than its mode allows. A
+//! socket passed by systemd is used as it is.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -50,10 +50,10 @@ pub enum SocketError {
     /// Something that is not a socket is in the way.
     #[error("{} exists and is not a socket; remove it or pass another --socket", .0.display())]
     NotASocket(PathBuf),
-    /// Another process, which isn't known, has the lock beside it.
+    /// An unknown process holds the lock beside it.
     #[error(transparent)]
     Lock(LockError),
-    /// The group can't have it.
+    /// The socket can't be assigned to the group.
     #[error(
         "the socket {} can't be given to group {group}: {cause}; make the daemon's user a member of the group, or set \
          another socket_group",
@@ -89,7 +89,7 @@ impl Socket {
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed("creating its directory"))?;
         }
-        // A connection shows whether a daemon serves there. A lock separates two that start at once.
+        // A connection shows whether a daemon serves there. A lock prevents two daemons from starting at the same time.
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
                 return Err(SocketError::NotASocket(path.to_owned()));
@@ -111,7 +111,7 @@ impl Socket {
                 LockError::Io { cause, .. } => failed("locking it")(cause),
                 other => SocketError::Lock(other),
             })?;
-        // Created under another name, closed to everybody else, and renamed once it has its group and mode.
+        // It is created under another name without access for others, and renamed once it has its group and mode.
         let fresh = with_suffix(path, ".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -128,7 +128,7 @@ impl Socket {
                     SocketError::Group { path: path.to_owned(), group, cause: error.into() }
                 })?;
             }
-            // This names the file that was opened, whatever has the path by now.
+            // This refers to the opened file, whatever the path refers to now.
             let by_number = format!("/proc/self/fd/{}", own.as_raw_fd());
             fs::set_permissions(by_number, Permissions::from_mode(mode))
                 .map_err(failed("setting its mode"))?;
@@ -190,7 +190,7 @@ impl Drop for Socket {
     }
 }
 
-/// Creates a socket file that nobody but its owner may use, whatever the umask is, and that nobody can connect to yet.
+/// Creates a socket file that only its owner may use, whatever the umask is, and that accepts no connections yet.
 fn create(path: &Path) -> io::Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let socket = socket(AddressFamily::Unix, SockType::Stream, flags, None)?;
@@ -200,7 +200,7 @@ fn create(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Opens the socket file that this process has just created. Refuses what somebody has put in its place.
+/// Opens the socket file that this process has just created. Refuses a file that has replaced it.
 fn open_own(path: &Path) -> io::Result<File> {
     let flags = libc::O_PATH | libc::O_NOFOLLOW;
     let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;

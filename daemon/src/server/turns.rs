@@ -1,8 +1,8 @@
-//! Turns: users share the one thread that answers.
+//! Turns: users share the thread that answers requests.
 //!
-//! A user whose connections have used up their time waits in a line of its own. After each look at all sockets, the
-//! first one in every line continues. So a client waits for one turn of each busy user, however many connections that
-//! user has. A user who is alone loses only the time of the looks.
+//! A user whose connections have used up their time waits in a line of its own. After each check of all sockets, the
+//! first connection in every line continues. So a client waits for one turn of each busy user, however many connections
+//! that user has. A single user loses only the time of the checks.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -13,11 +13,11 @@ use tokio::sync::Notify;
 /// How long one connection may work before others get a turn, in microseconds.
 pub const TURN_US: u64 = 1_000;
 
-/// How much time a user's connections may use together before they have to line up, in microseconds.
+/// How much time a user's connections may use together before they must queue, in microseconds.
 const USER_US: u64 = 1_000;
 
-/// How long it takes until so much used time is forgotten, in microseconds: only busy users line up. A turn can take
-/// longer than that, and is not forgotten at its end.
+/// How long it takes until that much used time is forgotten, in microseconds, so that only busy users queue. A turn can
+/// take longer, and is not forgotten when it ends.
 const WINDOW_US: u64 = 4_000;
 
 /// Users are forgotten when there are more than this and they have no line.
@@ -36,7 +36,7 @@ pub struct Turns {
 struct User {
     /// The last window in which it entered.
     window: u64,
-    /// What it has used, less what is forgotten.
+    /// The time it has used, minus what is forgotten.
     used_us: u64,
     line: VecDeque<Waker>,
 }
@@ -70,13 +70,13 @@ impl Turns {
         }
     }
 
-    /// Gives out turns until it is dropped.
+    /// Hands out turns until it is dropped.
     pub async fn run(&self) {
         loop {
             if !self.waiting.get() {
                 self.woken.notified().await;
             }
-            // The runtime looks at every socket before it comes back here.
+            // The runtime checks every socket before it returns here.
             tokio::task::yield_now().await;
             let mut waiting = false;
             for user in self.users.borrow_mut().values_mut() {

@@ -1,8 +1,8 @@
-//! Which file systems a state directory may be on.
+//! Decides which file systems a state directory may be on.
 //!
-//! A file system that several machines mount can't hold one host's state: locks may not work across
-//! machines, and one machine may not see what another has synced. A file system that forgets (memory, a
-//! container's layer) keeps the host from continuing where it stopped. That costs ids, but no safety.
+//! A file system that several machines mount can't hold one host's state: locks may not work across machines, and one
+//! machine may not see what another has synced. A volatile file system (memory, a container's layer) prevents the host
+//! from continuing where it stopped. That costs ids, but not safety.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -34,7 +34,7 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses the directory, or names the file system if it will not last.
+/// Refuses the directory, or names the file system if it is volatile.
 pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     let found = statfs(dir).map_err(|e| {
         super::explain("finding out the directory's file system", &std::io::Error::from(e))

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use super::{LOCK_FILE, filesystem, owners};
 
-/// The process that has locked the directory, by the kernel. Trying the lock could keep a daemon from starting.
+/// The process that has locked the directory, according to the kernel. Trying the lock could prevent a daemon from
+/// starting.
 #[must_use]
 pub fn locked_by(dir: &Path) -> Option<i32> {
     let file = dir.join(LOCK_FILE);
@@ -29,7 +30,7 @@ fn is_lock(line: &str, pid: i32, inode: u64) -> bool {
 /// Whether root may trust the directory. Not checked for other users.
 ///
 /// # Errors
-/// Who else may write there, and what to do.
+/// Which other users may write there, and what to do.
 pub fn check_owners(dir: &Path) -> Result<(), String> {
     if !nix::unistd::geteuid().is_root() {
         return Ok(());
@@ -39,7 +40,7 @@ pub fn check_owners(dir: &Path) -> Result<(), String> {
     owners::check(dir, &resolved)
 }
 
-/// The directory's file system, if it is lost with the machine or container.
+/// The directory's file system, if it doesn't outlive the machine or container.
 ///
 /// # Errors
 /// Why the file system can't be used, and what to do.

@@ -1,8 +1,8 @@
 //! The state directory: created, locked and checked once, before its content is trusted.
 //!
 //! One daemon owns it at a time. The lock is an exclusive `flock` on the file `lock`. The kernel releases it when its
-//! owner dies, so a stale lock can't remain. The file names its owner's pid for a second daemon's error message; the
-//! pid decides nothing.
+//! owner dies, so a stale lock can't remain. The file contains its owner's pid for a second daemon's error message
+//! only.
 
 mod filesystem;
 mod look;
@@ -20,7 +20,7 @@ pub use look::{check_owners, locked_by, lost_with_the_host};
 
 use crate::lock::{LockError, LockFile, holder};
 
-/// A state directory that this process owns. Clones share the lock; it is released with the last one.
+/// A state directory that this process owns. Clones share the lock, which is released with the last one.
 #[derive(Clone, Debug)]
 pub struct StateDir {
     shared: Arc<Owned>,
@@ -32,14 +32,14 @@ pub struct StateDir {
 pub struct StateDirError {
     /// The directory.
     pub path: PathBuf,
-    /// What was tried, what happened and what to do next.
+    /// What failed, why, and what to do.
     pub cause: String,
 }
 
 #[derive(Debug)]
 struct Owned {
     path: PathBuf,
-    /// Held for its lock alone.
+    /// Held only for its lock.
     _lock: LockFile,
 }
 
@@ -62,7 +62,7 @@ impl StateDir {
             .recursive(true)
             .create(path)
             .map_err(|e| failed(explain("creating the directory", &e)))?;
-        // From here on, a changed working directory or a changed link can't lead elsewhere.
+        // From here on, a changed working directory or link has no effect.
         let path = path.canonicalize().map_err(|e| failed(explain("resolving its path", &e)))?;
         filesystem::check(&path).map_err(&failed)?;
         if nix::unistd::geteuid().is_root() {
@@ -87,7 +87,7 @@ impl StateDir {
     }
 }
 
-/// Whether a directory lies in memory, so that its content ends with the machine's run.
+/// Whether a directory is in memory, so that a reboot removes its content.
 pub(crate) fn in_memory(dir: &Path) -> bool {
     filesystem::is_memory(dir)
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Others may write. In a sticky directory they still can't touch other users' files.
+/// Others may write. In a sticky directory, they still can't replace other users' files.
 const OTHERS_WRITE: u32 = 0o022;
 const STICKY: u32 = 0o1000;
 

@@ -1,5 +1,5 @@
-//! The sockets that systemd listens on for the daemon and hands over at its start. They outlive the daemon: who
-//! connects during a restart waits in their queues instead of failing.
+//! The sockets that systemd listens on for the daemon and passes at its start. They outlive the daemon: clients that
+//! connect during a restart wait in their queues instead of failing.
 
 use std::io;
 use std::net::TcpListener;
@@ -12,13 +12,13 @@ use nix::sys::socket::{AddressFamily, SockType, SockaddrLike as _, SockaddrStora
 use nix::sys::socket::{getsockname, getsockopt, sockopt};
 use std::os::fd::AsRawFd as _;
 
-/// What the socket for ids may be called: `FileDescriptorName=` in `leafd.socket`, the unit's own name, or nothing.
+/// The allowed names of the socket for ids: `FileDescriptorName=` in `leafd.socket`, the unit's own name, or nothing.
 const NAMES: [&str; 3] = ["leafd", "leafd.socket", "unknown"];
 
-/// What the socket for HTTP may be called, likewise.
+/// The allowed names of the socket for HTTP, likewise.
 const HTTP_NAMES: [&str; 2] = ["leafd-http", "leafd-http.socket"];
 
-/// The sockets that were handed over.
+/// The passed sockets.
 #[derive(Debug, Default)]
 pub struct HandedOver {
     /// The one that ids are drawn from.
@@ -27,11 +27,11 @@ pub struct HandedOver {
     pub http: Option<HttpListener>,
 }
 
-/// A listening socket that somebody else made, and removes.
+/// A listening socket that another process creates and removes.
 #[derive(Debug)]
 pub struct PassedSocket {
     pub listener: UnixListener,
-    /// Where clients find it.
+    /// Its path or address for clients.
     pub path: PathBuf,
 }
 
@@ -43,10 +43,10 @@ pub enum HttpListener {
     Unix(UnixListener),
 }
 
-/// Why a socket that was handed over can't be served.
+/// Why a passed socket can't be served.
 #[derive(Debug, thiserror::Error)]
 pub enum ActivationError {
-    /// The variables of the environment make no sense, or their descriptors aren't open.
+    /// The environment variables are invalid, or their descriptors aren't open.
     #[error(
         "LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES can't be used: {0}; let systemd start leafd, or unset them"
     )]
@@ -56,13 +56,13 @@ pub enum ActivationError {
         "systemd passed {0} sockets, but leafd serves one; leave one ListenStream= in leafd.socket"
     )]
     Several(usize),
-    /// It is meant for something else.
+    /// It has an unknown name.
     #[error(
         "systemd passed a socket named {0:?}, but leafd serves the one named leafd, and HTTP on the one named leafd-http: \
          set FileDescriptorName="
     )]
     Name(String),
-    /// It is no socket of the kind that clients connect to.
+    /// It is not a socket of the kind that clients connect to.
     #[error(
         "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with {allowed}"
     )]
@@ -74,13 +74,13 @@ pub enum ActivationError {
     },
 }
 
-/// The sockets that were handed to this process. Call it once, before anything else opens files.
+/// The sockets passed to this process. Call it once, before anything else opens files.
 ///
 /// # Errors
-/// See [`ActivationError`]. Variables that name another process are not meant for this one and no error.
+/// See [`ActivationError`]. Variables that name another process are ignored.
 pub fn handed_over() -> Result<HandedOver, ActivationError> {
     let mut found = HandedOver::default();
-    // Names for another process's sockets would be taken for ours that are missing.
+    // Otherwise names of another process's sockets would be mistaken for ours.
     if sd_notify::listen_fds().map_err(ActivationError::Environment)?.len() == 0 {
         return Ok(found);
     }
@@ -126,7 +126,7 @@ fn verified_http(fd: RawFd) -> Result<HttpListener, ActivationError> {
     }
 }
 
-/// A stream socket that listens, and does not block.
+/// A non-blocking, listening stream socket.
 #[expect(unsafe_code, reason = "the number of a descriptor is all that systemd tells")]
 fn listening(fd: RawFd, allowed: &'static str) -> Result<OwnedFd, ActivationError> {
     // SAFETY: it is open, as its flags have just been set, and by the protocol of LISTEN_PID it is this process's

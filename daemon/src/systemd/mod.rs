@@ -1,8 +1,8 @@
-//! Towards the service manager.
+//! The interface to the service manager.
 //!
-//! - [`activation`]: the socket that it hands over.
-//! - [`notify`]: what it is told.
-//! - [`reload`]: what it asks for with SIGHUP.
+//! - [`activation`]: the sockets that it passes.
+//! - [`notify`]: notifications to it.
+//! - [`reload`]: reloads on SIGHUP.
 
 pub mod activation;
 pub mod notify;

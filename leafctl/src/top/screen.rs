@@ -1,4 +1,4 @@
-//! The terminal: takes over its keys and its whole screen while this runs, and restores it at the end.
+//! The terminal: takes over its keys and whole screen, and restores it at the end.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Screen {
         let room = usize::from(size.lines).saturating_sub(2);
         let mut text = format!("\x1b[H\x1b[2K\x1b[1m{}\x1b[0m", fitted(title, size.columns));
         for at in 0..room {
-            // Erase the line first: erasing it afterwards would take the last column along.
+            // Erase the line first: erasing it afterwards would erase the last column too.
             text.push_str("\r\n\x1b[2K");
             text.push_str(&lines.get(at).map_or(String::new(), |line| fitted(line, size.columns)));
         }
@@ -109,7 +109,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If the terminal is gone, it needs no restoring.
+        // If the terminal no longer exists, it doesn't need to be restored.
         let mut out = io::stdout().lock();
         let _ = out.write_all(END.as_bytes());
         let _ = out.flush();
@@ -117,8 +117,8 @@ impl Drop for Screen {
     }
 }
 
-/// A text cut to this many characters, without characters that control a terminal or change the direction of writing.
-/// Wide characters may pass the right edge, where the terminal cuts them off.
+/// A text truncated to this many characters, without characters that control a terminal or change the writing
+/// direction. Wide characters may extend past the right edge, where the terminal truncates them.
 fn fitted(text: &str, columns: u16) -> String {
     let turns = |letter: char| matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let harmless = |letter: char| !letter.is_control() && !turns(letter);

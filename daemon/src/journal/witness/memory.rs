@@ -1,7 +1,7 @@
 //! Notes each commit in a file of the runtime directory before the commit is acknowledged.
 //!
-//! The file is never synced: it only has to last until the machine reboots. It counts only if a reboot is sure to end
-//! it: if it is in a file system in memory, or contains the id of the present boot.
+//! The file is never synced, because it only has to last until the machine reboots. It counts only if it can't outlive
+//! a reboot: if it is on a file system in memory, or contains the current boot id.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use crate::state_dir::in_memory;
 use leafd_core::store::{HostId, StartToken};
 
-/// The kernel's id of the present boot.
+/// The kernel's current boot id.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
-/// A longer file is not one of these notes.
+/// A longer file is not such a note.
 const NOTE_BYTES_MAX: u64 = 256;
 
 /// What an earlier daemon noted during this boot.
@@ -32,7 +32,7 @@ pub(in crate::journal) struct Memory {
     path: PathBuf,
     /// `None` after a note failed. Then the file was removed.
     file: Option<File>,
-    /// The token of the present start, or of its clean stop.
+    /// The token of the current start, or of its clean stop.
     start: StartToken,
     boot: String,
 }
@@ -67,7 +67,7 @@ impl Noted {
 // === impl Memory ===
 
 impl Memory {
-    /// Makes the file anew and notes the commit of this start. `None` if the file can't be written.
+    /// Creates the file again and notes the commit of this start. `None` if the file can't be written.
     pub fn begin(path: &Path, host: &HostId, commits: i64, start: StartToken) -> Option<Memory> {
         let made = match fs::remove_file(path) {
             Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
@@ -90,8 +90,8 @@ impl Memory {
         }
     }
 
-    /// Notes a commit; `stop` is its token if it is that of a clean stop. If that fails, it removes the file: an old
-    /// note would confirm an old journal.
+    /// Notes a commit; `stop` is the token of a clean stop. On failure it removes the file, because an old note would
+    /// confirm an old journal.
     pub fn note(&mut self, host: &HostId, commits: i64, stop: Option<&StartToken>) {
         if let Some(stop) = stop {
             self.start = stop.clone();
@@ -110,7 +110,7 @@ impl Memory {
 
 const NO_BOOT_ID: &str = "unknown";
 
-/// A sandbox may hide the boot's id.
+/// A sandbox may hide the boot id.
 fn boot_id() -> String {
     let read = fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned());
     read.and_then(|id| if id.is_empty() { Err(io::Error::other("empty")) } else { Ok(id) })

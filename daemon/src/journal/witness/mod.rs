@@ -1,14 +1,14 @@
-//! Decides whether the journal that a start finds is the one that was last written, or an older one that was put back.
+//! Decides whether the journal that a start finds is the one that was last written, or a restored older one.
 //!
-//! A restore in place changes neither the journal's inode nor its time of birth. So the evidence lies outside of it:
+//! A restore in place changes neither the journal's inode nor its birth time, so the evidence is outside of it:
 //!
-//! - `memory`: the last commit and its start, noted in the runtime directory. It knows every commit, but only until the
-//!   machine reboots, and only those of daemons with this runtime directory.
-//! - `stamp`: a file beside the journal, made anew at each start and each clean stop. It outlives a reboot. It knows
-//!   starts and clean stops, but not what happens between them.
+//! - `memory`: the last commit and its start, noted in the runtime directory. It knows every commit since the last
+//!   reboot, but only of daemons with this runtime directory.
+//! - `stamp`: a file beside the journal, recreated at each start and each clean stop. It outlives a reboot, but knows
+//!   only starts and clean stops.
 //!
-//! Where both exist, both must agree with the journal. Without the memory, the stamp is enough after a clean stop. After
-//! a crash it is not: no held ids are used, because a copy that was taken while the daemon ran looks the same as the
+//! Where both exist, both must agree with the journal. Without the memory, the stamp is enough after a clean stop.
+//! After a crash it is not, so no held ids are used, because a copy taken while the daemon ran looks the same as the
 //! journal itself.
 
 mod memory;
@@ -28,8 +28,8 @@ use leafd_core::store::StartToken;
 pub struct Outside<'a> {
     /// The file in the runtime directory that notes the last commit; `None` if there is no such directory.
     pub memory: Option<&'a Path>,
-    /// Asked before a journal that is not the last one is set aside. An embedded store beside the journal may have
-    /// been put back with it. An error leaves everything as it is, and the journal isn't opened.
+    /// Called before a journal that is not the last one is set aside, because an embedded store beside it may have been
+    /// restored with it. On error, nothing is changed and the journal isn't opened.
     pub may_begin_anew: &'a dyn Fn(&SetAside) -> Result<(), String>,
 }
 
@@ -49,7 +49,7 @@ pub struct SetAside {
 pub(super) enum Freshness {
     /// It is the journal that was last written.
     Current,
-    /// There is no evidence. Lower limits of ids may be used, held ids may not.
+    /// There is no evidence. Its lower limits of ids may be used, its held ids may not.
     Unvouched,
     /// It is older than the one that was last written.
     Restored(String),

@@ -37,7 +37,7 @@ struct Timestamp {
     timestamp: i64,
 }
 
-/// What Java Leaf would write for this host. Later times than its numbers hold become the last one.
+/// What Java Leaf would write for this host. Times beyond its numeric range become the largest one.
 pub(super) fn payload(address: &LeafAddress, timestamp: UnixMs) -> Vec<u8> {
     let payload = Payload {
         ip: address.ip.clone(),
@@ -57,7 +57,7 @@ pub(super) fn timestamp(payload: &[u8]) -> Result<UnixMs, String> {
     u64::try_from(timestamp).map(UnixMs).map_err(|_| "its timestamp is negative".to_owned())
 }
 
-/// How Java Leaf reads this child; `None` if it gives no number.
+/// How Java Leaf reads this child; `None` if it assigns no number.
 pub(super) fn parse(child: &str) -> Option<LeafNode> {
     let mut parts = child.split('-');
     let (holder, number) = (parts.next()?, parts.next()?);

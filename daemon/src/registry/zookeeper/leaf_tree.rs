@@ -1,5 +1,5 @@
-//! Finds the nodes of Leafs at a path, also when the path lies within Leaf's own tree: `/snowflake/NAME/forever` with
-//! its hosts, and `/snowflake/NAME/recycle` of Leaf's fork, which gives numbers back to a pool.
+//! Finds the nodes of Leaf services at a path, even if the path is within Leaf's own tree: `/snowflake/NAME/forever`
+//! with its hosts, and `/snowflake/NAME/recycle` of Leaf's fork, which returns numbers to a pool.
 
 use zookeeper_client::{Client, Error};
 
@@ -14,7 +14,7 @@ pub(super) struct LeafTree {
     pub(super) service: Option<String>,
 }
 
-/// The first nodes of a Leaf that there are.
+/// The first nodes of a Leaf service that exist.
 pub(super) async fn find(client: &Client) -> Result<Option<LeafTree>, CallError> {
     for folder in ["/snowflake", ""] {
         let children =

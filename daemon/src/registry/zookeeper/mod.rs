@@ -1,16 +1,15 @@
 //! Workers in ZooKeeper.
 //!
-//! All data is in persistent nodes, compared and set by their versions. So a session carries no meaning: an expired
-//! one is replaced, and a write whose answer was lost fails by its version if it arrives after another one. The
+//! All data is in persistent nodes, compared and set by their versions. So sessions have no meaning: an expired one is
+//! replaced, and a write whose answer was lost fails because of its version if it arrives after another one. The
 //! registry's clock is the clock of the ensemble's leader, which stamps every node that changes.
 //!
-//! There are two ways to hold a number, each with a registry of its own:
+//! There are two ways to hold a number, each with its own registry:
 //! - `leased`: `/leafd/workers/NNNNN`, a node for each worker that ever had a holder.
 //! - `permanent`: Leaf's own nodes, `/snowflake/NAME/forever/IP:PORT-NNNNNNNNNN`, which Java Leaf reads and writes
 //!   too. `/leafd/permanent/NAME` has what Leaf has no field for.
 //!
-//! What they share:
-//! - `session`: a connection, every call within its deadline.
+//! Both use: - `session`: a connection, every call within its deadline.
 //! - `ensemble`: which registry it is, its clock, the layouts.
 //! - `leaf_tree`: where Leafs have their nodes.
 //! - `record`, `leaf_node`: the content of the nodes; pure. `contents`: the same for those who try it with any bytes.
@@ -41,7 +40,7 @@ pub struct EnsembleTarget {
     /// `USER:PASSWORD` of ZooKeeper's `digest` scheme. With it, only this user can read and write leafd's own
     /// nodes; without it, anyone can. Leaf's nodes are open to all in any case, because Java Leaf doesn't log in.
     pub auth: StorePassword,
-    /// How long it may take to log in at some server.
+    /// How long logging in to any server may take.
     pub connect_timeout: Duration,
     /// How long a call may take after the login.
     pub call_timeout: Duration,

@@ -1,6 +1,6 @@
 //! Divides a range of a tag's ids into pieces that lie in one claim, or in none. Stores that feed a tag together have
-//! one residue class of ids each, so their claims lie between each other. The list of stores may have changed: claims
-//! of the former list lie below those of the present one, and have another stride.
+//! one residue class of ids each, so their claims interleave. The list of stores may have changed: claims of the former
+//! list lie below those of the current one, and have a different stride.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub(super) struct StridedIds {
     pub stride: u32,
 }
 
-/// Some ids, and the index of the claim that has them.
+/// Some ids, and the index of the claim that contains them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
     pub ids: StridedIds,
@@ -40,14 +40,14 @@ impl StridedIds {
     }
 }
 
-/// The residue class that has an id, when there are so many.
+/// The residue class of an id, for this many classes.
 pub(super) fn class_of(id: u64, of: u32) -> Shard {
     let index = id % u64::from(of);
     Shard { index: u32::try_from(index).expect("a remainder is below its divisor"), of }
 }
 
 /// Divides `range` among these claims, of which none has the stride 0. `of` is how many stores feed the tag now. The
-/// pieces are in the order of their first ids, and have each id of the range once; of an id that was claimed twice the
+/// pieces are ordered by their first ids and contain each id of the range once; for an id that was claimed twice, the
 /// first claim counts.
 pub(super) fn pieces(range: &Range<u64>, of: u32, claims: &[Run]) -> Vec<Piece> {
     let mut order: Vec<usize> = (0..claims.len()).collect();
@@ -159,7 +159,7 @@ mod tests {
             }
         }
 
-        /// As a store may have them after a repair by hand.
+        /// A store may have these after a manual repair.
         #[test]
         fn any_rows_are_divided(
             claims in prop::collection::vec((1u64..100, 1u32..20, 1u32..5), 0..12),

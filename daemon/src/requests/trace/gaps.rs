@@ -1,4 +1,4 @@
-//! GAPS: what became of a range of a tag's ids, as far as the store and this host remember.
+//! GAPS: what happened to a range of a tag's ids, as far as the store and this host have records.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -27,16 +27,16 @@ pub(super) struct Gaps {
     last: u64,
 }
 
-/// Most parts in an answer. Further ones are on the next page.
+/// The maximum number of parts in an answer. Further ones are on the next page.
 const PARTS_MAX: usize = 500;
 
 /// What is said of some ids.
 struct Row<'a> {
     ids: StridedIds,
     why: &'a str,
-    /// The claim that has them, with its store.
+    /// The claim that contains them, with its store.
     claim: Option<(&'a Home, &'a ClaimRecord)>,
-    /// Without a claim: the store that gives them, or that is missed.
+    /// Without a claim: the store that issues them, or that is unavailable.
     store: &'a str,
     at_ms: Option<u64>,
     cause: Option<&'static str>,
@@ -129,7 +129,7 @@ impl Dispatcher {
             }
         }
         rows.sort_by_key(|row| row.ids.first);
-        // No two begin with the same id, so this goes on.
+        // No two parts begin with the same id, so this makes progress.
         let told_to = rows.get(PARTS_MAX).map_or(known_to, |row| row.ids.first);
         let parts: Vec<Value> = rows.iter().filter_map(|row| self.part(row, told_to)).collect();
         let next = Some(told_to).filter(|next| *next < range.end);
@@ -193,13 +193,13 @@ async fn pages<'a>(
 /// What is known about ids that are in no recorded claim.
 struct Known<'a> {
     homes: &'a Homes,
-    /// The first id of which a claim is remembered.
+    /// The first id with a recorded claim.
     first_known: Option<u64>,
 }
 
 impl<'a> Known<'a> {
     fn uncovered(&self, ids: StridedIds, rows: &mut Vec<Row<'a>>) {
-        // Which store gave ids of a former list is not known, and all of these were claimed.
+        // It is unknown which store of a former list issued these ids, but all of them were claimed.
         let home = self.homes.here.iter().find(|home| home.upstream.shard == ids.class());
         let end = home.map_or(u64::MAX, Home::end);
         let mut add = |range: Range<u64>, why, store| {

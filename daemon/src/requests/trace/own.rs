@@ -1,4 +1,4 @@
-//! What a host knows of its own claimed ids, and so what became of each.
+//! What a host knows about its own claimed ids, and what happened to each.
 
 use std::ops::Range;
 
@@ -7,15 +7,15 @@ use leafd_wire::Run;
 use super::classes::{StridedIds, class_of};
 use crate::engine::segments::{Cause, Gap};
 
-/// What this host knows of its own ids of a tag.
+/// What this host knows about its own ids of a tag.
 pub(super) struct Own {
     /// Ids that are not issued yet.
     pub held: Vec<Run>,
-    /// What nobody gets, and why.
+    /// Ids that are never issued, and why.
     pub gaps: Vec<Gap>,
 }
 
-/// A part of a claim of this host, and what became of it.
+/// A part of a claim of this host, and what happened to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Part {
     pub ids: StridedIds,
@@ -25,11 +25,11 @@ pub(super) struct Part {
 }
 
 impl Own {
-    /// What became of these ids in a claim of this host, in parts in ascending order. `seen` is one past the highest id
-    /// that this host has seen claimed in the claim's store; `next` is where this host's next claim there begins.
+    /// What happened to these ids in a claim of this host, as parts in ascending order. `seen` is one past the highest
+    /// id that this host has seen claimed in the claim's store; `next` is where this host's next claim there begins.
     pub(super) fn parts(&self, claim: &Run, ids: StridedIds, seen: u64, next: u64) -> Vec<Part> {
-        // Parts meet wherever something that is known begins or ends. This divides the whole claim, so that the same
-        // is said of an id whichever ids the request asks for.
+        // Parts begin and end where known facts do. This divides the whole claim, so that the result for an id doesn't
+        // depend on the requested range.
         let whole = claim.range();
         let class = class_of(claim.first, claim.stride);
         let mut edges = vec![whole.start, whole.end];
@@ -59,8 +59,8 @@ impl Own {
             } else if held.iter().any(is_in) {
                 ("held", None)
             } else {
-                // Up to the id at which the daemon went on after a crash: in this claim, not below its beginning, or
-                // where the next claim begins, as others' ids may lie between the two.
+                // Up to the id at which the daemon continued after a crash: in this claim, at its beginning or above,
+                // or at the beginning of the next claim, because ids of other hosts may lie between the two.
                 let ends_here = |gap: &&&Gap| {
                     let went_on = gap.ids.start;
                     went_on == range.end

@@ -1,4 +1,4 @@
-//! Prints the tables of a MySQL or MariaDB store, or makes those that are missing.
+//! Prints the tables of a MySQL or MariaDB store, or creates the missing ones.
 
 use std::time::Instant;
 
@@ -10,11 +10,12 @@ use crate::store::sql::{
 };
 use leafd_core::store::StoreError;
 
-/// Keeps two processes from making the tables at the same time. A transaction wouldn't: making a table commits it.
+/// Prevents two processes from creating the tables at the same time. A transaction wouldn't, because creating a table
+/// commits it.
 const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 
-/// Waits for the next second of the server's clock. A table that takes the place of another one is recognised by when
-/// it was made, which the server keeps in whole seconds. So nothing may be claimed in the second in which they were made.
+/// Waits for the next second of the server's clock. A table that replaces another one is recognised by its creation
+/// time, which the server keeps in whole seconds. So nothing may be claimed in the second of their creation.
 const NEXT_SECOND: &str = "SELECT SLEEP(1.01 - MICROSECOND(SYSDATE(6)) / 1000000)";
 
 /// What the user may do: each right, and the table that it is restricted to, if any.
@@ -27,7 +28,7 @@ const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRI
     SELECT PRIVILEGE_TYPE, TABLE_NAME FROM information_schema.TABLE_PRIVILEGES
     WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND TABLE_SCHEMA = DATABASE()";
 
-/// The active role of the user, if there is one. A user can't see which rights a role brings.
+/// The active role of the user, if there is one. A user can't see which rights a role has.
 const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
 
 /// The statements that [`apply`] would run, except the one that adds the mark to the comment of `leaf_alloc`.
@@ -36,7 +37,7 @@ pub fn print() -> String {
     store_sql::print(&DIALECT)
 }
 
-/// Makes the tables that are missing. Returns what was done.
+/// Creates the missing tables. Returns what was done.
 ///
 /// # Errors
 /// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
@@ -73,7 +74,7 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
     Ok(done)
 }
 
-/// Drops the tables that were just made. Making a table commits, so no transaction could take it back.
+/// Drops the tables that were just created. Creating a table commits, so a transaction couldn't undo it.
 fn take_back(driver: &mut MysqlDriver, made: &[&'static str]) {
     for table in made {
         // The next attempt uses a table that can't be dropped.

@@ -1,4 +1,4 @@
-//! What MySQL and MariaDB write differently, and how they are asked who they are.
+//! The dialect of MySQL and MariaDB, and the queries for their identity.
 
 use crate::store::sql::{ColumnKind, Dialect, Signs};
 
@@ -13,26 +13,26 @@ pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
 /// The same for a Galera cluster; every node gives the same answer.
 pub(super) const CLUSTER: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'";
 
-/// How far a server has come: what its storage engine has on disk. It only rises, as long as its files stay.
+/// A server's position: what its storage engine has on disk. It only increases while its files remain.
 pub(super) const POSITION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN
     ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 
-/// The same for a Galera cluster: how often its members have changed. A cluster that is started anew begins at 1.
+/// The same for a Galera cluster: how often its members have changed. A cluster that is bootstrapped again begins at 1.
 pub(super) const CLUSTER_POSITION: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_conf_id'";
 
 /// The members of a Galera cluster, as a node knows them.
 pub(super) const MEMBERS: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_incoming_addresses'";
 
-/// How to ask a server who it is. `server` are the names and values of the variables above.
+/// The query for a server's identity. `server` are the names and values of the variables above.
 ///
-/// `life` is what distinguishes the tables from others that take their place. For Leaf's table: its comment, which
-/// contains the mark, and when it was made or last altered. For `leafd_tag`, which remembers what was claimed if
-/// somebody sets Leaf's table back: when it was made, and when its row without a name was entered, see
-/// [`DIALECT`]. NULL when one of these is missing. Every claim asks this, which takes about 50 microseconds. Once
-/// a claim has locked its row, nobody can make the table anew until the claim ends.
+/// `life` is what distinguishes the tables from others that replace them. For Leaf's table: its comment, which contains
+/// the mark, and when it was created or last altered. For `leafd_tag`, which remembers what was claimed if Leaf's table
+/// is rolled back: when it was created, and when its row without a name was inserted, see [`DIALECT`]. NULL when one of
+/// these is missing. Every claim runs this query, which takes about 50 microseconds. Once a claim has locked its row,
+/// the table can't be recreated until the claim ends.
 ///
-/// In a cluster that is one store, the nodes differ in their variables and in when the tables were made. So there the
-/// cluster's name is told as it was when the connection was opened, and those times are left out.
+/// In a cluster that is one store, the nodes differ in their variables and in the tables' creation times. There the
+/// query returns the cluster's name as of the opening of the connection, and omits those times.
 pub(super) fn signs(is_one_store: bool, server: &[(String, String)]) -> Signs {
     let server = server.iter().map(|(name, value)| match is_one_store {
         true => format!("'{}={}'", name, value.replace(['\'', '\\'], "")),
@@ -61,8 +61,8 @@ pub(super) fn signs(is_one_store: bool, server: &[(String, String)]) -> Signs {
     }
 }
 
-/// Marks begin with this. A mark distinguishes a table from another one that takes its place. It is kept in the
-/// table's comment, because that is dropped with the table and is replicated.
+/// Marks begin with this. A mark distinguishes a table from another one that replaces it. It is kept in the table's
+/// comment, because that is dropped with the table and is replicated.
 const MARK: &str = "leafd-";
 
 /// Whether a table's comment contains a mark.
@@ -105,9 +105,9 @@ pub static DIALECT: Dialect = Dialect {
         ("unless", ""),
         ("unversioned", " /*M!100303 WITHOUT SYSTEM VERSIONING */"),
         ("uuid", "UUID()"),
-        // MariaDB itself records when a row of a versioned table was entered, and no backup contains that time. Only
-        // names are versioned, so claims leave no former rows. MySQL has no versioned tables: there only a backup that
-        // makes the table anew is noticed.
+        // MariaDB records when a row of a versioned table was inserted, and no backup contains that time. Only names
+        // are versioned, so claims leave no former rows. MySQL has no versioned tables: there only a backup that
+        // recreates the table is detected.
         ("versioned", " /*M!100303 WITH SYSTEM VERSIONING */"),
     ],
     types: |kind| match kind {

@@ -1,4 +1,4 @@
-//! Prints the tables of a PostgreSQL store, or makes those that are missing.
+//! Prints the tables of a PostgreSQL store, or creates the missing ones.
 
 use std::time::Instant;
 
@@ -10,10 +10,10 @@ use crate::store::sql::{
 };
 use leafd_core::store::StoreError;
 
-/// Keeps two processes from making the tables at the same time. The number has no meaning.
+/// Prevents two processes from creating the tables at the same time. The number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 
-/// The rights for making tables that the user lacks; a row for each.
+/// The missing rights for creating tables, one per row.
 const RIGHTS_TO_MAKE: &str =
     "SELECT 'CREATE on schema ' || coalesce(quote_ident(current_schema()), 'of the search path, which has none')
     WHERE NOT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
@@ -29,7 +29,7 @@ pub fn print() -> String {
     store_sql::print(&DIALECT)
 }
 
-/// Makes the tables that are missing, in one transaction. Returns what was done.
+/// Creates the missing tables in one transaction. Returns what was done.
 ///
 /// # Errors
 /// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names

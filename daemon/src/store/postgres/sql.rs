@@ -1,15 +1,15 @@
-//! What PostgreSQL writes differently, and how it is asked who it is. Statements find tables by the search path, as
-//! Leaf's table may be in any schema.
+//! The dialect of PostgreSQL, and the query for its identity. Statements find tables by the search path, because Leaf's
+//! table may be in any schema.
 
 use crate::store::sql::{ColumnKind, Dialect, Signs};
 
-/// What distinguishes the tables from others that take their place. For `leafd_tag`, which remembers what was claimed
-/// if somebody sets Leaf's table back, it is the transaction that wrote the row without a name. Nobody changes that
-/// row; a restore that fills the table anew writes it anew. A counter of claims would be worse: only hosts that have
-/// seen the last claims would notice, and every claim would wait for all others.
+/// What distinguishes the tables from others that replace them. For `leafd_tag`, which remembers what was claimed if
+/// Leaf's table is rolled back, it is the transaction that wrote the row without a name. That row never changes, but a
+/// restore that refills the table writes it again. A counter of claims would be worse: only hosts that have seen the
+/// last claims would notice, and every claim would wait for all others.
 ///
-/// NULL when one of these is missing. Once a claim has locked its row, nobody can make Leaf's table anew until the
-/// claim ends.
+/// NULL when one of these is missing. Once a claim has locked its row, Leaf's table can't be recreated until the claim
+/// ends.
 const TABLES_LIFE: &str = "to_regclass('leaf_alloc')::oid::text || ' ' || (SELECT xmin::text FROM leafd_tag WHERE tag = '')";
 const TABLES_LIFE_PLAIN: &str = "to_regclass('leaf_alloc')::oid::text";
 
@@ -22,7 +22,7 @@ const CLUSTER: &str = "(SELECT system_identifier::text FROM pg_control_system())
 /// The database in it.
 const DATABASE: &str = "(SELECT oid::text FROM pg_database WHERE datname = current_database())";
 
-/// What is on disk never becomes less.
+/// The position on disk never decreases.
 const POSITION: &str = "(pg_current_wal_flush_lsn() - '0/0'::pg_lsn)::text";
 
 /// Fails where [`signs`] can't ask for the write-ahead log.
@@ -30,7 +30,7 @@ pub(super) fn try_log() -> String {
     format!("SELECT {CLUSTER}, {TIMELINE}, {POSITION}")
 }
 
-/// How to ask a server who it is. `has_log`: whether the functions for the write-ahead log work.
+/// The query for a server's identity. `has_log`: whether the functions for the write-ahead log work.
 pub(super) fn signs(has_log: bool) -> Signs {
     let with_timeline = |life: &str| match has_log {
         true => format!("{life} || ' ' || {TIMELINE}"),
@@ -45,7 +45,7 @@ pub(super) fn signs(has_log: bool) -> Signs {
         life: with_timeline(TABLES_LIFE),
         life_plain: with_timeline(TABLES_LIFE_PLAIN),
         position: if has_log { POSITION } else { "NULL::text" },
-        // A transaction that begins to write fails there.
+        // A transaction that starts writing fails there.
         read_only: "NULL::text",
     }
 }

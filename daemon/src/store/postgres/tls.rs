@@ -11,13 +11,13 @@ use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::Tls;
 
-/// A TLS configuration that checks the server's certificate and name.
+/// A TLS configuration that verifies the server's certificate and name.
 ///
 /// # Errors
 /// A text that names the file that can't be used, and says why.
 pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let roots = trusted_roots(tls)?;
-    // The provider is named here, because the default panics if the program has none or two.
+    // The provider is explicit, because the default panics if the program has none or two.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|cause| format!("TLS can't be used: {cause}"))?
@@ -44,7 +44,7 @@ fn trusted_roots(tls: &Tls) -> Result<RootCertStore, String> {
             }
         }
         None => {
-            // A single certificate that can't be read is no reason to trust none.
+            // One unreadable certificate is no reason to trust none of the others.
             let found = rustls_native_certs::load_native_certs();
             roots.add_parsable_certificates(found.certs);
             if roots.is_empty() {

@@ -1,16 +1,16 @@
-//! What the databases write differently in SQL.
+//! The differences between the databases' SQL.
 
 use super::schema::{ColumnKind, SqlType};
 
 /// A dialect of SQL.
 #[derive(Clone, Copy, Debug)]
 pub struct Dialect {
-    /// What stands before the number of a parameter.
+    /// The prefix of a parameter's number.
     pub parameter: &'static str,
-    /// Whether only one host uses the store. Then no other host has to learn of commits that the store lost, and other
-    /// means distinguish a copy from the original.
+    /// Whether only one host uses the store. Then no other host needs to know about commits that the store lost, and
+    /// other means distinguish a copy from the original.
     pub embedded: bool,
-    /// The words that statements have between braces. `#` stands for what follows the word there.
+    /// The placeholders that statements have between braces. `#` stands for what follows the placeholder there.
     pub words: &'static [(&'static str, &'static str)],
     /// The type of a column.
     pub types: fn(ColumnKind) -> SqlType,
@@ -22,11 +22,11 @@ pub struct Dialect {
     pub forget_claims: &'static str,
     /// Table, column and type of every column in the tables that leafd knows.
     pub columns: &'static str,
-    /// A row of words for each reason why claims from Leaf's table would not be safe.
+    /// One row of text for each reason why claims from Leaf's table would not be safe.
     pub defects: &'static str,
     /// The same for the tables of workers.
     pub worker_defects: &'static str,
-    /// The setting with which a server acknowledges commits that are not on disk, and its value, if it has that.
+    /// The setting, and its value, by which the server acknowledges commits that are not on disk, if it does.
     pub lax: &'static str,
 }
 

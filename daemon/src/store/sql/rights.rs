@@ -1,4 +1,4 @@
-//! The rights that leafd needs in a database: what `leafd doctor` tries.
+//! The rights that leafd needs in a database, which `leafd doctor` checks.
 
 /// What leafd needs a right for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,14 +11,14 @@ pub enum Purpose {
     Tags,
     /// To lease workers.
     Workers,
-    /// To have permanent workers.
+    /// To assign permanent workers.
     Permanent,
 }
 
 /// Rights, as a GRANT names them, on tables.
 type Grant = (Purpose, &'static [&'static str], &'static [&'static str]);
 
-/// All that are needed. Of the tables that a purpose needs, those of leafd may not be there.
+/// All required rights. leafd's own tables among them may not exist.
 const GRANTS: [Grant; 9] = [
     (Purpose::Claims, &["SELECT", "UPDATE"], &["leaf_alloc"]),
     (Purpose::Claims, &["SELECT", "INSERT", "UPDATE"], &["leafd_meta", "leafd_tag", "leafd_host"]),

@@ -1,5 +1,5 @@
-//! Reads the rows of tags as they are. Other programs write to Leaf's table too, so every column may hold anything
-//! that its type there allows.
+//! Reads the rows of tags as they are. Other programs write to Leaf's table too, so every column may contain anything
+//! that its type allows.
 
 use super::SqlError;
 use leafd_core::Tag;
@@ -24,13 +24,13 @@ pub(super) struct StoredTag {
     pub(super) right: Option<i64>,
 }
 
-/// The generation of a row that lies below what was claimed from it: somebody deleted it and made it anew, or set it
-/// back. No recorded generation is as large.
+/// The generation of a row that is below what was claimed from it: it was deleted and recreated, or rolled back. No
+/// recorded generation is as large.
 const SET_BACK: Generation = Generation(u64::MAX);
 
 impl StoredTag {
-    /// Refuses a claim from a row that lies below what was claimed from it. Somebody deleted the row and made it anew,
-    /// or set it back, and must say what was meant.
+    /// Refuses a claim from a row that is below what was claimed from it. The row was deleted and recreated, or rolled
+    /// back, and an operator must decide what to do.
     pub(super) fn check_not_set_back(&self) -> Result<(), SqlError> {
         if self.claimed_end <= 0 || self.row.max_id >= self.claimed_end {
             return Ok(());
@@ -105,15 +105,14 @@ pub(super) fn read(row: Cells) -> Result<StoredTag, String> {
     if strict && masked.is_some() {
         return Err("it is both strict and masked, but masked ids have no order".to_owned());
     }
-    // For people, and written by anybody who may change the table.
+    // Text for people, written by anyone who may change the table.
     let [description, updated] = [description, updated].map(|text| text.as_deref().map(clean));
     let row =
         TagRow { tag, max_id, step, ceiling, generation, strict, masked, description, updated };
     Ok(StoredTag { row, claimed_end, right })
 }
 
-/// What a row of a query with the eleven columns offers. Cells that make no sense get a default here; the claim
-/// reports them.
+/// A row of a query with the eleven columns, as listed. Invalid cells get a default here; the claim reports them.
 pub(super) fn terms(row: &Cells) -> TagTerms {
     let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
     let (max_id, claimed_end) = (number(1).unwrap_or(0), number(7).unwrap_or(0));

@@ -1,5 +1,5 @@
-//! Notices when another program writes the node that this host wrote last: a Java Leaf with its address, which issues
-//! ids as the same worker from then on. The ensemble reports this at once; the next renewal would notice seconds
+//! Detects when another program writes the node that this host wrote last, such as a Java Leaf with the same address,
+//! which then issues ids as the same worker. The ensemble reports this at once; the next renewal would notice seconds
 //! later.
 
 use std::sync::Arc;
@@ -25,14 +25,15 @@ pub(super) struct NodeWatch {
 }
 
 impl NodeWatch {
-    /// leafd is about to write: don't report writes from now on.
+    /// leafd is about to write, so don't report writes from now on.
     pub(super) fn end(&mut self) {
         if let Some(waits) = self.waits.take() {
             waits.abort();
         }
     }
 
-    /// leafd has written both. From now on any other write is reported; one that came in between is reported at once.
+    /// leafd has written both. From now on, any other write is reported; one that happened in between is reported at
+    /// once.
     pub(super) async fn begin(
         &mut self,
         client: &Client,

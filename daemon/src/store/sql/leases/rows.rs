@@ -1,8 +1,8 @@
-//! Reads what the tables of workers hold, as it is. The hosts of Leaf's fork write to their table too, and operators
-//! may repair either table by hand. So every column may hold anything that its type there allows.
+//! Reads the tables of workers as they are. The hosts of Leaf's fork write to their table too, and operators may repair
+//! either table by hand, so every column may contain anything that its type allows.
 //!
-//! A row that makes no sense still says that its number was in use, but not until when. So such a number counts as
-//! held for ever. The same goes for a permanent number where numbers are leased.
+//! An invalid row still shows that its number was in use, but not until when, so such a number counts as held forever.
+//! The same applies to a permanent number where numbers are leased.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use leafd_core::{UnixMs, WorkerId};
 pub(super) struct PermanentNumber {
     /// The identity that has the number.
     pub(super) identity: Arc<str>,
-    /// Ids with times before this instant were issued. leafd also writes here how far ahead it may issue.
+    /// Ids with times before this instant were issued. leafd also records here how far ahead it may issue.
     until: UnixMs,
 }
 
