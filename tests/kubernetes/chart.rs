@@ -159,7 +159,11 @@ fn application() -> TempDir {
             }
         }
     }
-    let of_chart = "apiVersion: v2\nname: application\nversion: 1.0.0\ndependencies:\n  - {name: leafd, version: 0.1.0}\n";
+    let of_chart = concat!(
+        "apiVersion: v2\nname: application\nversion: 1.0.0\ndependencies:\n  - {name: leafd, version: ",
+        env!("CARGO_PKG_VERSION"),
+        "}\n"
+    );
     fs::write(chart.path().join("Chart.yaml"), of_chart).unwrap();
     fs::write(chart.path().join("values.yaml"), "leafd: {daemonset: {enabled: false}}\n").unwrap();
     let guide = fs::read_to_string(folder().join("../docs/guide/kubernetes.md")).unwrap();

@@ -40,7 +40,8 @@ from ._library import library_version
 from ._public_ids import AsyncPublicIds, PublicIds
 from ._sources import AsyncIdSource, AsyncPublicIdSource, IdSource, PublicIdSource
 
-__version__ = library_version()
+# PEP 440 spells 1.0.0-rc.1 as 1.0.0rc1.
+__version__ = library_version().replace("-rc.", "rc")
 
 __all__ = [
     "LEAF",
