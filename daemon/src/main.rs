@@ -4,15 +4,21 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use leafd::cli::{adopt, declare_loss, demo, doctor, man, mask_key, routes, schema};
+use leafd::cli::{adopt, declare_loss, demo, doctor, man, mask_key, routes, schema, version};
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
 /// Serves unique 64-bit ids to the processes on this host over a Unix socket.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)] // They would be ignored.
-#[command(version, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSettings:\n{}", settings_help()))]
+#[command(version, disable_version_flag = true, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSettings:\n{}", settings_help()))]
 struct Cli {
+    /// Print the version
+    #[arg(short = 'V', long)]
+    version: bool,
+    /// With --version: also print the commit, toolchain, target, features and SQLite's version
+    #[arg(long, requires = "version")]
+    verbose: bool,
     #[command(flatten)]
     args: Args,
     #[command(subcommand)]
@@ -150,6 +156,7 @@ fn main() -> ExitCode {
                 man::write_settings_page,
             )
         }
+        None if cli.version => version::print(cli.verbose),
         None => run::start(&cli.args),
     }
 }

@@ -9,6 +9,7 @@
 //! - [`mask_key`]: makes a key for public ids.
 //! - `service`: the settings of the service's unit, which doctor, adopt-store and declare-loss use.
 //! - [`man`]: the manual page of the settings.
+//! - [`version`]: what the program was built from.
 
 pub mod adopt;
 pub mod declare_loss;
@@ -19,3 +20,4 @@ pub mod mask_key;
 pub mod routes;
 pub mod schema;
 mod service;
+pub mod version;

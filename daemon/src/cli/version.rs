@@ -1,0 +1,36 @@
+//! Prints what the program was built from.
+
+use std::process::ExitCode;
+
+use crate::output;
+
+/// Prints the version. With `verbose`, also everything that is needed to build the same program again.
+#[must_use]
+pub fn print(verbose: bool) -> ExitCode {
+    let mut text = concat!("leafd ", env!("CARGO_PKG_VERSION"), "\n").to_owned();
+    if verbose {
+        text.push_str(&origin());
+    }
+    output::print(&text)
+}
+
+/// What the program was built from, a line for each fact.
+fn origin() -> String {
+    let features = [
+        ("http", cfg!(feature = "http")),
+        ("mysql", cfg!(feature = "mysql")),
+        ("postgres", cfg!(feature = "postgres")),
+        ("zookeeper", cfg!(feature = "zookeeper")),
+    ];
+    let enabled: Vec<&str> =
+        features.into_iter().filter_map(|(name, enabled)| enabled.then_some(name)).collect();
+    let lines = [
+        // release/build sets it. Other builds may contain changes that no commit has.
+        ("commit", option_env!("LEAFD_COMMIT").unwrap_or("unknown: not built by release/build")),
+        ("toolchain", env!("LEAFD_TOOLCHAIN")),
+        ("target", env!("LEAFD_TARGET")),
+        ("features", &enabled.join(" ")),
+        ("sqlite", rusqlite::version()),
+    ];
+    lines.into_iter().map(|(name, value)| format!("{name}: {value}\n")).collect()
+}
