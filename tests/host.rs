@@ -207,7 +207,12 @@ impl Host {
         // writing, and then it could not be run.
         let copied = Command::new("cp").arg(leafd_binary()).arg(&program).status().unwrap();
         assert!(copied.success(), "{} can't be copied to", program.display());
-        self.program = Some(program);
+        self.run_program(&program);
+    }
+
+    /// From the next start on, runs this program, such as that of another release.
+    pub fn run_program(&mut self, program: &Path) {
+        self.program = Some(program.to_owned());
     }
 
     /// Starts the daemon and waits until it answers.

@@ -7,10 +7,17 @@ use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
 
-/// The daemon's binary, with leafctl's beside it. It is built once, by the same cargo and profile as this program.
+/// Names a folder with the programs to test, such as those of a release, or of another architecture.
+const TESTED: &str = "TESTED_BINARIES";
+
+/// The daemon's binary, with leafctl's beside it. It is built once, by the same cargo and profile as this program, unless
+/// [`TESTED`] names others.
 pub fn leafd_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {
+        if let Some(folder) = std::env::var_os(TESTED) {
+            return Path::new(&folder).join("leafd");
+        }
         let this = std::env::current_exe().unwrap();
         let folder = this.parent().expect("a program lies in a folder");
         // A test is target/PROFILE/deps/it-*, another program target/PROFILE/leafd-bench.

@@ -36,6 +36,7 @@ mod power_failure;
 mod prometheus;
 mod protocol;
 mod public_ids;
+mod releases;
 mod reload;
 mod restores;
 mod service;

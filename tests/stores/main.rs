@@ -62,6 +62,7 @@ mod outages;
 mod primaries;
 mod primaries_tags;
 mod record_rights;
+mod releases;
 mod remade_tag;
 mod restore;
 mod routed;

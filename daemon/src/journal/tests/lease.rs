@@ -6,7 +6,7 @@ use leafd_core::lease::Recorded;
 use leafd_core::registry::{Holder, LeaseRecord, RegistryId};
 use leafd_core::store::{History, StartToken};
 
-fn claim(bound: u64, incarnation: &str) -> Recorded {
+pub(super) fn claim(bound: u64, incarnation: &str) -> Recorded {
     let holder = Holder {
         id: "holder".into(),
         name: "name".into(),

@@ -4,6 +4,7 @@
 
 mod damage;
 mod faults;
+mod formats;
 mod identity;
 mod lease;
 mod refused;

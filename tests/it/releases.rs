@@ -1,0 +1,140 @@
+//! What a release says about itself, and what later versions must go on reading.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use leafd::config::settings;
+use leafd_client::MetricsFormat;
+
+use crate::host::{Host, leafd_binary};
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The names that 1.0 has, one a line: later versions keep them, see RELEASING.md.
+const SETTINGS_OF_1_0: &str = include_str!("releases/settings-1.0.txt");
+const METRICS_OF_1_0: &str = include_str!("releases/metrics-1.0.txt");
+
+/// A store of 1.0 on SQLite, and the first id of `orders` that it hasn't given out.
+const SQLITE_STORE_OF_1_0: &[u8] = include_bytes!("releases/sqlite-1.0.db");
+const FIRST_ID_LEFT: u64 = 1001;
+
+/// Names a folder to write the names and the store of this version to.
+const WRITE_TO: &str = "LEAFD_TEST_WRITE_FORMATS";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(root().join(name)).unwrap()
+}
+
+#[test]
+fn every_package_has_the_same_version() {
+    let python = VERSION.replace("-rc.", "rc");
+    for (file, line) in [
+        ("client/python/pyproject.toml", format!("version = \"{python}\"")),
+        ("client/node/package.json", format!("  \"version\": \"{VERSION}\",")),
+        ("kubernetes/Chart.yaml", format!("version: {VERSION}")),
+        ("kubernetes/Chart.yaml", format!("appVersion: {VERSION}")),
+        ("CHANGELOG.md", format!("## {VERSION}")),
+    ] {
+        assert!(read(file).lines().any(|one| one == line), "{file} lacks the line {line:?}");
+    }
+}
+
+#[test]
+fn every_registry_learns_whose_package_it_is() {
+    let repository = read("Cargo.toml");
+    let (_, repository) = repository.split_once("\nrepository = \"").unwrap();
+    let (repository, _) = repository.split_once('"').unwrap();
+    for file in ["client/python/pyproject.toml", "client/node/package.json"] {
+        let text = read(file);
+        assert!(text.contains(repository) && text.contains("The leafd developers"), "{file}");
+    }
+    for file in ["client/Cargo.toml", "client/wire/Cargo.toml"] {
+        let text = read(file);
+        for key in ["description", "license", "repository", "readme", "keywords", "categories"] {
+            let known = text.lines().any(|line| line.starts_with(key));
+            assert!(known, "{file} lacks {key}");
+        }
+    }
+}
+
+fn leafd(words: &[&str]) -> String {
+    let output = Command::new(leafd_binary()).args(words).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn the_program_says_what_it_was_built_from() {
+    let plain = format!("leafd {VERSION}\n");
+    assert_eq!(leafd(&["--version"]), plain);
+    assert_eq!(leafd(&["-V"]), plain);
+    let verbose = leafd(&["--version", "--verbose"]);
+    let origin = verbose.strip_prefix(&plain).unwrap();
+    let names: Vec<&str> = origin.lines().map(|line| line.split(": ").next().unwrap()).collect();
+    assert_eq!(names, ["commit", "toolchain", "target", "features", "sqlite"], "{verbose}");
+    for part in ["toolchain: rustc 1.", "features: http mysql postgres zookeeper\n", "sqlite: 3."] {
+        assert!(origin.contains(part), "{part:?} is not in {verbose}");
+    }
+    let alone = Command::new(leafd_binary()).arg("--verbose").output().unwrap();
+    assert_eq!(alone.status.code(), Some(2), "{alone:?}");
+}
+
+fn setting_names() -> BTreeSet<String> {
+    settings().map(|setting| setting.key.to_string()).collect()
+}
+
+fn metric_names() -> BTreeSet<String> {
+    let mut host = Host::new();
+    host.start();
+    host.create("orders");
+    let _ = host.raw().draw("orders", 1);
+    let text = host.client().metrics_text(MetricsFormat::Prometheus).unwrap();
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn names_of_the_first_release_are_kept() {
+    for (what, file, of_1_0, now) in [
+        ("settings", "settings-1.0.txt", SETTINGS_OF_1_0, setting_names()),
+        ("metrics", "metrics-1.0.txt", METRICS_OF_1_0, metric_names()),
+    ] {
+        if let Some(folder) = std::env::var_os(WRITE_TO) {
+            let lines: String = now.iter().map(|name| format!("{name}\n")).collect();
+            fs::write(Path::new(&folder).join(file), lines).unwrap();
+            continue;
+        }
+        let gone: Vec<&str> = of_1_0.lines().filter(|name| !now.contains(*name)).collect();
+        assert!(gone.is_empty(), "these {what} are gone since 1.0: {gone:?}");
+    }
+}
+
+#[test]
+fn a_sqlite_store_of_the_first_release_is_used_as_it_is() {
+    let mut host = Host::new();
+    let store = host.path("store.db");
+    host.change("store", &format!("sqlite:{}", store.display()));
+    if let Some(folder) = std::env::var_os(WRITE_TO) {
+        host.start();
+        host.create("orders");
+        assert_eq!(host.raw().draw("orders", 1_000).len(), 1_000);
+        host.stop();
+        fs::copy(store, Path::new(&folder).join("sqlite-1.0.db")).unwrap();
+        return;
+    }
+    fs::write(&store, SQLITE_STORE_OF_1_0).unwrap();
+    // It is a copy, as after a move to another machine.
+    let refused = host.try_start().unwrap_err();
+    assert!(refused.said.contains("adopt-store"), "{refused:?}");
+    let (status, said) = host.run("adopt-store");
+    assert_eq!(status, Some(0), "{said}");
+    host.start();
+    let first = host.raw().draw("orders", 1)[0];
+    assert!(first >= FIRST_ID_LEFT, "id {first} was given out before");
+}
