@@ -30,7 +30,7 @@ const FORMER: &str = "LEAFD_TEST_FORMER_PROGRAM";
 /// A backup of a store of 1.0, as the engine's own tool writes it.
 fn store_of_1_0<S: Server>() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("stores/releases");
-    folder.join(format!("{}-1.0.sql", S::NAME.to_lowercase()))
+    folder.join(format!("{}-1.0.dump", S::NAME.to_lowercase()))
 }
 
 fn tables_of_the_first_release_are_used_as_they_are<S: Server>() {

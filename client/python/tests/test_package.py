@@ -10,6 +10,7 @@ from typing import List
 
 import leafd
 from conftest import PACKAGE, ROOT, Host, check_unique
+from packaging.metadata import Metadata
 
 INSTALLED = Path(leafd.__file__).parent
 PYTHONS = [*(f"python3.{minor}" for minor in range(9, 15)), "pypy3"]
@@ -27,6 +28,8 @@ def test_the_wheel_carries_the_package_and_its_library_alone() -> None:
     assert tag.startswith("py3-none-linux_"), tag
     assert leafd.__version__ == distribution.version
     assert distribution.requires is None
+    # As PyPI checks it.
+    Metadata.from_email(distribution.read_text("METADATA") or "", validate=True)
     metadata = distribution.metadata
     assert metadata["License-Expression"] == "Apache-2.0"
     assert distribution.read_text("licenses/LICENSE") == (ROOT / "LICENSE").read_text()
