@@ -1,11 +1,11 @@
 //! Memory that is all zeros in a forked child.
 //!
-//! Everything that can yield an id, and the way to every lock, starts in such memory: each tag's slot,
-//! and the pointers to the process's heap data for the client and its tags. So a child finds empty slots
-//! and null pointers, and makes its own data, whatever the parent's threads were doing at the fork.
+//! Everything that can yield an id, and the pointer to every lock, is in such memory: each tag's slot, and the pointers
+//! to the process's heap data for the client and its tags. So a child finds empty slots and null pointers, and creates
+//! its own data, whatever the parent's threads were doing at the fork.
 //!
-//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, or only says that it will, a fork handler
-//! does (see [`crate::atfork`]). If that fails too, no runs are held.
+//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, or accepts without effect, a fork handler wipes it
+//! (see [`crate::atfork`]). If that fails too, no runs are held.
 
 use std::io;
 use std::ptr::{self, NonNull};
@@ -16,7 +16,7 @@ use crate::pool::Pool;
 use crate::slot::Slot;
 use crate::supply::Supply;
 
-/// What one tag keeps in wiped memory.
+/// The part of a tag that is in wiped memory.
 #[repr(C)]
 pub(crate) struct Cell {
     pub(crate) slot: Slot,
@@ -33,7 +33,7 @@ pub(crate) enum Guard {
     /// of the memory compare process ids too. (Two equal ids are not told apart, if each process is the
     /// first of its own namespace.)
     Handler,
-    /// Nothing wipes it: no ids may be held in it.
+    /// Nothing wipes it, so no ids may be held in it.
     Nobody,
 }
 
@@ -53,13 +53,13 @@ struct Root {
 struct Chunk {
     memory: NonNull<u8>,
     guard: Guard,
-    /// Cells given out, and those requested in vain.
+    /// Allocated cells, and failed requests for one.
     used: AtomicUsize,
     next: *mut Chunk,
 }
 
-/// Kernels refuse it. What accepts it accepts any advice and takes none: so does qemu when it runs programs of another
-/// kind of machine, as containers do.
+/// Kernels refuse it. A system that accepts it accepts any advice and ignores it, as qemu does when it emulates another
+/// architecture.
 const NO_SUCH_ADVICE: libc::c_int = -1;
 
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -89,7 +89,7 @@ impl Arena {
         self.guard
     }
 
-    /// The process's pool of connections; null until it is made.
+    /// The process's pool of connections; null until it is created.
     pub(crate) fn pool(&self) -> &AtomicPtr<Pool> {
         // SAFETY: the root lies in the first chunk, which lives as long as the arena, is zeroed
         // or written through atomics only, and a null pointer is a valid value for it.

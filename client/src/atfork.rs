@@ -1,4 +1,4 @@
-//! The second-best way to wipe memory in a forked child: a handler that runs in the child.
+//! Wipes memory in a forked child without the kernel's help: by a handler that runs in the child.
 //!
 //! The parent's other threads may have stopped anywhere, so the handler takes no lock. It walks a
 //! list whose regions are reused but never freed.
@@ -16,12 +16,11 @@ struct WipedRegion {
 static REGIONS: AtomicPtr<WipedRegion> = AtomicPtr::new(ptr::null_mut());
 static HANDLER_SET: AtomicBool = AtomicBool::new(false);
 
-/// Zeroes `length` bytes from `memory` on in every future child. Returns `false` if that is
-/// impossible.
+/// Zeroes `length` bytes from `memory` in every future child. Returns `false` if that is impossible.
 pub(crate) fn register(memory: NonNull<u8>, length: usize) -> bool {
     if !HANDLER_SET.load(Ordering::Acquire) {
-        // Two threads may get here together. The memory is then zeroed twice, which does no harm.
-        // SAFETY: the handler does only what is allowed in a fork handler.
+        // Two threads may get here at the same time. The memory is then zeroed twice, which is harmless. SAFETY: the
+        // handler does only what is allowed in a fork handler.
         if unsafe { libc::pthread_atfork(None, None, Some(wipe_all)) } != 0 {
             return false;
         }

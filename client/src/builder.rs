@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a call without a deadline of its own may take.
+/// The default of [`Builder::deadline`].
 pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 
 /// Sets up a [`crate::Client`].
@@ -47,33 +47,32 @@ impl Builder {
         self
     }
 
-    /// How long calls without a deadline of their own may take. Default: [`DEADLINE_DEFAULT`].
+    /// How long calls without their own deadline may take. Default: [`DEADLINE_DEFAULT`].
     ///
-    /// Connecting, waiting in the daemon and one retry all count. More than 60 s (the daemon's maximum) is cut to that.
-    /// After the deadline, a call still waits up to 250 ms for the daemon's own answer why.
+    /// This includes connecting, waiting in the daemon and one retry, and is limited to 60 s, the daemon's maximum.
+    /// After the deadline, a call still waits up to 250 ms for the daemon's answer, which contains the reason.
     #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Builder {
         self.deadline = limit;
         self
     }
 
-    /// How long calls without a deadline of their own wait for a missing daemon before their deadline begins to count:
-    /// for a process that may start before the daemon does. They wait as long as their deadline even if `limit` is
-    /// shorter. More than [`crate::WAIT_MAX`] is cut to that.
+    /// How long calls without their own deadline wait for a missing daemon before the deadline starts: for a process
+    /// that may start before its daemon. They wait for at least their deadline, even if `limit` is shorter, and for at
+    /// most [`crate::WAIT_MAX`].
     ///
-    /// Default: zero. Then a daemon that was never there is an error at once. A daemon that seems to be restarting is
-    /// waited for even so, as long as the deadline lasts: if this client has been connected before, if a socket is left
-    /// that no daemon listens on, and if one was removed in the last ten seconds.
+    /// Default: zero, so calls fail at once if the daemon has never run. Even then, they wait up to their deadline for
+    /// a daemon that seems to be restarting: if this client has been connected before, if a socket exists that no
+    /// daemon listens on, or if one was removed in the last ten seconds.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Builder {
         self.wait = limit;
         self
     }
 
-    /// Whether every id is drawn directly, by a request of its own, and none comes from a run that the process holds.
-    /// Default: no.
+    /// Whether every id is drawn directly, with its own request, instead of from a held run. Default: no.
     ///
-    /// Ids of a tag are then strictly increasing on this host, none is skipped when the process ends, and each takes
+    /// Ids of a tag are then strictly increasing on this host, none is skipped when the process exits, and each takes
     /// microseconds instead of nanoseconds. (Ids are also drawn directly if a forked child can't be kept from using the
     /// parent's ids.)
     #[must_use]
@@ -82,10 +81,10 @@ impl Builder {
         self
     }
 
-    /// Whether a waiting thread may look at the socket again before it sleeps. Default: yes.
+    /// Whether a waiting thread may check the socket again before it sleeps. Default: yes.
     ///
-    /// Even then it does so only while requests come back to back and more than one core is usable: it polls for up to
-    /// 100 µs while the daemon polls too and polls hit, and yields its core to other threads, unless they keep it.
+    /// It does so only while requests are sent back to back and more than one core is usable: it polls for up to 100 µs
+    /// if the daemon polls too and polls succeed, and yields its core to other threads unless they keep it for long.
     #[must_use]
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;

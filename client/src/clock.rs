@@ -1,9 +1,8 @@
-//! The clock by which held ids expire, read in two ways: exact for slow paths, coarse for the hot one. It counts
-//! the time that the machine is suspended.
+//! The clock by which held ids expire, read in two ways: exact for slow paths, coarse for the hot one. It includes the
+//! time during which the machine is suspended.
 //!
-//! The kernel's coarse clock costs a few loads, but stands still in suspend. Only a suspend changes the
-//! difference between the two clocks. So the difference is measured once per tick of the coarse clock, and
-//! remembered.
+//! The kernel's coarse clock costs a few loads, but stands still in suspend. Only a suspend changes the difference
+//! between the two clocks. The difference is therefore measured once per tick of the coarse clock, and remembered.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -30,8 +29,8 @@ pub(crate) fn coarse_ns() -> u64 {
     ASLEEP.add_to(read_ns(libc::CLOCK_MONOTONIC_COARSE), measure)
 }
 
-/// The clock that counts suspend is read first. If the thread stops between the two readings, the result is too
-/// small for one tick, and no run lives longer for good.
+/// The clock that counts suspend is read first. If the thread stops between the two readings, the result is too small
+/// for one tick only, so no run is kept too long.
 #[cold]
 fn measure() -> i64 {
     let counting_ns = exact_ns();
@@ -44,7 +43,7 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `time` is valid for writes.
     let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if outcome != 0 {
-        // At the end of time every run has expired: without a clock nothing is held.
+        // At the end of time every run has expired, so without a clock nothing is held.
         return u64::MAX;
     }
     // Neither field of these clocks is negative.
@@ -93,7 +92,7 @@ mod tests {
         assert_eq!(asleep.add_to(1_000, || 50), 1_050);
         assert_eq!(asleep.add_to(1_000, || panic!("measured twice in a tick")), 1_050);
         assert_eq!(asleep.add_to(2_000, || 3_600_000), 3_602_000);
-        // A time namespace may shift the clocks against each other.
+        // A time namespace may shift the clocks relative to each other.
         assert_eq!(asleep.add_to(3_000, || -2_000), 1_000);
         assert_eq!(asleep.add_to(u64::MAX, || 7), u64::MAX);
     }

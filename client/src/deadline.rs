@@ -25,7 +25,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// A deadline from now on. Limits longer than the daemon's maximum are cut.
+    /// A deadline from now on, limited to the daemon's maximum.
     pub(crate) fn after(limit: Duration) -> Deadline {
         let limit = limit.min(Duration::from_millis(u64::from(DEADLINE_MS_MAX)));
         let start = Instant::now();
@@ -50,12 +50,12 @@ impl Deadline {
         self.connect_by
     }
 
-    /// Whether the call waits for a daemon that was never there.
+    /// Whether the call waits for a daemon that has never run.
     pub(crate) fn waits(&self) -> bool {
         self.waits
     }
 
-    /// Notes a connection made at `at`. If the call waited for it, the daemon's time to answer starts then.
+    /// Records a connection made at `at`. If the call waited for it, the daemon's time to answer starts then.
     pub(crate) fn connected(&mut self, at: Instant) {
         if self.waits() {
             self.end = self.end.max(at + self.limit);
@@ -87,7 +87,7 @@ impl Deadline {
         Instant::now() >= self.end()
     }
 
-    /// The error of a call that waited in vain.
+    /// The error of a call that timed out.
     pub(crate) fn missed(&self) -> Error {
         if crate::interruption::has_ended() {
             return Error::Interrupted;

@@ -1,4 +1,4 @@
-//! A parent's heap data in a forked child. The child must not touch it: its locks may be held for ever.
+//! A parent's heap data in a forked child. The child must not touch it: its locks may be held forever.
 //!
 //! The pointer to it is wiped. It stays reachable from here, so that leak checkers see that it is left on
 //! purpose.
@@ -13,7 +13,7 @@ struct Kept {
 
 static KEPT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
 
-/// Keeps what a parent made reachable for ever; ignores null.
+/// Keeps a parent's data reachable forever; ignores null.
 #[cold]
 pub(crate) fn keep<T>(what: *const T) {
     if what.is_null() {

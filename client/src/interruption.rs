@@ -1,9 +1,9 @@
 //! Signals that end a wait, for bindings to interpreters with a lock.
 //!
-//! A signal does not interrupt this crate's calls: they keep waiting. But an interpreter runs a signal's
-//! handler only while it holds its lock, and the handler may want to end the wait. So a binding can say
-//! how to release and take the lock, and how to run handlers. A thread's waits then release the lock, and
-//! after a signal they ask the binding whether to continue.
+//! A signal does not interrupt this crate's calls: they keep waiting. But an interpreter runs a signal's handler only
+//! while it holds its lock, and the handler may want to end the wait. So a binding can define how to release and take
+//! the lock, and how to run handlers. A thread's waits then release the lock, and after a signal they ask the binding
+//! whether to continue.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -20,14 +20,14 @@ pub struct Interpreter {
     pub check: extern "C" fn() -> c_int,
 }
 
-/// How long a thread sleeps at once while it waits for another thread, because no signal wakes it.
+/// How long a thread sleeps at a time while it waits for another thread, because no signal wakes it.
 pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 thread_local! {
     static INTERPRETER: Cell<Option<Interpreter>> = const { Cell::new(None) };
     /// Set while the thread is without the lock: what `leave` returned.
     static LEFT: Cell<Option<*mut c_void>> = const { Cell::new(None) };
-    /// A signal came, and handlers have not run for it.
+    /// A signal arrived, and handlers have not run for it.
     static SIGNALLED: Cell<bool> = const { Cell::new(false) };
     static ENDED: Cell<bool> = const { Cell::new(false) };
     static IN_HANDLERS: Cell<bool> = const { Cell::new(false) };
@@ -52,7 +52,7 @@ pub(crate) fn is_watched() -> bool {
     LEFT.get().is_some()
 }
 
-/// Whether a signal came that [`is_ended`] must handle.
+/// Whether a signal arrived that [`is_ended`] must handle.
 pub(crate) fn noticed() -> bool {
     let watched = is_watched();
     SIGNALLED.set(watched);
@@ -64,8 +64,8 @@ pub(crate) fn is_signalled() -> bool {
     SIGNALLED.get()
 }
 
-/// Asks whether to end the call. Handlers run, and they may use the same client. So the thread must hold
-/// nothing of this crate that they would wait for.
+/// Asks whether to end the call. Handlers run and may use the same client, so the thread must hold nothing of this
+/// crate that they would wait for.
 pub(crate) fn is_ended() -> bool {
     if let (Some(interpreter), Some(left)) = (INTERPRETER.get(), LEFT.get()) {
         SIGNALLED.set(false);
@@ -85,7 +85,7 @@ pub(crate) fn in_handler() -> bool {
     IN_HANDLERS.get()
 }
 
-/// Whether the call must end, as far as is known.
+/// Whether the call is known to end.
 pub(crate) fn has_ended() -> bool {
     ENDED.get()
 }

@@ -1,7 +1,7 @@
-//! From a tag's name to its cell, without a lock.
+//! Maps a tag's name to its cell, without a lock.
 //!
-//! A fork may stop a thread anywhere in here, and the child continues with the same table. So each
-//! bucket is a list that only grows, at its head, by one compare-and-swap. The entries hold no ids.
+//! A fork may stop a thread anywhere in here, and the child continues with the same table, so each bucket is a list
+//! that grows only at its head, by one compare-and-swap. The entries hold no ids.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::slot::Slot;
 use crate::supply::Supply;
 
-/// The most tags that one client can use in its life.
+/// The maximum number of tags that one client can use in its lifetime.
 pub const TAGS_MAX: usize = 65_536;
 
 const BUCKETS: usize = 1024;
@@ -29,7 +29,7 @@ pub(crate) struct TagEntry {
     name: Box<str>,
     hash: u64,
     cell: NonNull<Cell>,
-    /// What keeps a child from finding its parent's run in the cell.
+    /// What prevents a child from finding its parent's run in the cell.
     guard: Guard,
     /// The latest supply, even after the pointer to it was wiped.
     made: AtomicPtr<Supply>,
@@ -49,7 +49,7 @@ impl Names {
         Names { buckets, count: AtomicUsize::new(0) }
     }
 
-    /// The entry of `name`, made if it is new.
+    /// The entry of `name`, created if it is new.
     #[inline]
     pub(crate) fn get(&self, name: &str, arena: &Arena) -> Result<&TagEntry> {
         let hash = hash(name.as_bytes());

@@ -1,14 +1,14 @@
-//! What a waiting thread does before it sleeps: it polls the socket for a moment, and lets other threads run.
+//! Decides what a waiting thread does before it sleeps: it may poll the socket for a moment, or let other threads run.
 //!
-//! Waking a sleeping core costs more than all the rest of a round trip. So polling pays while requests come
-//! back to back and the daemon polls too. Otherwise it burns a core that others could use, the daemon first
-//! of all. So polling is bounded, and each vain poll turns it off for more and more requests.
+//! Waking a sleeping core costs more than the rest of a round trip, so polling pays off while requests are sent back to
+//! back and the daemon polls too. Otherwise it occupies a core that others could use, above all the daemon. Polling is
+//! therefore limited, and each failed poll turns it off for more and more requests.
 //!
-//! Where more threads ask than there are cores, each yields its core once before it sleeps. The others and the
-//! daemon run meanwhile, so that the answer is mostly there, and nobody had to be put to sleep and woken. But a
-//! thread that computes keeps a yielded core for milliseconds, and would have been interrupted for one that was
-//! woken. So slow yields turn yielding off for a while, unless what quick ones have won pays for them, and so do
-//! yields in vain.
+//! If more threads send requests than there are cores, each yields its core once before it sleeps. The other threads
+//! and the daemon run meanwhile, so the answer has usually arrived by then, and no thread had to sleep and wake up. But
+//! a CPU-bound thread keeps a yielded core for milliseconds, whereas it would be preempted for a thread that wakes up.
+//! So slow yields turn yielding off for a while, unless quick ones have saved enough time, and so do yields without an
+//! answer.
 
 use std::fs;
 use std::mem;
@@ -19,38 +19,38 @@ use std::time::{Duration, Instant};
 /// back to back.
 pub(crate) const WINDOW: Duration = Duration::from_micros(100);
 
-/// How many requests go without a poll after the first vain one, and the most after many.
+/// How many requests don't poll after the first failed poll, and the maximum after many.
 const PENALTY_MIN: u32 = 8;
 const PENALTY_MAX: u32 = 4096;
 
-/// An attempt that took longer gave the core away to a thread that computes, or to too many that ask.
+/// An attempt that took longer yielded the core to a CPU-bound thread, or to too many requesting ones.
 pub(crate) const SLOW: Duration = Duration::from_millis(1);
 
-/// What a quick yield that finds an answer wins, about: nobody is put to sleep and woken.
+/// About the time that a quick yield saves if it finds an answer, because no thread sleeps and wakes up.
 const YIELD_WINS: Duration = Duration::from_micros(50);
 
-/// How much of what yields have won is remembered. It pays for some slow ones.
+/// The maximum of the remembered savings, which pays for some slow yields.
 const WON_MAX: Duration = Duration::from_millis(20);
 
-/// After a yield that what was won doesn't pay for, none is made for so many times as long as it took.
+/// After a yield that costs more than was saved, yielding stops for this many times its duration.
 const REST_PER_LOST: u32 = 100;
 
-/// The longest such rest. A yield also seems to take long when the process is stopped meanwhile.
+/// The longest such pause. A yield also seems to take long if the process is stopped meanwhile.
 const REST_MAX: Duration = Duration::from_secs(10);
 
 /// What a thread does before it sleeps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// Look again and again, for up to [`WINDOW`].
+    /// Check repeatedly, for up to [`WINDOW`].
     pub(crate) polls: bool,
-    /// Yield the core before each look.
+    /// Yield the core before each check.
     pub(crate) yields: bool,
 }
 
 /// How that ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tried {
-    /// Whether there were bytes, or the stream's end.
+    /// Whether bytes, or the stream's end, had arrived.
     pub(crate) found: bool,
     pub(crate) took: Duration,
 }
@@ -63,7 +63,7 @@ pub(crate) struct Polling {
     /// How many more requests must not poll.
     rest: u32,
     penalty: u32,
-    /// What yields have won, less what vain and slow ones took.
+    /// The time saved by yields, minus the cost of failed and slow ones.
     won: Duration,
     yields_again_at: Option<Instant>,
 }
@@ -100,8 +100,8 @@ impl Polling {
     }
 
     fn may_poll(&mut self) -> bool {
-        // Counted even if the daemon is asleep. It falls asleep while this client rests, and the two must
-        // not wait for each other.
+        // Counted even if the daemon is asleep: it falls asleep while this client pauses, and the two must not wait for
+        // each other.
         let rests = self.rest > 0;
         self.rest = self.rest.saturating_sub(1);
         !rests && self.daemon_awake
@@ -111,7 +111,7 @@ impl Polling {
         self.yields_again_at.is_none_or(|at| now >= at)
     }
 
-    /// How an attempt ended. `now` may be later, when the thread has slept as well.
+    /// The result of an attempt. `now` may be later, if the thread has slept as well.
     pub(crate) fn end(&mut self, before: Before, tried: Tried, now: Instant) {
         if before.polls && tried.found {
             self.penalty /= 2;
@@ -132,15 +132,15 @@ impl Polling {
         }
     }
 
-    /// An answer came in.
+    /// An answer arrived.
     pub(crate) fn answered(&mut self, now: Instant, daemon_awake: bool) {
         self.daemon_awake = daemon_awake;
         self.answered_at = Some(now);
     }
 }
 
-/// Whether this process may use more than one core, by its threads' affinity and the control groups'
-/// quotas. With one core, polling only keeps the daemon from running, and so do threads that yield to each other.
+/// Whether this process may use more than one core, by its threads' affinity and the control groups' quotas. With one
+/// core, polling only prevents the daemon from running, and so do threads that yield to each other.
 pub(crate) fn has_cores_to_spare() -> bool {
     affinity_cores().is_none_or(|cores| cores > 1) && quota_cores().is_none_or(|cores| cores > 1.0)
 }

@@ -1,15 +1,15 @@
-//! How many ids the next run should have.
+//! Decides how many ids the next run should have.
 //!
 //! Snowflake ids expire within milliseconds. Their run should last about three milliseconds at the process's rate.
-//! Segment ids don't: their runs begin small, double while a run is too short to ask for the next one in time, and
-//! shrink when it lasts too long. So a process that ends skips fewer ids than it has drawn, on average.
+//! Segment ids don't: their runs start small, double while a run is too short to request the next one in time, and
+//! shrink if it lasts too long. So on average, a process that exits skips fewer ids than it has drawn.
 
 use crate::slot::RUN_COUNT_MAX;
 
-/// The first run of a tag. It is small, because a process may draw a few ids and end, and then skips the rest.
+/// The size of a tag's first run. It is small, because a process may draw a few ids and exit, and then skips the rest.
 const FIRST: u32 = 4;
 
-/// The fewest ids in a run of long-lived ids.
+/// The minimum size of a run of long-lived ids.
 const LONG_FLOOR: u32 = 4;
 
 /// Ids that may be held for less than this are short-lived.
@@ -18,16 +18,16 @@ const SHORT_HOLD_MS: u32 = 1000;
 /// How long a run of short-lived ids should last.
 const SHORT_RUN_NS: u64 = 3_000_000;
 
-/// A long-lived run should last at least this. Then at a thousand ids a second, fewer than one in a hundred pays for
-/// asking …
+/// A long-lived run should last at least this. At a thousand ids a second, fewer than one in a hundred then waits for a
+/// request …
 const LONG_RUN_MIN_NS: u64 = 250_000_000;
 /// … and at most this.
 const LONG_RUN_MAX_NS: u64 = 2_000_000_000;
 
-/// The largest growth in one step: one measurement may be off.
+/// The maximum growth in one step, because one measurement may be off.
 const GROWTH_MAX: u32 = 16;
 
-/// The size to ask for, as learned so far. It reads no clock.
+/// The size to request, as learned so far. It reads no clock.
 #[derive(Debug)]
 pub(crate) struct Sizing {
     wish: u32,
@@ -38,7 +38,7 @@ impl Sizing {
         Sizing { wish: FIRST }
     }
 
-    /// How many ids to ask for now.
+    /// How many ids to request now.
     pub(crate) fn wish(&self) -> u32 {
         self.wish
     }

@@ -1,15 +1,15 @@
 //! The run that a process holds of one tag. One atomic addition takes an id from it.
 //!
 //! A fork zeroes the slot in the child, so a slot may be all zeros at any moment, and zero means empty. The cursor
-//! carries the generation of its run, and the reader checks that the run it read has the same generation. So no
-//! thread pairs one run's cursor with another run's end, however long it slept in between.
+//! carries the generation of its run, and the reader checks that the run it read has the same generation. So a thread
+//! never pairs one run's cursor with another run's end, however long it slept in between.
 //!
 //! ```text
 //! cursor: generation (40 bits) | offset (24 bits)
 //! ```
 //!
-//! A generation is used once. Its offset starts where [`Slot::install`] says and only rises, so each (generation,
-//! offset) goes to one thread only.
+//! A generation is used once. Its offset starts where [`Slot::install`] sets it and only increases, so each
+//! (generation, offset) goes to one thread only.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering, fence};
@@ -28,14 +28,14 @@ const SHORT_RUN_COUNT: u64 = 256;
 /// From here on the offset is reset. It must never reach the generation's bits, where it would revive an earlier run.
 const OFFSET_LATE: u64 = 1 << (OFFSET_BITS - 1);
 
-/// The last generation. A slot that gets there (after a century at 300 runs a second) holds no more runs.
+/// The last generation. A slot that reaches it (after a century at 300 runs a second) holds no more runs.
 pub(crate) const GENERATION_MAX: u64 = (1 << (64 - OFFSET_BITS)) - 1;
 
 const OFFSET_BITS: u32 = 24;
 const OFFSET_MASK: u64 = (1 << OFFSET_BITS) - 1;
 
 /// How many runs a thread may lag behind before its id is skipped. Under loom there is one place, so every install
-/// overwrites what a reader may be looking at.
+/// overwrites what a reader may be reading.
 const RING: usize = if cfg!(loom) { 1 } else { 4 };
 
 /// The generation of a descriptor whose fields are changing. No real generation is this large.
@@ -48,7 +48,7 @@ pub(crate) struct Slot {
     runs: [Descriptor; RING],
 }
 
-/// An id, and whether it is time to ask for the next run.
+/// An id, and whether it is time to request the next run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Taken {
     pub(crate) id: u64,
@@ -67,9 +67,9 @@ struct Descriptor {
     expires_ns: AtomicU64,
 }
 
-/// The thread that takes the id at this offset asks for the next run. A long run is used within microseconds, so half
-/// of it is left for the time until the answer comes. A short run is used slowly, or its process has just begun and
-/// may end soon. The later that one asks, the fewer ids are skipped.
+/// The thread that takes the id at this offset requests the next run. A long run is used within microseconds, so half
+/// of it is left for the time until the answer arrives. A short run is used slowly, or its process has just started and
+/// may exit soon. The later it requests the next run, the fewer ids are skipped.
 #[inline]
 fn refill_offset(count: u64) -> u64 {
     if count < SHORT_RUN_COUNT { count - count.div_ceil(4) } else { count / 2 }
@@ -78,7 +78,7 @@ fn refill_offset(count: u64) -> u64 {
 // === impl Slot ===
 
 impl Slot {
-    /// Takes the next id of the held run. `None`: nothing is held, or the run is used up or too old. The caller must
+    /// Takes the next id of the held run. `None`: nothing is held, or the run is exhausted or too old. The caller must
     /// then take the slow path, which clears or refills the slot.
     #[inline]
     pub(crate) fn take(&self, now_ns: u64) -> Option<Taken> {
@@ -151,7 +151,7 @@ impl Slot {
         self.cursor.0.store(0, Ordering::Relaxed);
     }
 
-    /// How many offsets of `generation` were given out, if it is the current one.
+    /// How many offsets of `generation` were taken, if it is the current one.
     pub(crate) fn offset(&self, generation: u64) -> Option<u32> {
         let cursor = self.cursor.0.load(Ordering::Relaxed);
         (cursor >> OFFSET_BITS == generation).then_some((cursor & OFFSET_MASK) as u32)

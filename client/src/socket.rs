@@ -16,7 +16,7 @@ pub(crate) struct Socket {
     descriptor: OwnedFd,
 }
 
-/// What to wait for, and what was found.
+/// What to wait for, and what happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Readiness {
     pub(crate) readable: bool,
@@ -25,8 +25,8 @@ pub(crate) struct Readiness {
 
 /// The descriptor of one of the process's connections, so that a forked child can close its copy.
 ///
-/// Numbers are reused, and the child may have closed and opened any of them. So the child closes the number
-/// only while it still names the same socket.
+/// Numbers are reused, and the child may have closed and opened any of them. So the child closes the number only if it
+/// still refers to the same socket.
 pub(crate) struct SocketRecord {
     descriptor: AtomicI32,
     device: AtomicU64,
@@ -117,7 +117,7 @@ impl Socket {
         }
         let mut poll = libc::pollfd { fd: self.number(), events, revents: 0 };
         uninterrupted(|| {
-            // Computed anew after an interruption.
+            // Recomputed after an interruption.
             let left = until.saturating_duration_since(Instant::now());
             let timeout = libc::timespec {
                 tv_sec: left.as_secs().try_into().unwrap_or(i32::MAX.into()),
@@ -193,7 +193,7 @@ impl SocketRecord {
 // === impl Inherited ===
 
 impl Inherited {
-    /// Closes the parent's socket in a child, if its number still names it.
+    /// Closes the parent's socket in a child, if its number still refers to it.
     pub(crate) fn close(&self) {
         if socket_identity(self.descriptor).is_ok_and(|it| it == (self.device, self.inode)) {
             // SAFETY: the descriptor is this client's socket. Its owner is the parent's state, which the
@@ -203,7 +203,7 @@ impl Inherited {
     }
 }
 
-/// Device and inode of the socket that a number names.
+/// Device and inode of the socket that a number refers to.
 fn socket_identity(descriptor: RawFd) -> io::Result<(u64, u64)> {
     // SAFETY: all zeros is a valid structure.
     let mut stat: libc::stat = unsafe { mem::zeroed() };

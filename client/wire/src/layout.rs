@@ -19,7 +19,7 @@ pub struct Layout {
     pub epoch_ms: u64,
 }
 
-/// An id taken apart.
+/// The parts of an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Ticks since the layout's epoch.
@@ -147,7 +147,7 @@ impl Layout {
         (((parts.tick << self.worker_bits) | parts.worker) << self.sequence_bits) | parts.sequence
     }
 
-    /// Takes an id apart.
+    /// Splits an id into its parts.
     ///
     /// # Errors
     /// An id with bits that this layout doesn't have.

@@ -1,4 +1,4 @@
-//! MASK and UNMASK: turn many dense ids into public ones at once, and back.
+//! MASK and UNMASK: convert many dense ids to public ones at once, and back.
 
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Malformed, flag};
@@ -44,7 +44,7 @@ pub struct UnmaskRequest<'a> {
     items: &'a [u8],
 }
 
-/// What UNMASK is asked about.
+/// The public ids in UNMASK.
 #[derive(Clone, Copy, Debug)]
 pub enum PublicIds<'a> {
     /// Numbers.
@@ -55,7 +55,7 @@ pub enum PublicIds<'a> {
 
 /// The answer to either.
 ///
-/// Body: `u16` count, `u16` length of each item, then the items: `u64` ids, or text where MASK was asked for it.
+/// Body: `u16` count, `u16` length of each item, then the items: `u64` ids, or text if MASK requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskReply<'a> {
     item_length: usize,

@@ -47,13 +47,13 @@ pub struct InfoReply {
 pub struct ErrorReply<'a> {
     /// After how many milliseconds a retry may succeed; 0: unknown.
     pub retry_after_ms: u32,
-    /// What was tried, what happened and what to do next, for people.
+    /// What failed, why, and what to do, for people.
     pub message: &'a str,
 }
 
 const RUN_BYTES: usize = 16;
 
-/// What stands before the runs in a body.
+/// The part of the body before the runs.
 const BEFORE_RUNS_BYTES: usize = 8;
 const HEAD_BYTES: usize = HEADER_BYTES + BEFORE_RUNS_BYTES;
 const SEGMENTS_READY: u16 = 1;
@@ -221,7 +221,7 @@ impl InfoReply {
 // === impl ErrorReply ===
 
 impl<'a> ErrorReply<'a> {
-    /// Takes the body apart. Text is cut where it stops being UTF-8.
+    /// Takes the body apart. Text is truncated where it stops being valid UTF-8.
     ///
     /// # Errors
     /// A body shorter than its first field.

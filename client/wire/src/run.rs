@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-/// Ids that follow one another: `first`, `first + stride`, … `count` of them.
+/// `count` ids: `first`, `first + stride`, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first id; at least 1.

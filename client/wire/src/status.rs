@@ -45,7 +45,7 @@ macro_rules! statuses {
 }
 
 statuses! {
-    /// The body carries the answer.
+    /// The body contains the result.
     Ok = 0, "OK", false, false;
     /// The body doesn't fit the opcode.
     Malformed = 1, "MALFORMED", false, false;
@@ -61,31 +61,31 @@ statuses! {
     TagUnknown = 6, "TAG_UNKNOWN", false, false;
     /// The count is zero or above the limit.
     CountInvalid = 7, "COUNT_INVALID", false, false;
-    /// The peer may not do this.
+    /// The peer is not allowed to do this.
     Denied = 8, "DENIED", false, false;
     /// A queue is full.
     Overloaded = 9, "OVERLOADED", true, false;
     /// The deadline passed; the text says what the request waited for.
     Deadline = 10, "DEADLINE", true, false;
-    /// The central store can't be reached.
+    /// The store is unavailable.
     StoreUnavailable = 11, "STORE_UNAVAILABLE", true, false;
     /// The clock is further behind the last id than `max_drift` allows.
     ClockBehind = 12, "CLOCK_BEHIND", true, false;
-    /// The daemon holds no snowflake worker id; the text says why, and whether it will get one.
+    /// The daemon holds no worker number; the text says why, and whether it will get one.
     NoWorker = 13, "NO_WORKER", true, false;
-    /// The tag's numbers are used up.
+    /// All ids up to the tag's ceiling are used.
     TagExhausted = 14, "TAG_EXHAUSTED", false, false;
-    /// The layout's time bits are used up, or the clock is before its epoch.
+    /// The layout's time bits are exhausted, or the clock is before its epoch.
     TimeExhausted = 15, "TIME_EXHAUSTED", false, false;
-    /// The state directory can't be written; nothing is issued until it can.
+    /// The daemon can't write to its state directory; it issues no ids until it can.
     Journal = 16, "JOURNAL", true, false;
     /// The daemon is stopping.
     ShuttingDown = 17, "SHUTTING_DOWN", true, true;
-    /// A tag of this name exists already.
+    /// A tag with this name already exists.
     TagExists = 18, "TAG_EXISTS", false, false;
     /// A value in an administrative request is not allowed.
     ValueRefused = 19, "VALUE_REFUSED", false, false;
-    /// A defect in the daemon.
+    /// A bug in the daemon.
     Internal = 20, "INTERNAL", false, false;
     /// The daemon has reached its connection limit.
     ConnectionLimit = 21, "CONNECTION_LIMIT", true, true;

@@ -1,4 +1,4 @@
-//! Which names a tag (or a layout) may have.
+//! Checks names of tags and layouts.
 //!
 //! The limit is that of Leaf's column, `varchar(128)`: 128 characters, so up to 512 bytes.
 
