@@ -62,15 +62,6 @@ pub fn decode(id: u64, layout: &Layout) -> Result<Decoded> {
 
 // === impl Client ===
 
-/// The form of [`Client::metrics_text`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MetricsFormat {
-    /// Prometheus' text, version 0.0.4.
-    Prometheus = 0,
-    /// OpenMetrics' text, version 1.0.0.
-    OpenMetrics = 1,
-}
-
 impl Client {
     /// Connects to the daemon at `path` and agrees on a protocol version, now.
     ///
@@ -191,13 +182,12 @@ impl Client {
         text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.deadline())?)
     }
 
-    /// The daemon's metrics as text, for administrators.
+    /// The daemon's metrics in Prometheus' text format, for administrators.
     ///
     /// # Errors
     /// [`Error::Service`] if this user is no administrator, or the daemon knows no metrics; see [`Error`].
-    pub fn metrics_text(&self, format: MetricsFormat) -> Result<String> {
-        let format = [format as u8];
-        text(self.core.ask(opcode::METRICS, 0, &format, true, &mut self.deadline())?)
+    pub fn metrics_text(&self) -> Result<String> {
+        text(self.core.ask(opcode::METRICS, 0, &[0], true, &mut self.deadline())?)
     }
 
     /// Makes an administrative request ([`leafd_wire::opcode`]; JSON in, JSON out) and never

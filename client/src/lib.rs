@@ -65,7 +65,7 @@ mod tag;
 #[cfg(feature = "tokio")]
 pub use async_client::AsyncClient;
 pub use builder::{Builder, DEADLINE_DEFAULT};
-pub use client::{Client, Decoded, MetricsFormat, decode};
+pub use client::{Client, Decoded, decode};
 pub use deadline::WAIT_MAX;
 pub use error::{Error, Result};
 #[doc(hidden)]

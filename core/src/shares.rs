@@ -4,7 +4,9 @@
 //! amount, two together at most two thirds, and the next one always finds some. This is the dynamic threshold of
 //! Choudhury and Hahne (1998) for buffers that many queues share. No user needs a limit of its own.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// An amount, and how much of it each user holds. `K` identifies a user.
 #[derive(Clone, Debug)]
@@ -24,6 +26,13 @@ pub struct Claimant<K = u32> {
     pub uid: K,
     /// Whether it is root, the daemon's own user or an administrator.
     pub trusted: bool,
+}
+
+/// One of the places that users share. Dropping it returns the place.
+#[derive(Debug)]
+pub struct ShareSlot<K: Copy + Ord = u32> {
+    places: Rc<RefCell<Shares<K>>>,
+    claimant: Claimant<K>,
 }
 
 /// One part in this many of the capacity is reserved for trusted users.
@@ -100,5 +109,20 @@ impl<K: Copy + Ord> Shares<K> {
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.capacity
+    }
+}
+
+impl<K: Copy + Ord> ShareSlot<K> {
+    /// A place for a user; `None` if the user has as many as it may have.
+    #[must_use]
+    pub fn take(places: &Rc<RefCell<Shares<K>>>, claimant: Claimant<K>) -> Option<ShareSlot<K>> {
+        let taken = places.borrow_mut().take(claimant, 1);
+        taken.then(|| ShareSlot { places: Rc::clone(places), claimant })
+    }
+}
+
+impl<K: Copy + Ord> Drop for ShareSlot<K> {
+    fn drop(&mut self) {
+        self.places.borrow_mut().give_back(self.claimant, 1);
     }
 }

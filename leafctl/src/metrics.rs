@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use leafd_client::{Client, MetricsFormat};
+use leafd_client::Client;
 
 use crate::failure::CommandError;
 
@@ -17,9 +17,6 @@ Examples:
   leafctl metrics
   leafctl metrics --output /var/lib/prometheus/node-exporter/leafd.prom")]
 pub struct MetricsArgs {
-    /// Print OpenMetrics instead of Prometheus text
-    #[arg(long)]
-    openmetrics: bool,
     /// Replace this file atomically instead of printing; remove it if the daemon doesn't answer
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
@@ -27,10 +24,7 @@ pub struct MetricsArgs {
 
 /// Asks and writes.
 pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), CommandError> {
-    let format =
-        if args.openmetrics { MetricsFormat::OpenMetrics } else { MetricsFormat::Prometheus };
-    let asked =
-        Client::builder().socket(socket).build().and_then(|client| client.metrics_text(format));
+    let asked = Client::builder().socket(socket).build().and_then(|client| client.metrics_text());
     let Some(file) = &args.output else {
         let mut out = io::stdout().lock();
         out.write_all(asked?.as_bytes())?;

@@ -49,7 +49,7 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), CommandError> {
 }
 
 /// The summary line, then each problem.
-pub fn health(out: &mut impl Write, health: &Health) -> io::Result<()> {
+pub fn health(out: &mut impl Write, health: &Health<Condition>) -> io::Result<()> {
     writeln!(out, "{}", health.line)?;
     let now = Zoned::now();
     health.conditions.iter().try_for_each(|one| condition(out, one, &now))?;
@@ -74,7 +74,7 @@ fn condition(out: &mut impl Write, condition: &Condition, now: &Zoned) -> io::Re
     let last_good = condition.last_success_ms_ago.map(|ms| format!("{} ago", duration(ms)));
     let page = format!("docs/operate/troubles.md#{}", public.code);
     let parts = [
-        ("cause", public.message.as_str()),
+        ("cause", condition.message.as_str()),
         ("effect", &condition.meaning),
         ("last success", last_good.as_deref().unwrap_or_default()),
         ("remedy", &condition.remedy),
@@ -293,12 +293,12 @@ mod tests {
         let condition = Condition {
             public: PublicCondition {
                 code: "claims_failing".to_owned(),
-                subject: "postgres://db/ids".to_owned(),
+                subject: "default".to_owned(),
                 kind: "segments".to_owned(),
                 severity: "error".to_owned(),
                 since_ms_ago: 61_000,
-                message: "permission denied".to_owned(),
             },
+            message: "permission denied".to_owned(),
             last_success_ms_ago: Some(3_700_000),
             remaining_ms: Some(0),
             meaning: "no ids available".to_owned(),
@@ -308,10 +308,7 @@ mod tests {
         let mut out = Vec::new();
         super::condition(&mut out, &condition, &now).unwrap();
         let text = String::from_utf8(out).unwrap();
-        assert!(
-            text.contains("ERROR claims failing (postgres://db/ids), for 1 min 1 s, since "),
-            "{text}"
-        );
+        assert!(text.contains("ERROR claims failing (default), for 1 min 1 s, since "), "{text}");
         for expected in [
             "permission denied",
             "no ids available",

@@ -108,13 +108,13 @@ fn show(client: &Client, json: bool) -> Result<(), CommandError> {
         return Ok(());
     }
     let status: Snapshot = serde_json::from_str(&answer)?;
-    let Snowflake { state, registry, lease: held, .. } = &status.snowflake;
+    let Snowflake { state, worker_error, registry, lease: held, .. } = &status.snowflake;
     line(&mut out, "snowflake ready", state.ready)?;
     some(&mut out, "registry", Some(registry).filter(|registry| !registry.is_empty()))?;
     some(&mut out, "worker", state.worker)?;
-    some(&mut out, "worker_error", state.worker_error.as_ref())?;
+    some(&mut out, "worker_error", worker_error.as_ref())?;
     let Some(held) = held else { return Ok(()) };
-    if state.worker.is_none() && state.worker_error.is_none() {
+    if state.worker.is_none() && worker_error.is_none() {
         line(&mut out, "worker", "none; the next snowflake id leases one")?;
     }
     line(&mut out, "place", &held.place)?;

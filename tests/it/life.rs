@@ -25,7 +25,7 @@ fn a_strict_tag_without_ids_leaves_the_host_ready() {
     let mut waiting = host.raw();
     waiting.send(&ids_request("versions", 1, 1, 60_000));
     eventually("the store is away", Duration::from_secs(60), || {
-        host.status()["segments"]["store_error"].is_string().then_some(())
+        host.status()["segments"]["stores"][0]["error"].is_string().then_some(())
     });
     let status = host.status();
     assert!(status["segments"]["tags"].as_array().unwrap().iter().any(|tag| tag["waiting"] == 1));

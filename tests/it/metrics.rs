@@ -5,14 +5,13 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leafd_client::MetricsFormat;
 use leafd_wire::{COUNT_MAX, Status, opcode};
 use serde_json::Value;
 
 use crate::access::{STRANGER, raw_as};
 use crate::host::{Host, eventually};
 use crate::raw::ids_request;
-use leafd_tests::http::{get, get_with};
+use leafd_tests::http::get;
 
 /// Numbers of the status and the metrics that tell them; lists and members whose names vary are `[]` and `{}`.
 const TOLD: &[(&str, &str)] = &[
@@ -82,7 +81,7 @@ const TOLD: &[(&str, &str)] = &[
     ("snowflake.layouts[].epoch_ms", "leafd_layout_info"),
     ("protocol", "leafd_build_info"),
     ("release", "leafd_build_info"),
-    ("snowflake.registry", "leafd_worker_info"),
+    ("snowflake.lease.registry_id", "leafd_worker_info"),
 ];
 
 /// What is no measure; and who draws how much, which only administrators are told, while metrics are for all who reach them.
@@ -151,15 +150,9 @@ fn the_metrics_are_as_prometheus_wants_them() {
     let orders = issued.iter().find(|(name, _)| name.contains("tag=\"orders\"")).unwrap();
     assert_eq!(orders.1, 200.0);
 
-    let open =
-        get_with(&address, "/metrics", "Accept: application/openmetrics-text;version=1.0.0\r\n");
-    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-    assert_eq!(open.field("content-type"), Some(kind));
-    assert!(open.body.ends_with("\n# EOF\n"), "{}", open.body);
-
     // Over leafd's own socket there is all but what a collector that reads files counts itself.
     let (own, by_http): (BTreeSet<_>, BTreeSet<_>) = {
-        let own = host.client().metrics_text(MetricsFormat::Prometheus).unwrap();
+        let own = host.client().metrics_text().unwrap();
         let families = |text: &str| -> BTreeSet<String> {
             text.lines().filter(|line| line.starts_with("# TYPE")).map(str::to_owned).collect()
         };
@@ -295,8 +288,6 @@ fn leafctl_writes_a_file_for_collectors_whole_or_not_at_all() {
     let text = std::fs::read_to_string(&file).unwrap();
     promtool(&["check", "metrics"], &text);
     assert!(!text.contains("process_"), "{text}");
-    let printed = host.leafctl(&["metrics", "--openmetrics"]).stdout;
-    assert!(String::from_utf8(printed).unwrap().ends_with("# EOF\n"));
     host.stop();
     assert_eq!(host.leafctl(&words).status.code(), Some(3));
     assert!(!file.exists(), "numbers of a daemon that is gone");

@@ -6,10 +6,11 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
-use leafd_tests::http::get_with;
+use leafd_tests::http::{get, get_with};
 use leafd_wire::opcode;
 use serde_json::json;
 
+use crate::access::{STRANGER, raw_as};
 use crate::host::{Host, eventually, leafd_binary};
 
 const ATTACKER: u32 = 4_001;
@@ -133,6 +134,13 @@ fn control_characters_of_the_store_reach_no_terminal() {
         assert!(!said.contains('\u{1b}') && !said.contains("[2J\nb"), "{words:?}: {said:?}");
         assert!(said.contains("[2J\u{fffd}b"), "{words:?}: {said:?}");
     }
+    host.store_sql(
+        "CREATE TRIGGER refusing BEFORE INSERT ON leaf_alloc
+         BEGIN SELECT \"no\u{1b}[2J\nway\"(); END",
+    );
+    let output = host.leafctl(&["tag", "create", "more"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("no\u{fffd}[2J\u{fffd}way"), "{said:?}");
 }
 
 /// It would hold the database's password and the mask keys.
@@ -171,6 +179,33 @@ fn leaf_s_pages_show_no_positions_of_masked_tags() {
             let page = get_with(&address, path, &format!("Authorization: Bearer {token}\r\n")).body;
             assert!(page.contains("<td>plain</td>"), "{path}: {page}");
             assert_eq!(page.contains("<td>masked</td>"), with_token, "{path}: {page}");
+        }
+    }
+}
+
+#[test]
+fn nothing_names_a_store_s_user_host_or_database_to_strangers() {
+    let secrets = ["secret_user", "127.0.0.1:9", "secret_database"];
+    let url = "postgres://secret_user@127.0.0.1:9/secret_database?sslmode=disable";
+    let mut host = Host::new().set("http", "127.0.0.1:0").set("socket_mode", "0666");
+    host.unset("worker");
+    host.change("store", url);
+    host.change("worker", "store");
+    host.start();
+    let address = host.http("served by HTTP");
+    eventually("the store's problem is known", Duration::from_secs(60), || {
+        let known = host.status().to_string();
+        (secrets.iter().all(|secret| known.contains(secret)) && known.contains("registry_away"))
+            .then_some(())
+    });
+    let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
+    stranger.request(opcode::STATUS, 1, b"");
+    let status = String::from_utf8(stranger.reply().body).unwrap();
+    let by_http = ["/readyz", "/metrics", "/state"].map(|path| get(&address, path).body);
+    for text in by_http.iter().chain([&status]) {
+        assert!(text.contains("store_away") || text.contains("store away (default)"), "{text}");
+        for secret in secrets {
+            assert!(!text.contains(secret), "{secret}: {text}");
         }
     }
 }

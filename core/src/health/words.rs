@@ -53,7 +53,7 @@ impl Cause {
                 format!("layout {subject:?}: no ids available")
             }
             (IdKind::Segments, _) => {
-                format!("tags in {subject}: serving only ids already held by this host")
+                format!("tags in store {subject}: serving only ids already held by this host")
             }
             (IdKind::Snowflake, _) => "snowflake ids unavailable".to_owned(),
         }

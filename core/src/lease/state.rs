@@ -338,6 +338,12 @@ impl Lease {
         self.held.as_ref().map(|held| (held.worker, held.limit))
     }
 
+    /// The registry of the worker that is held.
+    #[must_use]
+    pub fn registry(&self) -> Option<&RegistryId> {
+        self.held.as_ref().map(|held| &held.registry)
+    }
+
     /// When the registry last confirmed the claim in this life.
     #[must_use]
     pub fn renewed(&self) -> Option<BootMs> {

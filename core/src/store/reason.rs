@@ -13,6 +13,10 @@ pub enum Why {
     Login,
     /// TLS fails, or a certificate is not accepted.
     Certificate,
+    /// The server offers no TLS.
+    NoTls,
+    /// Without TLS, the server asks for the password in a form that it can read.
+    ReadablePassword,
     /// The server takes no writes.
     ReadOnly,
     /// Another program has the embedded store's file locked.

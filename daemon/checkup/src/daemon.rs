@@ -142,7 +142,7 @@ fn check_health(report: &mut Report, status: &Snapshot) {
             "" => String::new(),
             meaning => format!("; effect on ids: {meaning}"),
         };
-        report.add(verdict, "health", format!("{}{meaning}", condition.public.message), remedy);
+        report.add(verdict, "health", format!("{}{meaning}", condition.words()), remedy);
     }
     let left_out = status.health.conditions_left_out;
     if left_out > 0 {

@@ -31,7 +31,7 @@ parts! {
     struct Snapshot {
         #[serde(flatten)]
         daemon: Daemon,
-        health: Health,
+        health: Health<Condition>,
         segments: Segments,
         snowflake: Snowflake,
         #[serde(flatten)]
@@ -44,7 +44,7 @@ parts! {
     struct PublicSnapshot {
         #[serde(flatten)]
         daemon: Daemon,
-        health: PublicHealth,
+        health: Health<PublicCondition>,
         segments: SegmentState,
         snowflake: SnowflakeState,
     }
@@ -53,7 +53,7 @@ parts! {
     struct PageSnapshot {
         #[serde(flatten)]
         daemon: Daemon,
-        health: PublicHealth,
+        health: Health<PublicCondition>,
         segments: PageSegments,
         snowflake: PageSnowflake,
         #[serde(flatten)]
@@ -66,37 +66,21 @@ parts! {
         protocol: u64,
         pid: u64,
         uptime_ms: u64,
-        journal_error: Option<String>,
     }
 
-    /// Public.
-    struct PublicHealth {
-        state: String,
-        line: String,
-        conditions_left_out: u64,
-        conditions: Vec<PublicCondition>,
-    }
-
-    struct Health {
-        state: String,
-        line: String,
-        conditions_left_out: u64,
-        conditions: Vec<Condition>,
-    }
-
-    /// Public.
+    /// Public: without words of stores, registries and the system, which name users, hosts and paths.
     struct PublicCondition {
         code: String,
         subject: String,
         kind: String,
         severity: String,
         since_ms_ago: u64,
-        message: String,
     }
 
     struct Condition {
         #[serde(flatten)]
         public: PublicCondition,
+        message: String,
         last_success_ms_ago: Option<u64>,
         remaining_ms: Option<u64>,
         meaning: String,
@@ -106,7 +90,6 @@ parts! {
     /// Public.
     struct SegmentState {
         ready: bool,
-        store_error: Option<String>,
     }
 
     struct Segments {
@@ -188,12 +171,12 @@ parts! {
     struct SnowflakeState {
         ready: bool,
         worker: Option<u64>,
-        worker_error: Option<String>,
     }
 
     struct Snowflake {
         #[serde(flatten)]
         state: SnowflakeState,
+        worker_error: Option<String>,
         registry: String,
         lease: Option<Lease>,
         layouts: Vec<Layout>,
@@ -210,6 +193,7 @@ parts! {
         #[serde(flatten)]
         numbers: LeaseNumbers,
         place: String,
+        registry_id: Option<String>,
         holder: String,
         name: String,
     }
@@ -297,6 +281,7 @@ parts! {
         host: String,
         socket: String,
         state_dir: String,
+        journal_error: Option<String>,
         journal_set_aside: Option<String>,
         users: Vec<User>,
         events: Vec<Event>,
@@ -318,29 +303,72 @@ parts! {
     }
 }
 
+/// Which ids are available, and what is wrong, the worst first; `C`: as administrators see it, or as everybody does.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Health<C> {
+    pub state: String,
+    pub line: String,
+    pub conditions_left_out: u64,
+    pub conditions: Vec<C>,
+}
+
+/// The name under which everybody sees a store: the only one has no name in the configuration.
+#[must_use]
+pub fn store_subject(name: &str) -> &str {
+    if name.is_empty() { "default" } else { name }
+}
+
+impl PublicCondition {
+    /// What is wrong, in as many words as everybody may read.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        match (self.code.replace('_', " "), &*self.subject) {
+            (code, "") => code,
+            (code, subject) => format!("{code} ({subject})"),
+        }
+    }
+
+    fn is_of(&self, kind: &str) -> bool {
+        self.kind == kind || self.kind == "all"
+    }
+}
+
+impl Condition {
+    /// What is wrong, in as many words as the reader may read.
+    #[must_use]
+    pub fn words(&self) -> String {
+        if self.message.is_empty() { self.public.summary() } else { self.message.clone() }
+    }
+}
+
 impl PublicSnapshot {
-    /// Why ids of this kind are not available, in the words of its conditions; `None` if they are.
+    /// Why ids of this kind are not available; `None` if they are.
     #[must_use]
     pub fn unready(&self, kind: &str) -> Option<String> {
-        unready(kind, &self.segments, &self.snowflake, self.health.conditions.iter())
+        let ready = if kind == "segments" { self.segments.ready } else { self.snowflake.ready };
+        let of_kind = self.health.conditions.iter().filter(|one| one.is_of(kind));
+        (!ready).then(|| of_kind.map(PublicCondition::summary).collect::<Vec<_>>().join("; "))
     }
 }
 
 impl Snapshot {
-    /// Why ids of this kind are not available, in the words of its conditions; `None` if they are.
+    /// Why ids of this kind are not available; `None` if they are.
     #[must_use]
     pub fn unready(&self, kind: &str) -> Option<String> {
-        let conditions = self.health.conditions.iter().map(|one| &one.public);
-        unready(kind, &self.segments.state, &self.snowflake.state, conditions)
+        let (segments, snowflake) = (&self.segments.state, &self.snowflake);
+        let ready = if kind == "segments" { segments.ready } else { snowflake.state.ready };
+        let of_kind = self.health.conditions.iter().filter(|one| one.public.is_of(kind));
+        let words = of_kind.map(Condition::words).collect::<Vec<_>>().join("; ");
+        (!ready).then_some(if words.is_empty() { self.health.line.clone() } else { words })
     }
 
     /// Why ids of a tag are not available; `None` if they are, or would be claimed with the next request.
     #[must_use]
     pub fn tag_unready(&self, tag: &str) -> Option<String> {
-        let conditions = self.health.conditions.iter().map(|one| &one.public);
-        let of_tag = |one: &&PublicCondition| one.subject == tag && one.severity == "error";
-        if let Some(condition) = conditions.clone().find(of_tag) {
-            return Some(condition.message.clone());
+        let of_tag = |one: &&Condition| one.public.subject == tag && one.public.severity == "error";
+        if let Some(condition) = self.health.conditions.iter().find(of_tag) {
+            return Some(condition.words());
         }
         let held = self.segments.tags.iter().find(|one| one.numbers.tag == tag);
         if self.segments.state.ready && held.is_some_and(|tag| tag.numbers.held > 0) {
@@ -348,27 +376,6 @@ impl Snapshot {
         }
         let away = self.segments.stores.iter().find_map(|store| store.error.clone());
         away.or_else(|| self.unready("segments"))
-    }
-}
-
-fn unready<'a>(
-    kind: &str,
-    segments: &SegmentState,
-    snowflake: &SnowflakeState,
-    conditions: impl Iterator<Item = &'a PublicCondition>,
-) -> Option<String> {
-    let (ready, error) = match kind {
-        "segments" => (segments.ready, &segments.store_error),
-        _ => (snowflake.ready, &snowflake.worker_error),
-    };
-    let words: Vec<&str> = conditions
-        .filter(|one| one.kind == kind || one.kind == "all")
-        .map(|one| &*one.message)
-        .collect();
-    match words.is_empty() {
-        _ if ready => None,
-        true => Some(error.clone().unwrap_or_default()),
-        false => Some(words.join("; ")),
     }
 }
 
@@ -399,29 +406,25 @@ mod tests {
         found.into_iter().collect()
     }
 
-    fn health() -> PublicHealth {
-        PublicHealth { conditions: vec![PublicCondition::default()], ..PublicHealth::default() }
+    fn health() -> Health<PublicCondition> {
+        Health { conditions: vec![PublicCondition::default()], ..Health::default() }
     }
 
-    const PUBLIC: [&str; 18] = [
+    const PUBLIC: [&str; 14] = [
         "health.conditions.code",
         "health.conditions.kind",
-        "health.conditions.message",
         "health.conditions.severity",
         "health.conditions.since_ms_ago",
         "health.conditions.subject",
         "health.conditions_left_out",
         "health.line",
         "health.state",
-        "journal_error",
         "pid",
         "protocol",
         "release",
         "segments.ready",
-        "segments.store_error",
         "snowflake.ready",
         "snowflake.worker",
-        "snowflake.worker_error",
     ];
 
     /// On the page, besides: numbers that the metrics show too.

@@ -8,7 +8,7 @@ mod remedy;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use leafd_checkup::snapshot::{self, PublicCondition, PublicHealth};
+use leafd_checkup::snapshot::{self, PublicCondition, store_subject};
 use tracing::{error, info, warn};
 
 use crate::clock;
@@ -80,37 +80,39 @@ impl Watch {
 
     /// What everybody may see, with at most `most` conditions, the worst first: nothing of single tags.
     #[must_use]
-    pub fn public(&self, most: usize) -> PublicHealth {
-        self.with(|health, now| {
-            let conditions = health.conditions(now);
-            let shown: Vec<_> =
-                conditions.iter().filter(|one| !one.cause.code.is_of_a_tag()).cloned().collect();
-            PublicHealth {
-                state: state(&shown),
-                line: health.headline(&shown),
-                conditions_left_out: shown.len().saturating_sub(most) as u64,
-                conditions: shown.iter().take(most).map(public).collect(),
-            }
-        })
+    pub fn public(&self, most: usize) -> snapshot::Health<PublicCondition> {
+        self.shown(most, |code| !code.is_of_a_tag(), public)
     }
 
     /// What administrators see, with at most `most` conditions, the worst first.
     #[must_use]
-    pub fn snapshot(&self, most: usize) -> snapshot::Health {
+    pub fn snapshot(&self, most: usize) -> snapshot::Health<snapshot::Condition> {
+        let show = |condition: &ActiveCause<'_>| snapshot::Condition {
+            public: public(condition),
+            message: condition.cause.message.clone(),
+            last_success_ms_ago: condition.last_success_ms_ago,
+            remaining_ms: condition.cause.remaining_ms(),
+            meaning: condition.cause.meaning(),
+            remedy: condition.cause.remedy.clone(),
+        };
+        self.shown(most, |_| true, show)
+    }
+
+    fn shown<C>(
+        &self,
+        most: usize,
+        is_shown: impl Fn(Code) -> bool,
+        show: impl Fn(&ActiveCause<'_>) -> C,
+    ) -> snapshot::Health<C> {
         self.with(|health, now| {
-            let conditions = health.conditions(now);
-            let shown = conditions.iter().take(most).map(|condition| snapshot::Condition {
-                public: public(condition),
-                last_success_ms_ago: condition.last_success_ms_ago,
-                remaining_ms: condition.cause.remaining_ms(),
-                meaning: condition.cause.meaning(),
-                remedy: condition.cause.remedy.clone(),
-            });
+            let mut conditions = health.conditions(now);
+            conditions.retain(|one| is_shown(one.cause.code));
+            let worst = conditions.first();
             snapshot::Health {
-                state: state(&conditions),
+                state: worst.map_or("ok", |worst| worst.cause.severity().as_str()).to_owned(),
                 line: health.headline(&conditions),
                 conditions_left_out: conditions.len().saturating_sub(most) as u64,
-                conditions: shown.collect(),
+                conditions: conditions.iter().take(most).map(show).collect(),
             }
         })
     }
@@ -144,7 +146,7 @@ impl Watch {
         for (index, upstream) in self.segments.upstreams().iter().enumerate() {
             let Some(trouble) = self.segments.store_trouble(index, now.boot) else { continue };
             let lasts = self.segments.lasts_without(index, now.boot);
-            let name = if upstream.name.is_empty() { &upstream.url } else { &upstream.name };
+            let name = store_subject(&upstream.name);
             causes.push(Cause {
                 since: trouble.since,
                 last_success: trouble.last_success,
@@ -245,12 +247,7 @@ fn public(condition: &ActiveCause<'_>) -> PublicCondition {
         kind: cause.kind.as_str().to_owned(),
         severity: cause.severity().as_str().to_owned(),
         since_ms_ago: condition.since_ms_ago,
-        message: cause.message.clone(),
     }
-}
-
-fn state(conditions: &[ActiveCause<'_>]) -> String {
-    conditions.first().map_or("ok", |worst| worst.cause.severity().as_str()).to_owned()
 }
 
 fn tell(notice: &Notice) {

@@ -3,7 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use leafd_checkup::snapshot::store_subject;
+
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
+use crate::engine::lease::ZOOKEEPER;
 use leafd_core::health::{Cause, Code};
 use leafd_core::store::Why;
 
@@ -33,15 +36,12 @@ const CLOCK_OF_REGISTRY: &str = "correct the clock of the registry's server and 
 
 const RETRIES: &str = "leafd retries and needs no restart";
 
-fn is_zookeeper(cause: &Cause) -> bool {
-    cause.subject.starts_with("zookeeper:")
-}
-
 impl Remedies {
     /// The remedies for this configuration.
     #[must_use]
     pub fn of_config(config: &Config) -> Remedies {
-        let stores = config.routing.stores().iter().map(|spec| (subject(spec), Origins::of(spec)));
+        let stores = config.routing.stores().iter();
+        let stores = stores.map(|spec| (store_subject(&spec.name).to_owned(), Origins::of(spec)));
         let state_dir = config.state_dir.display().to_string();
         Remedies { stores: stores.collect(), state_dir }
     }
@@ -49,60 +49,57 @@ impl Remedies {
     /// What to do about a cause.
     #[must_use]
     pub fn of(&self, cause: &Cause) -> String {
-        match cause.code {
-            Code::JournalFailing => format!(
-                "check the state directory {} (free space, mode and owner, the kernel's log); leafd continues without a \
-                 restart once its disk works",
-                self.state_dir
-            ),
+        let subject = &*cause.subject;
+        let remedy = match cause.code {
+            Code::JournalFailing => {
+                return format!(
+                    "check the state directory {} (free space, mode and owner, the kernel's log); leafd continues without a \
+                     restart once its disk works",
+                    self.state_dir
+                );
+            }
             Code::StoreAway | Code::StoreRefused | Code::ClaimsFailing => {
-                self.of_store(&cause.subject, cause.why)
+                return self.of_store(subject, cause.why);
             }
-            Code::RegistryAway | Code::WorkerRefused => self.of_registry(cause),
-            Code::StoreSettling | Code::RegistrySettling => "wait: it ends on its own".to_owned(),
+            Code::RegistryAway | Code::WorkerRefused => return self.of_registry(cause),
+            Code::StoreSettling | Code::RegistrySettling => "wait: it ends on its own",
             Code::TagClaimsFailing => {
-                format!("check the tag's row: leafctl tag show {:?}; leafd retries", &*cause.subject)
+                return format!("check the tag's row: leafctl tag show {subject:?}; leafd retries");
             }
-            Code::TagUsedUp | Code::TagNearCeiling => format!(
-                "raise the ceiling with: leafctl tag set {:?} --ceiling N, or move to a new tag",
-                &*cause.subject
-            ),
-            Code::WorkerStarting | Code::WorkerReleased => String::new(),
-            Code::RegistryReplaced if is_zookeeper(cause) => {
+            Code::TagUsedUp | Code::TagNearCeiling => {
+                return format!(
+                    "raise the ceiling with: leafctl tag set {subject:?} --ceiling N, or move to a new tag"
+                );
+            }
+            Code::WorkerStarting | Code::WorkerReleased => "",
+            Code::RegistryReplaced if subject == ZOOKEEPER => {
                 "restore the first ensemble. If the change is intended, start leafd once with --worker none, and then as \
                  before"
-                    .to_owned()
             }
-            Code::RegistryReplaced => PUT_BACK.to_owned(),
+            Code::RegistryReplaced => PUT_BACK,
             Code::WorkersTaken => {
                 "list the holders with: leafctl worker list; release a number that no host uses with: leafctl worker release \
                  --worker N; or extend worker_range and the layouts' worker bits"
-                    .to_owned()
             }
             Code::WorkerShared => {
                 "stop one of the two, give it its own number (worker = \"static:N\") and start it again; both may have issued \
                  the same ids"
-                    .to_owned()
             }
-            Code::WorkerLost => "wait: another number is being leased".to_owned(),
-            Code::IdentityInUse => {
-                "give each daemon its own identity, or stop the other one".to_owned()
-            }
-            Code::ClockOff | Code::ClockBehind => CLOCK.to_owned(),
-            Code::LayoutUsedUp => {
-                "set the host's clock if it is wrong, or move to a new layout".to_owned()
-            }
+            Code::WorkerLost => "wait: another number is being leased",
+            Code::IdentityInUse => "give each daemon its own identity, or stop the other one",
+            Code::ClockOff | Code::ClockBehind => CLOCK,
+            Code::LayoutUsedUp => "set the host's clock if it is wrong, or move to a new layout",
             Code::LayoutContradicted => {
                 "stop any other program that writes to the state directory, and restart leafd if the problem persists"
-                    .to_owned()
             }
-        }
+        };
+        remedy.to_owned()
     }
 
     /// What to do about a store's error that was found by another program than the daemon.
     #[must_use]
     pub fn of_error(&self, spec: &StoreSpec, why: Why) -> String {
-        self.of_store(&subject(spec), why)
+        self.of_store(store_subject(&spec.name), why)
     }
 
     /// A registry in a store has the remedies of that store.
@@ -114,10 +111,10 @@ impl Remedies {
             _ if &*cause.subject == "static" => {
                 "check that no other daemon on this host uses the number, then restart leafd"
             }
-            _ if is_zookeeper(cause) && cause.code == Code::WorkerRefused => {
+            _ if &*cause.subject == ZOOKEEPER && cause.code == Code::WorkerRefused => {
                 "ZooKeeper answers but refuses: fix what the message names; leafd retries"
             }
-            _ if is_zookeeper(cause) => {
+            _ if &*cause.subject == ZOOKEEPER => {
                 "check that ZooKeeper has a quorum and that this host can reach it; leafd retries"
             }
             why => return self.of_store(&cause.subject, why),
@@ -141,49 +138,50 @@ impl Remedies {
             }
             Why::Login => {
                 let password = origins.map_or("its password", |origins| &*origins.password);
-                return format!("leafd logs in with {password}; also check that its user is allowed to log in");
+                return format!(
+                    "leafd logs in with {password}; also check that its user is allowed to log in"
+                );
             }
             Why::Certificate => {
                 let authority = origins.map_or("the configured CA", |origins| &*origins.authority);
-                format!("the server's certificate is verified against {authority}: correct whichever is wrong")
+                return format!(
+                    "the server's certificate is verified against {authority}: correct whichever is wrong; {RETRIES}"
+                );
             }
-            Why::UnknownDatabase => {
-                "create the database, or correct its name in the store's URL".to_owned()
+            Why::NoTls => {
+                "set up TLS on the server, or add sslmode=disable to the store's URL if nobody on the network path can read \
+                 the password or change claims"
             }
+            Why::ReadablePassword => {
+                "set up TLS on the server and add sslmode=verify-full to the store's URL, or let the server use \
+                 scram-sha-256; sslmode=disable allows a readable password"
+            }
+            Why::UnknownDatabase => "create the database, or correct its name in the store's URL",
             Why::ReadOnly => {
-                "make the server accept writes again, or put the server that accepts them into the URL".to_owned()
+                "make the server accept writes again, or put the server that accepts them into the URL"
             }
             Why::MissingRights => {
-                "grant leafd's user its rights on the tables again (docs/guide/many-hosts.md lists them)".to_owned()
+                "grant leafd's user its rights on the tables again (docs/guide/many-hosts.md lists them)"
             }
             Why::HiddenTables => {
                 "create the table with: leafd schema apply; if it exists, grant leafd's user its rights on it again \
                  (docs/guide/many-hosts.md lists them)"
-                    .to_owned()
             }
-            Why::MissingTables => {
-                "restore the tables, or create them with: leafd schema apply".to_owned()
-            }
-            Why::ForeignValue => "restore the value that the message names from a backup".to_owned(),
+            Why::MissingTables => "restore the tables, or create them with: leafd schema apply",
+            Why::ForeignValue => "restore the value that the message names from a backup",
             Why::Rejected => {
                 "fix what the message names. If leafd's tables are intact, check for a trigger or rule on one of them"
-                    .to_owned()
             }
-            Why::Locked => "stop the other program that has the store's file open".to_owned(),
+            Why::Locked => "stop the other program that has the store's file open",
             Why::Silent | Why::Other | Why::RegistryClock if embedded => {
-                "check the disk of the store's file (free space, its mount, the kernel's log)".to_owned()
+                "check the disk of the store's file (free space, its mount, the kernel's log)"
             }
             Why::Silent | Why::Other | Why::RegistryClock => {
-                "check that the database is running, and that this host can reach it".to_owned()
+                "check that the database is running, and that this host can reach it"
             }
         };
         format!("{remedy}; {RETRIES}")
     }
-}
-
-/// The name of a store in causes.
-fn subject(spec: &StoreSpec) -> String {
-    if spec.name.is_empty() { spec.url.to_string() } else { spec.name.to_string() }
 }
 
 impl Origins {
@@ -234,7 +232,7 @@ mod tests {
     /// The remedy of a cause in the configured store.
     fn remedy(settings: &[&str], code: Code, why: Why) -> String {
         let (remedies, spec) = remedies(settings);
-        remedies.of(&Cause::new(code, &spec.url.to_string(), why, "words", Lasts::Over))
+        remedies.of(&Cause::new(code, store_subject(&spec.name), why, "words", Lasts::Over))
     }
 
     #[test]
@@ -279,6 +277,8 @@ mod tests {
             (Why::Silent, "database is running"),
             (Why::Login, "no password"),
             (Why::Certificate, "the system trusts"),
+            (Why::NoTls, "sslmode=disable"),
+            (Why::ReadablePassword, "sslmode=verify-full"),
             (Why::UnknownDatabase, "create the database"),
             (Why::ReadOnly, "accept writes"),
             (Why::Locked, "other program"),
@@ -347,8 +347,7 @@ mod tests {
     #[test]
     fn zookeeper_is_repaired_by_what_is_wrong_with_it() {
         let of = |code| {
-            let subject = "zookeeper:zk1:2181";
-            Remedies::default().of(&Cause::new(code, subject, Why::Other, "words", Lasts::Over))
+            Remedies::default().of(&Cause::new(code, ZOOKEEPER, Why::Other, "words", Lasts::Over))
         };
         assert!(of(Code::RegistryAway).contains("quorum"));
         assert!(of(Code::WorkerRefused).contains("fix what the message names"));

@@ -14,7 +14,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use leafd_core::shares::{Claimant, Shares};
+use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use nix::sys::socket::{setsockopt, sockopt};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
@@ -106,29 +106,6 @@ pub(super) enum Party {
     Address(IpAddr),
 }
 
-/// A connection's place. Dropping it returns the place.
-struct ConnectionSlot {
-    claimant: Claimant<Party>,
-    places: Rc<RefCell<Shares<Party>>>,
-}
-
-impl ConnectionSlot {
-    /// A place for a connection; `None` if its party has as many as it may have.
-    fn take(
-        places: &Rc<RefCell<Shares<Party>>>,
-        claimant: Claimant<Party>,
-    ) -> Option<ConnectionSlot> {
-        let admitted = places.borrow_mut().take(claimant, 1);
-        admitted.then(|| ConnectionSlot { claimant, places: Rc::clone(places) })
-    }
-}
-
-impl Drop for ConnectionSlot {
-    fn drop(&mut self) {
-        self.places.borrow_mut().give_back(self.claimant, 1);
-    }
-}
-
 impl Read for UnixStream {
     fn poll_read(
         self: Pin<&mut Self>,
@@ -180,14 +157,15 @@ pub(super) async fn serve<S: Service>(
         uid: peer.map_or(otherwise, |peer| Party::User(owners.owner(peer.uid))),
         trusted: peer.is_some_and(|peer| access.borrow().may_administer(peer)),
     };
-    let enter = |stream: Box<dyn Stream>, caller: Caller, claimant: Claimant<Party>| {
-        match ConnectionSlot::take(&places, claimant) {
+    let enter =
+        |stream: Box<dyn Stream>, caller: Caller, claimant: Claimant<Party>| match ShareSlot::take(
+            &places, claimant,
+        ) {
             Some(place) => begin(stream, caller, limits, place, Rc::clone(&service)),
             None => {
                 debug!(party = ?claimant.uid, "has its share of the connections for HTTP already")
             }
-        }
-    };
+        };
     loop {
         let accepted = match &listener {
             Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
@@ -221,7 +199,7 @@ fn begin<S: Service>(
     stream: Box<dyn Stream>,
     caller: Caller,
     limits: &'static ConnectionLimits,
-    place: ConnectionSlot,
+    place: ShareSlot<Party>,
     service: Rc<S>,
 ) {
     tokio::task::spawn_local(async move {

@@ -20,15 +20,17 @@ mod socket_owner;
 
 use std::io;
 use std::net::TcpListener;
+use std::rc::Rc;
 use std::sync::mpsc as blocking;
 
 use tokio::runtime::LocalOptions;
 use tokio::sync::{mpsc, watch};
 
-use crate::config::{AccessRules, HttpAddress, LeafHttp};
+use crate::config::{HttpAddress, LeafHttp};
+use crate::requests::Dispatcher;
 use crate::server::socket::Socket;
 use crate::systemd::activation::HttpListener;
-pub use inquiries::{Inquiry, attend};
+use inquiries::Inquiry;
 use leaf::Leaf;
 use listener::Listener;
 use routes::Monitoring;
@@ -104,42 +106,35 @@ impl Bound {
         }
     }
 
-    /// Serves the page, metrics and health. `access` says who is an administrator. The inquiries are for [`attend`] on
-    /// the thread that answers requests.
+    /// Serves the page, metrics and health. Call this on the thread that answers requests.
     ///
     /// # Errors
     /// The system can't start a thread or runtime, or watch the listener.
-    pub fn serve_monitoring(
-        self,
-        access: watch::Receiver<AccessRules>,
-    ) -> io::Result<(Http, mpsc::Receiver<Inquiry>)> {
-        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
-        let local = self.local;
-        let http = self.serve(THREAD_NAME, move |listener| async move {
+    pub fn serve_monitoring(self, dispatcher: &Rc<Dispatcher>) -> io::Result<Http> {
+        let (ask, access, local) = (attended(dispatcher), dispatcher.watch_access(), self.local);
+        self.serve(THREAD_NAME, move |listener| async move {
             let monitoring = Monitoring::new(ask, access.clone(), local);
             listener::serve(listener, &routes::LIMITS, access, monitoring).await;
-        })?;
-        Ok((http, inquiries))
+        })
     }
 
-    /// Serves Leaf's paths. `layouts` are the names that are not segment tags; `access` says which tags are reserved. The
-    /// inquiries are for [`attend`].
+    /// Serves Leaf's paths, likewise. Callers must send the token, if there is one.
     ///
     /// # Errors
-    /// The system can't start a thread or runtime, or watch the listener.
+    /// As for [`Bound::serve_monitoring`].
     pub fn serve_leaf(
         self,
+        dispatcher: &Rc<Dispatcher>,
         settings: LeafHttp,
         token: Option<String>,
-        layouts: Vec<String>,
-        access: watch::Receiver<AccessRules>,
-    ) -> io::Result<(Http, mpsc::Receiver<Inquiry>)> {
-        let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
-        let http = self.serve(LEAF_THREAD_NAME, move |listener| async move {
+    ) -> io::Result<Http> {
+        let (ask, access) = (attended(dispatcher), dispatcher.watch_access());
+        let layouts = dispatcher.snowflakes.layouts().iter();
+        let layouts = layouts.map(|layout| layout.name.as_str().to_owned()).collect();
+        self.serve(LEAF_THREAD_NAME, move |listener| async move {
             let leaf = Leaf::new(settings, token, layouts, ask, access.clone());
             listener::serve(listener, &leaf::LIMITS, access, leaf).await;
-        })?;
-        Ok((http, inquiries))
+        })
     }
 
     fn serve<F: Future<Output = ()>>(
@@ -176,6 +171,13 @@ impl Bound {
         outcome.recv().map_err(io::Error::other)??;
         Ok(Http { _stop: stop, _file: self.file })
     }
+}
+
+/// Where an HTTP thread sends its inquiries from now on.
+fn attended(dispatcher: &Rc<Dispatcher>) -> mpsc::Sender<Inquiry> {
+    let (ask, inquiries) = mpsc::channel(INQUIRIES_MAX);
+    tokio::task::spawn_local(inquiries::attend(Rc::clone(dispatcher), inquiries));
+    ask
 }
 
 fn bind(address: &std::net::SocketAddr) -> anyhow::Result<TcpListener> {

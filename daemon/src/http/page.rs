@@ -57,7 +57,9 @@ impl PageState {
         let mut made = self.made[usize::from(!text.is_empty())].lock().await;
         let fresh = |made: &Made| made.text == text && made.at.elapsed() < FRESH;
         if !made.as_ref().is_some_and(fresh) {
-            let overview = asked(&self.ask, |reply| Inquiry::Overview(text.clone(), reply)).await?;
+            let find = text.clone();
+            let overview = asked(&self.ask, async move |requests| requests.overview(&find).await);
+            let overview = overview.await?;
             *made = Some(Made { at: Instant::now(), text, overview });
         }
         let rules = self.access.borrow();

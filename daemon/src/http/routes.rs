@@ -5,16 +5,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ACCEPT, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::inquiries::{ANSWERS_WITHIN, Inquiry, asked};
 use super::listener::{Caller, ConnectionLimits, Service};
 use super::page::{self, PageState};
 use crate::config::AccessRules;
-use crate::metrics::{Form, Format};
 use crate::requests::Readiness;
 
 pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
@@ -46,34 +45,25 @@ impl Monitoring {
         Rc::new(Monitoring { ask, local, page })
     }
 
-    async fn ask<T>(&self, inquiry: impl FnOnce(oneshot::Sender<T>) -> Inquiry) -> Option<T> {
-        asked(&self.ask, inquiry).await
-    }
-
-    async fn metrics(&self, accept: Option<&HeaderValue>) -> Response<String> {
-        let format = accepted(accept.and_then(|accept| accept.to_str().ok()).unwrap_or_default());
-        let form = Form { format, process: true };
-        let Some(text) = self.ask(|reply| Inquiry::Metrics(form, reply)).await else {
-            return blocked();
-        };
+    async fn metrics(&self) -> Response<String> {
+        let text = asked(&self.ask, async |dispatcher| dispatcher.metrics_text(true).await);
+        let Some(text) = text.await else { return blocked() };
         let mut answer = plain(StatusCode::OK, text);
-        let kind = match format {
-            Format::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        };
-        answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+        answer.headers_mut().insert(CONTENT_TYPE, kind);
         answer
     }
 
     async fn live(&self) -> Response<String> {
-        match self.ask(Inquiry::Alive).await {
+        match asked(&self.ask, async |_| ()).await {
             Some(()) => plain(StatusCode::OK, "ok\n"),
             None => blocked(),
         }
     }
 
     async fn ready(&self, query: Option<&str>) -> Response<String> {
-        let Some(found) = self.ask(Inquiry::Ready).await else { return blocked() };
+        let found = asked(&self.ask, async |dispatcher| dispatcher.readiness());
+        let Some(found) = found.await else { return blocked() };
         let Some(ready) = is_ready(&found, query) else {
             return plain(
                 StatusCode::BAD_REQUEST,
@@ -110,7 +100,7 @@ impl Service for Monitoring {
             );
         }
         match request.uri().path() {
-            "/metrics" => self.metrics(request.headers().get(ACCEPT)).await,
+            "/metrics" => self.metrics().await,
             "/livez" => self.live().await,
             "/readyz" => self.ready(request.uri().query()).await,
             "/state" if is_from_another_site(request.headers()) => {
@@ -140,35 +130,6 @@ fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
         "snowflake" => Some(ready && snowflake),
         _ => None,
     })
-}
-
-/// The format that an `Accept` field prefers. Of OpenMetrics, only the version that is written here counts. If the
-/// field names neither format, it is Prometheus' text.
-fn accepted(accept: &str) -> Format {
-    let weight_of = |kind: &str| {
-        let entries = accept.split(',').filter_map(|entry| {
-            let mut words = entry.split(';').map(str::trim);
-            if !words.next()?.eq_ignore_ascii_case(kind) {
-                return None;
-            }
-            let mut weight = 1.0;
-            for word in words {
-                match word.split_once('=')? {
-                    ("q", text) => weight = text.parse().ok()?,
-                    ("version", "1.0.0" | "0.0.4") | ("charset" | "escaping", _) => {}
-                    _ => return None,
-                }
-            }
-            Some(weight)
-        });
-        entries.fold(0.0_f64, f64::max)
-    };
-    let open = weight_of("application/openmetrics-text");
-    if open > 0.0 && open >= weight_of("text/plain") {
-        Format::OpenMetrics
-    } else {
-        Format::Prometheus
-    }
 }
 
 /// Whether a `Host` field names this host by an address or as localhost. So a web page whose own name leads here gets
@@ -230,27 +191,6 @@ mod tests {
         }
         for other in ["evil.example", "evil.example:9644", "localhost.evil.example", "[evil]:1"] {
             assert!(!is_this_host(other), "{other}");
-        }
-    }
-
-    #[test]
-    fn the_form_is_the_one_that_is_liked_best() {
-        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
-                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
-        assert_eq!(accepted(prometheus), Format::OpenMetrics);
-        assert_eq!(
-            accepted("application/openmetrics-text; version=1.0.0; charset=utf-8"),
-            Format::OpenMetrics
-        );
-        let older =
-            "application/openmetrics-text;version=0.0.1;q=0.9,text/plain;version=0.0.4;q=0.5";
-        assert_eq!(accepted(older), Format::Prometheus);
-        assert_eq!(
-            accepted("text/plain;q=0.9, application/openmetrics-text;q=0.2"),
-            Format::Prometheus
-        );
-        for any in ["", "*/*", "text/html", "application/openmetrics-text;q=0", ";;,=;"] {
-            assert_eq!(accepted(any), Format::Prometheus, "{any}");
         }
     }
 

@@ -4,8 +4,10 @@ use std::fs;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-/// Name, help text, whether it is a counter, and value. A number that can't be read is left out.
-pub(super) fn figures() -> Vec<(&'static str, &'static str, bool, f64)> {
+use super::text::TextWriter;
+
+/// A number that can't be read is left out.
+pub(super) fn write(w: &mut TextWriter) {
     let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100) as f64;
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The process's name in this file may contain spaces.
@@ -20,13 +22,8 @@ pub(super) fn figures() -> Vec<(&'static str, &'static str, bool, f64)> {
     let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
     let booted = boot.lines().find_map(|line| line.strip_prefix("btime ")?.parse::<f64>().ok());
     let started = booted.zip(number(19)).map(|(boot, ticks)| boot + ticks / per_second);
-    let all = [
-        ("process_cpu_seconds", "Processor time used, in seconds.", true, cpu),
-        ("process_resident_memory_bytes", "Resident memory.", false, resident.map(|r| r * page)),
-        ("process_open_fds", "Open file descriptors.", false, open),
-        ("process_start_time_seconds", "When the process started, in Unix time.", false, started),
-    ];
-    all.into_iter()
-        .filter_map(|(name, help, count, value)| Some((name, help, count, value?)))
-        .collect()
+    w.one("process_cpu_seconds_total", "Processor time used, in seconds.", cpu);
+    w.one("process_resident_memory_bytes", "Resident memory.", resident.map(|pages| pages * page));
+    w.one("process_open_fds", "Open file descriptors.", open);
+    w.one("process_start_time_seconds", "When the process started, in Unix time.", started);
 }

@@ -28,6 +28,11 @@ impl Failure {
         Failure { status, retry_after_ms: 0, message: message.into() }
     }
 
+    /// A failure that a retry may fix soon.
+    pub fn soon_over(status: Status, message: impl Into<String>) -> Self {
+        Failure { retry_after_ms: RETRY_MS, ..Failure::new(status, message) }
+    }
+
     /// The deadline passed while the request waited.
     #[must_use]
     pub fn deadline(tag: &Tag, waited_for: &str) -> Self {
@@ -40,13 +45,13 @@ impl Failure {
     /// Claims can't be made from a store at present.
     #[must_use]
     pub fn store_away(message: impl Into<String>) -> Self {
-        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::StoreUnavailable, message) }
+        Failure::soon_over(Status::StoreUnavailable, message)
     }
 
     /// The journal contradicts what was held, so it is loaded again; or its disk does not answer.
     #[must_use]
     pub fn journal(message: impl Into<String>) -> Self {
-        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::Journal, message) }
+        Failure::soon_over(Status::Journal, message)
     }
 
     /// No access rule allows it.
@@ -69,13 +74,8 @@ impl Failure {
     /// Too many requests wait already.
     #[must_use]
     pub fn overloaded(what: &str, setting: &str, limit: usize) -> Self {
-        Failure {
-            retry_after_ms: RETRY_MS,
-            ..Failure::new(
-                Status::Overloaded,
-                format!("{what} (a share of {setting} = {limit}); retry later"),
-            )
-        }
+        let message = format!("{what} (a share of {setting} = {limit}); retry later");
+        Failure::soon_over(Status::Overloaded, message)
     }
 
     /// A layout can't issue a snowflake id.
@@ -90,10 +90,9 @@ impl Failure {
             Refusal::MarkReached => {
                 Failure::deadline(layout, "the journal's disk write is still in progress")
             }
-            Refusal::LeaseEnds => Failure {
-                retry_after_ms: RETRY_MS,
-                ..Failure::new(Status::NoWorker, "this host's worker lease has expired")
-            },
+            Refusal::LeaseEnds => {
+                Failure::soon_over(Status::NoWorker, "this host's worker lease has expired")
+            }
             Refusal::ClockBehind { behind_ms, wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::new(
@@ -154,12 +153,6 @@ impl From<&StoreError> for Failure {
 
 impl From<&JournalError> for Failure {
     fn from(error: &JournalError) -> Self {
-        Failure {
-            retry_after_ms: RETRY_MS,
-            ..Failure::new(
-                Status::Journal,
-                format!("{error}; no ids are issued until it can be written again"),
-            )
-        }
+        Failure::journal(format!("{error}; no ids are issued until it can be written again"))
     }
 }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use leafd_core::lines::Asker;
-use leafd_core::shares::{Claimant, Shares};
+use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Status, flag, opcode};
 
@@ -20,7 +20,7 @@ use crate::clock::monotonic_us;
 #[derive(Debug)]
 pub struct Outbox {
     /// The connection's user.
-    claimant: Claimant,
+    pub(crate) claimant: Claimant,
     tally: Rc<Tally>,
     /// Where the user's draws are counted.
     drawn: Rc<Drawn>,
@@ -28,13 +28,13 @@ pub struct Outbox {
     process: Process,
     bytes: RefCell<Backlog>,
     /// Requests that wait for their answer.
-    awaiting: Cell<u32>,
+    pub(crate) awaiting: Cell<u32>,
     /// The connection's task. An answer that comes later wakes it.
     waker: RefCell<Option<Waker>>,
     /// Whether answers tell the client that the daemon stays awake.
-    awake: Cell<bool>,
+    pub(crate) awake: Cell<bool>,
     /// An answer said that the connection closes after it.
-    closing: Cell<bool>,
+    pub(crate) closing: Cell<bool>,
     /// The connection is gone: answers have nowhere to go.
     closed: Cell<bool>,
 }
@@ -45,8 +45,8 @@ pub struct ReplyTo {
     outbox: Rc<Outbox>,
     header: Header,
     came_us: u64,
-    /// The places of waiting requests, if it holds one.
-    place: Option<Rc<RefCell<Shares>>>,
+    /// Its place among waiting requests, if it has one.
+    place: Option<ShareSlot>,
 }
 
 // === impl Outbox ===
@@ -67,12 +67,6 @@ impl Outbox {
             closing: Cell::new(false),
             closed: Cell::new(false),
         })
-    }
-
-    /// The connection's user.
-    #[must_use]
-    pub fn claimant(&self) -> Claimant {
-        self.claimant
     }
 
     /// Notes that its process is given these numbers of a tag.
@@ -118,12 +112,6 @@ impl Outbox {
         ReplyTo { outbox: Rc::clone(self), header: request, came_us: monotonic_us(), place: None }
     }
 
-    /// Requests that wait for their answer.
-    #[must_use]
-    pub fn awaiting(&self) -> u32 {
-        self.awaiting.get()
-    }
-
     /// The bytes to write.
     pub fn bytes(&self) -> std::cell::RefMut<'_, Backlog> {
         self.bytes.borrow_mut()
@@ -139,17 +127,6 @@ impl Outbox {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.borrow().is_empty()
-    }
-
-    /// Whether an answer said that the connection closes after it.
-    #[must_use]
-    pub fn closing(&self) -> bool {
-        self.closing.get()
-    }
-
-    /// Sets whether answers say that the daemon stays awake.
-    pub fn set_awake(&self, awake: bool) {
-        self.awake.set(awake);
     }
 
     /// Sets the task that a later answer wakes.
@@ -205,12 +182,6 @@ impl ReplyTo {
         self.answer(|outbox, header| outbox.failure(header, failure));
     }
 
-    /// The request's user.
-    #[must_use]
-    pub fn claimant(&self) -> Claimant {
-        self.outbox.claimant
-    }
-
     /// The request's user and connection.
     #[must_use]
     pub fn asker(&self) -> Asker {
@@ -223,9 +194,8 @@ impl ReplyTo {
     /// user.
     pub fn take_place(&mut self, places: &Rc<RefCell<Shares>>) -> bool {
         debug_assert!(self.place.is_none(), "a request waits in one place");
-        let taken = places.borrow_mut().take(self.outbox.claimant, 1);
-        self.place = taken.then(|| Rc::clone(places));
-        taken
+        self.place = ShareSlot::take(places, self.outbox.claimant);
+        self.place.is_some()
     }
 
     /// Whether the client is gone: then nothing needs to be issued for it.
@@ -246,9 +216,6 @@ impl ReplyTo {
 
 impl Drop for ReplyTo {
     fn drop(&mut self) {
-        if let Some(places) = &self.place {
-            places.borrow_mut().give_back(self.outbox.claimant, 1);
-        }
         self.outbox.awaiting.set(self.outbox.awaiting.get() - 1);
         if let Some(waker) = self.outbox.waker.borrow().as_ref() {
             waker.wake_by_ref();

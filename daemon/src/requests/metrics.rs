@@ -7,16 +7,16 @@ use leafd_wire::{Header, Malformed};
 use super::busiest::Busiest;
 use super::{Dispatcher, Session};
 use crate::health::CONDITIONS_MAX;
-use crate::metrics::{self, Form, Format};
+use crate::metrics;
 use crate::reply::Failure;
 
 impl Dispatcher {
-    /// Renders all metrics. One text is made at a time, because it may take a MiB.
-    pub async fn metrics_text(&self, form: Form) -> String {
+    /// Renders all metrics, as [`metrics::write`] does. One text is made at a time, because it may take a MiB.
+    pub async fn metrics_text(&self, process: bool) -> String {
         let _one = self.rendering.lock().await;
         let tags = Busiest::of(&self.segments, self.about.metrics_tags, |_| true).await;
         let snapshot = self.snapshot(CONDITIONS_MAX);
-        let write = move || metrics::write(&snapshot, tags, form);
+        let write = move || metrics::write(&snapshot, tags, process);
         // This fails when the daemon ends. Then nobody waits for the text.
         tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
@@ -27,17 +27,13 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        let format = match body {
-            [0] => Format::Prometheus,
-            [1] => Format::OpenMetrics,
-            _ => return Err(Malformed { what: "the format is one byte, 0 or 1" }.into()),
-        };
+        if body != [0] {
+            return Err(Malformed { what: "the format is one byte, 0" }.into());
+        }
         self.for_administrators(session, "read the metrics over this socket")?;
-        let reply = session.outbox.later(*header);
         let dispatcher = Rc::clone(self);
-        tokio::task::spawn_local(async move {
-            let text = dispatcher.metrics_text(Form { format, process: false }).await;
-            reply.body(text.as_bytes());
+        session.answer_later(header, async move {
+            Ok(dispatcher.metrics_text(false).await.into_bytes())
         });
         Ok(())
     }

@@ -58,7 +58,8 @@ pub struct Dispatcher {
     /// What the status says about the daemon as a whole.
     pub about: About,
     stopping: Cell<bool>,
-    counters: Counters,
+    /// The counts since the start.
+    pub(crate) counters: Counters,
     /// The sums over all answers.
     pub(crate) tally: Rc<Tally>,
     /// Held while metrics are rendered.
@@ -197,7 +198,7 @@ impl Dispatcher {
             want = tag.limit(want)?;
         }
         if let Some(bucket) = quota {
-            let uid = session.outbox.claimant().uid;
+            let uid = session.outbox.claimant.uid;
             quotas::charge(&mut bucket.borrow_mut(), &mut want, uid, request.tag)?;
         }
         let mut runs = session.runs.borrow_mut();
@@ -256,11 +257,11 @@ impl Dispatcher {
         let source = match self.snowflakes.layout(text) {
             Some(layout) => Source::Snowflake(Rc::clone(layout)),
             None => {
-                Source::Segment(self.segments.tag(&Tag::parse(name)?, session.outbox.claimant())?)
+                Source::Segment(self.segments.tag(&Tag::parse(name)?, session.outbox.claimant)?)
             }
         };
         let quota = self.access.borrow().quota(text, &session.peer);
-        let uid = session.outbox.claimant().uid;
+        let uid = session.outbox.claimant.uid;
         let quota = quota.map(|quota| source.quota_bucket(uid, quota));
         let found = (source.clone(), quota.clone());
         *session.last.borrow_mut() = Some(Last { tag: name.into(), source, quota, access_edition });
@@ -346,11 +347,5 @@ impl Dispatcher {
         self.segments.stop_claiming();
         self.segments.abandon_all(&Failure::stopping());
         self.snowflakes.abandon_all(&Failure::stopping());
-    }
-
-    /// The counts since the start.
-    #[must_use]
-    pub fn counters(&self) -> &Counters {
-        &self.counters
     }
 }

@@ -96,14 +96,14 @@ impl Session {
     pub fn waits_in_vain(&self, rules: &AccessRules) -> bool {
         let in_vain =
             |source: &Source| source.waited_for() && !rules.may_draw(source.name(), &self.peer);
-        self.outbox.awaiting() > 0 && self.waited_for.borrow().iter().any(in_vain)
+        self.outbox.awaiting.get() > 0 && self.waited_for.borrow().iter().any(in_vain)
     }
 
     /// Remembers that a request waits for this tag.
     pub(super) fn waits_for(&self, source: Source) {
         let mut waited_for = self.waited_for.borrow_mut();
         // Each entry keeps its tag in memory, and a connection may draw a hundred thousand tags in turn.
-        if waited_for.len() > 2 * self.outbox.awaiting() as usize {
+        if waited_for.len() > 2 * self.outbox.awaiting.get() as usize {
             waited_for.retain(Source::waited_for);
         }
         if !waited_for.iter().any(|known| known.is(&source)) {

@@ -12,6 +12,7 @@ use leafd_checkup::snapshot::{
 use super::tags::json;
 use super::{Dispatcher, Session};
 use crate::clock;
+use crate::engine::lease::{NO_WORKER, Worker};
 use crate::engine::segments::SegmentTag;
 use crate::engine::snowflakes::SnowflakeTag;
 use crate::engine::upstream::Upstream;
@@ -64,9 +65,9 @@ impl Dispatcher {
             return Readiness { segments: why.clone(), snowflake: why };
         }
         let snapshot = self.public_snapshot();
-        let snowflake = snapshot.unready("snowflake").map(|why| match why.is_empty() {
-            true => self.snowflakes.worker.unavailable_reason().message,
-            false => why,
+        let snowflake = snapshot.unready("snowflake").map(|why| match &self.snowflakes.worker {
+            Worker::None => NO_WORKER.to_owned(),
+            _ => why,
         });
         Readiness { segments: snapshot.unready("segments"), snowflake }
     }
@@ -116,6 +117,7 @@ impl Dispatcher {
             },
             snowflake: Snowflake {
                 state: self.snowflake_state(now),
+                worker_error: self.worker_error(now),
                 registry: self.about.worker.clone(),
                 lease: self.snowflakes.worker.lease_snapshot(now),
                 layouts: self.layouts(now),
@@ -125,6 +127,7 @@ impl Dispatcher {
                 host: self.about.host.clone(),
                 socket: self.about.socket.clone(),
                 state_dir: self.about.state_dir.clone(),
+                journal_error: self.writer.trouble().map(|failure| failure.message),
                 journal_set_aside: self.about.set_aside.clone(),
                 users: self.tally.users.list(),
                 events: recent::list(),
@@ -133,7 +136,7 @@ impl Dispatcher {
     }
 
     /// Everything, with the busiest tags.
-    pub(super) fn snapshot_with_tags(&self) -> Snapshot {
+    pub(crate) fn snapshot_with_tags(&self) -> Snapshot {
         let now = clock::boot();
         let mut tags: Vec<(f64, Rc<SegmentTag>)> = self
             .segments
@@ -161,15 +164,11 @@ impl Dispatcher {
             protocol: leafd_wire::VERSION.into(),
             pid: std::process::id().into(),
             uptime_ms: clock::boot().0 - self.about.started.0,
-            journal_error: self.writer.trouble().map(|failure| failure.message),
         }
     }
 
     fn segment_state(&self) -> SegmentState {
-        SegmentState {
-            ready: self.writer.works() && self.segments.ready(),
-            store_error: self.segments.store_failure(),
-        }
+        SegmentState { ready: self.writer.works() && self.segments.ready() }
     }
 
     fn segment_counters(&self) -> SegmentCounters {
@@ -182,6 +181,13 @@ impl Dispatcher {
     }
 
     fn snowflake_state(&self, now: Now) -> SnowflakeState {
+        SnowflakeState {
+            ready: self.snowflakes.ready(),
+            worker: self.snowflakes.worker.number(now),
+        }
+    }
+
+    fn worker_error(&self, now: Now) -> Option<String> {
         let clock_error = || {
             let refused = |tag: &Rc<SnowflakeTag>| {
                 let refusal = self.snowflakes.clock_refusal(tag, now)?;
@@ -189,15 +195,11 @@ impl Dispatcher {
             };
             self.snowflakes.layouts().iter().find_map(refused)
         };
-        SnowflakeState {
-            ready: self.snowflakes.ready(),
-            worker: self.snowflakes.worker.number(now),
-            worker_error: self.snowflakes.worker.error(now).or_else(clock_error),
-        }
+        self.snowflakes.worker.error(now).or_else(clock_error)
     }
 
     fn counts(&self) -> Counters {
-        let counters = self.counters();
+        let counters = &self.counters;
         let [held_runs, in_held_runs, direct] = self.tally.ids();
         let (connections, administrator) =
             (counters.connections.get(), counters.administrators.get());

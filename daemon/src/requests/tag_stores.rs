@@ -49,23 +49,16 @@ impl TagStores {
     /// agree. A store may have lost ids of the name until every host has reported what it has seen: see
     /// [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
-        if self.several() && new.strict {
+        if self.several() && (new.strict || new.masked.is_some()) {
             return Err(StoreError::refused(format!(
-                "tag {:?} lives in {} independent primaries, so it can't be strict: the primaries don't know each other's claims",
+                "tag {:?} lives in {} independent primaries, which don't know each other's claims, so it can't be {}",
                 new.tag.as_str(),
-                self.upstreams.len()
-            )));
-        }
-        if self.several() && new.masked.is_some() {
-            return Err(StoreError::refused(format!(
-                "tag {:?} lives in {} independent primaries, so it can't be masked",
-                new.tag.as_str(),
-                self.upstreams.len()
+                self.upstreams.len(),
+                if new.strict { "strict" } else { "masked" }
             )));
         }
         self.check_places().await?;
-        self.check_ceiling(new.ceiling)?;
-        self.check_start(new)?;
+        self.check_ceiling(new.start, new.ceiling)?;
         match &self.upstreams[..] {
             [only] => {
                 check_place(only).await?;
@@ -263,7 +256,7 @@ impl TagStores {
     /// Changes the tag's settings everywhere.
     pub async fn set(&self, tag: &Tag, change: &TagChange) -> Result<Shown, StoreError> {
         self.check_places().await?;
-        change.ceiling.map_or(Ok(()), |ceiling| self.check_ceiling(ceiling))?;
+        change.ceiling.map_or(Ok(()), |ceiling| self.check_ceiling(1, ceiling))?;
         self.check_everywhere(tag).await?;
         for upstream in &self.upstreams {
             let set = async {
@@ -335,21 +328,8 @@ impl TagStores {
         Ok(())
     }
 
-    /// Every primary must be able to give an id: its first one must not lie above the ceiling.
-    fn check_ceiling(&self, ceiling: u64) -> Result<(), StoreError> {
-        let firsts = self.upstreams.iter().map(|upstream| upstream.shard.first_from(1));
-        match firsts.max() {
-            Some(first) if ceiling < first => Err(StoreError::refused(format!(
-                "a tag's ceiling can't be {ceiling} in {} independent primaries: the last of them begins at {first}",
-                self.upstreams.len()
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     /// Every primary must be able to give an id between the tag's start and its ceiling.
-    fn check_start(&self, new: &NewTag) -> Result<(), StoreError> {
-        let NewTag { start, ceiling, .. } = *new;
+    fn check_ceiling(&self, start: u64, ceiling: u64) -> Result<(), StoreError> {
         let without =
             self.upstreams.iter().find(|upstream| upstream.shard.first_from(start) > ceiling);
         match without {

@@ -83,22 +83,13 @@ pub(super) fn serve(
     let mut served = Vec::new();
     if let Some(bound) = listeners.monitoring {
         let place = bound.place();
-        let (http, inquiries) =
-            bound.serve_monitoring(dispatcher.watch_access()).context("cannot serve HTTP")?;
-        tokio::task::spawn_local(crate::http::attend(Rc::clone(dispatcher), inquiries));
+        served.push(bound.serve_monitoring(dispatcher).context("cannot serve HTTP")?);
         tracing::info!("metrics and health are served by HTTP on {place}");
-        served.push(http);
     }
     if let Some((bound, token)) = listeners.leaf {
         let place = bound.place();
-        let layouts = dispatcher.snowflakes.layouts().iter();
-        let layouts = layouts.map(|layout| layout.name.as_str().to_owned()).collect();
-        let callers = config.leaf_http_callers.clone();
-        let (http, inquiries) = bound
-            .serve_leaf(callers, token, layouts, dispatcher.watch_access())
-            .context("cannot serve Leaf's paths by HTTP")?;
-        tokio::task::spawn_local(crate::http::attend(Rc::clone(dispatcher), inquiries));
-        served.push(http);
+        let leaf = bound.serve_leaf(dispatcher, config.leaf_http_callers.clone(), token);
+        served.push(leaf.context("cannot serve Leaf's paths by HTTP")?);
         tracing::info!("Leaf's paths are open to HTTP on {place}");
     }
     Ok(served)

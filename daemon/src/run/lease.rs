@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
+use leafd_checkup::snapshot::store_subject;
 use tokio::sync::Notify;
 use tracing::info;
 
 use super::backends;
 use crate::clock;
 use crate::config::{Config, StoreUrl, WorkerSpec};
-use crate::engine::lease::{LeaseDriver, RegistryClient, Worker};
+use crate::engine::lease::{LeaseDriver, RegistryClient, Worker, ZOOKEEPER};
 use crate::engine::upstream::Upstream;
 use crate::journal::{Journal, Recovered, Write};
 use crate::registry::RegistryHandle;
@@ -38,7 +39,7 @@ pub async fn open(
     }
     let mode = config.worker_mode;
     let layouts = || config.layouts.iter().map(|(name, layout)| (name.clone(), *layout)).collect();
-    let (link, place, embedded) = match &config.worker {
+    let (link, place, subject, embedded) = match &config.worker {
         WorkerSpec::None => {
             if let Some(claim) = &recovered.claim {
                 journal.commit(vec![Write::NoWorker]).await?;
@@ -59,7 +60,8 @@ pub async fn open(
                 .map(|(_, upstream)| (upstream.name.clone(), upstream.store.clone()))
                 .collect();
             let link = RegistryClient::store(Rc::clone(upstream), mode, layouts()).beside(others);
-            (link, upstream.url.to_string(), embedded)
+            let subject = store_subject(&upstream.name).to_owned();
+            (link, upstream.url.to_string(), subject, embedded)
         }
         WorkerSpec::Zookeeper(servers) => {
             let place = format!("zookeeper:{servers}");
@@ -71,12 +73,13 @@ pub async fn open(
                 .iter()
                 .map(|upstream| (upstream.name.clone(), upstream.store.clone()))
                 .collect();
-            (RegistryClient::thread(thread, layouts(), written).beside(others), place, false)
+            let link = RegistryClient::thread(thread, layouts(), written).beside(others);
+            (link, place, ZOOKEEPER.to_owned(), false)
         }
     };
     let settings = settings(config, recovered, place, embedded)?;
     let lease = Lease::new(settings, recovered.claim.clone(), clock::now());
-    Ok(Worker::Leased(LeaseDriver::new(lease, link, journal.clone())))
+    Ok(Worker::Leased(LeaseDriver::new(lease, link, &subject, journal.clone())))
 }
 
 fn settings(

@@ -33,7 +33,8 @@ pub struct ConnectionPoll {
     shared: Rc<BusyPoll>,
     credit: Credit,
     answered_us: u64,
-    polling: bool,
+    /// Whether the client should poll for its next answer.
+    pub(super) polling: bool,
 }
 
 /// How well polling has paid off lately.
@@ -174,12 +175,6 @@ impl ConnectionPoll {
         self.set_polling(room && self.credit.suffices(self.polling));
     }
 
-    /// Whether the client should poll for its next answer.
-    #[must_use]
-    pub fn polling(&self) -> bool {
-        self.polling
-    }
-
     /// Answers go out.
     pub fn answered(&mut self, now_us: u64) {
         if !self.shared.wanted {
@@ -288,6 +283,6 @@ mod tests {
             pace.requested(monotonic_us());
             pace.answered(monotonic_us());
         }
-        assert!(!pace.polling() && alone.awake_until_us.get() == 0);
+        assert!(!pace.polling && alone.awake_until_us.get() == 0);
     }
 }

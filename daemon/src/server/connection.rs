@@ -173,13 +173,13 @@ impl Connection {
     /// Does the pending work when it is this user's turn.
     fn poll_in_turn(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Turn>> {
         let began_us = monotonic_us();
-        if !self.turns.enter(self.part.uid(), began_us, cx.waker()) {
+        if !self.turns.enter(self.part.claimant.uid, began_us, cx.waker()) {
             return Poll::Pending;
         }
         (self.turn_ends_us, self.looked_us) = (began_us + TURN_US, began_us);
         let outcome = self.poll(cx);
         self.part.set_bytes(self.bytes());
-        self.turns.leave(self.part.uid(), monotonic_us().saturating_sub(began_us));
+        self.turns.leave(self.part.claimant.uid, monotonic_us().saturating_sub(began_us));
         outcome
     }
 
@@ -187,7 +187,7 @@ impl Connection {
         self.session.outbox.wake_on_answer(cx.waker());
         loop {
             let flushed = self.poll_flush(cx)?.is_ready();
-            if !self.reading && flushed && self.session.outbox.awaiting() == 0 {
+            if !self.reading && flushed && self.session.outbox.awaiting.get() == 0 {
                 return Poll::Ready(Ok(Turn::Done));
             }
             if self.looked_us >= self.turn_ends_us {
@@ -204,7 +204,7 @@ impl Connection {
 
     /// Whether no further request is answered for now. `admitted`: its user has memory left.
     fn full(&self, admitted: bool) -> bool {
-        let (awaiting, unread) = (self.session.outbox.awaiting(), self.session.outbox.len());
+        let (awaiting, unread) = (self.session.outbox.awaiting.get(), self.session.outbox.len());
         awaiting >= PIPELINE_MAX
             || unread >= OUTBOX_BYTES_MAX
             || (awaiting > 0 || unread > 0) && !admitted
@@ -220,7 +220,7 @@ impl Connection {
         let outbox = self.session.outbox.bytes();
         let bytes = used(outbox.memory_bytes(), outbox.rest().len())
             + used(self.held.capacity(), self.held.len());
-        let waiting = u64::from(self.session.outbox.awaiting()) * WAITING_BYTES;
+        let waiting = u64::from(self.session.outbox.awaiting.get()) * WAITING_BYTES;
         waiting.saturating_add(bytes as u64)
     }
 
@@ -303,11 +303,11 @@ impl Connection {
     fn answer(&mut self, bytes: &[u8]) -> usize {
         self.know_groups();
         self.pace.requested(self.looked_us);
-        self.session.outbox.set_awake(self.pace.polling());
+        self.session.outbox.awake.set(self.pace.polling);
         // What connections use is counted at the end of their turns, so this stays as it is until then.
         let admitted = self.part.admits(0);
         let (mut untimed, mut answered) = (0, 0);
-        while !self.full(admitted) && !self.session.outbox.closing() {
+        while !self.full(admitted) && !self.session.outbox.closing.get() {
             if untimed >= REQUESTS_UNTIMED {
                 if monotonic_us() >= self.turn_ends_us {
                     break;
@@ -331,7 +331,7 @@ impl Connection {
                 }
             }
         }
-        if self.session.outbox.closing() {
+        if self.session.outbox.closing.get() {
             answered = bytes.len();
             self.reading = false;
         }
@@ -349,7 +349,7 @@ impl Connection {
 
     /// The user's connections use so much memory that a long request can't be read.
     fn refuse_partial(&mut self) {
-        let uid = self.part.uid();
+        let uid = self.part.claimant.uid;
         let failure = Failure::new(
             Status::ConnectionLimit,
             format!(

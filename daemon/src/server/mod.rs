@@ -15,7 +15,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
-use leafd_core::shares::Claimant;
+use leafd_core::shares::{Claimant, ShareSlot};
 use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, Status};
 use tokio::net::UnixListener;
@@ -38,7 +38,7 @@ pub struct Server {
     listener: UnixListener,
     dispatcher: Rc<Dispatcher>,
     wakefulness: Rc<BusyPoll>,
-    limits: Rc<Limits>,
+    limits: Limits,
     owners: Owners,
     turns: Rc<Turns>,
     stopping: watch::Receiver<bool>,
@@ -54,13 +54,6 @@ const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// How long accepting a connection may take before others get a turn: reading who the peer is can take long.
 const ACCEPTED_WITHIN_US: u64 = 100;
 
-/// Counts a connection while it lasts.
-struct Counted {
-    dispatcher: Rc<Dispatcher>,
-    administrator: bool,
-    left: Rc<Notify>,
-}
-
 impl Server {
     /// A server that stops accepting when `stopping` turns true. The dispatcher then stops issuing as
     /// well.
@@ -69,10 +62,9 @@ impl Server {
         listener: UnixListener,
         dispatcher: Rc<Dispatcher>,
         wakefulness: Rc<BusyPoll>,
-        limits: Rc<Limits>,
+        limits: Limits,
         stopping: watch::Receiver<bool>,
     ) -> Self {
-        let (left, warned) = (Rc::default(), Cell::new(false));
         let (closing, _) = watch::channel(false);
         Server {
             listener,
@@ -83,8 +75,8 @@ impl Server {
             turns: Rc::default(),
             stopping,
             closing,
-            left,
-            warned,
+            left: Rc::default(),
+            warned: Cell::new(false),
         }
     }
 
@@ -117,14 +109,14 @@ impl Server {
         drop(listener);
         dispatcher.stop_issuing();
         closing.send_replace(true);
-        while dispatcher.counters().connections.get() > 0 {
+        while dispatcher.counters.connections.get() > 0 {
             left.notified().await;
         }
         sharing.abort();
     }
 
     fn connected(&self, stream: Guarded) {
-        let counters = self.dispatcher.counters();
+        let counters = &self.dispatcher.counters;
         let access = self.dispatcher.access();
         let peer = peer::of(&stream, access.admin_gids(), &access);
         let peer = peer.and_then(|peer| Ok((peer, peer::pid(&stream)?)));
@@ -146,11 +138,6 @@ impl Server {
         counters.accepted.set(counters.accepted.get() + 1);
         counters.connections.set(counters.connections.get() + 1);
         counters.administrators.set(counters.administrators.get() + u64::from(trusted));
-        let counted = Counted {
-            dispatcher: Rc::clone(&self.dispatcher),
-            administrator: trusted,
-            left: Rc::clone(&self.left),
-        };
         let pace = self.wakefulness.pace();
         let tally = Rc::clone(&self.dispatcher.tally);
         let pid = u32::try_from(pid).unwrap_or(0);
@@ -158,17 +145,24 @@ impl Server {
         let (dispatcher, turns) = (Rc::clone(&self.dispatcher), Rc::clone(&self.turns));
         let connection = Connection::new(stream, session, dispatcher, pace, part, turns);
         let stopping = self.closing.subscribe();
+        let (dispatcher, left) = (Rc::clone(&self.dispatcher), Rc::clone(&self.left));
         tokio::task::spawn_local(async move {
-            let _counted = counted;
             connection.serve(stopping).await;
+            let counters = &dispatcher.counters;
+            counters.connections.set(counters.connections.get() - 1);
+            counters.administrators.set(counters.administrators.get() - u64::from(trusted));
+            left.notify_one();
         });
     }
 
     /// Sends the reason, as far as the socket takes it at once, and closes once it is read.
     fn refuse(&self, stream: Guarded, claimant: Claimant) {
-        let turned_away = &self.dispatcher.counters().turned_away;
+        let turned_away = &self.dispatcher.counters.turned_away;
         turned_away.set(turned_away.get() + 1);
-        let (own, limit) = self.limits.connections_of(claimant.uid);
+        let (own, limit) = {
+            let connections = self.limits.connections.borrow();
+            (connections.of(claimant.uid), connections.capacity())
+        };
         let message = format!(
             "uid {} has {own} of at most {limit} connections (connections_max), its share: one user may have as many as are \
              left for all others; close some, or retry later",
@@ -180,7 +174,7 @@ impl Server {
         let reply = ErrorReply { retry_after_ms: 1_000, message: &message };
         let mut bytes = Vec::new();
         reply.put(&reply_header(&Header::default(), Status::ConnectionLimit, 0), &mut bytes);
-        let Some(place) = self.limits.refuse(claimant) else { return };
+        let Some(place) = ShareSlot::take(&self.limits.refusals, claimant) else { return };
         if let Ok(stream) = Stream::new(stream)
             && stream.write_now(&bytes).is_ok()
         {
@@ -203,14 +197,4 @@ impl Server {
 pub(crate) async fn accept(listener: &UnixListener) -> io::Result<Guarded> {
     let (stream, _) = listener.accept().await?;
     Ok(Guarded::new(stream.into_std()?))
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        let counters = self.dispatcher.counters();
-        counters.connections.set(counters.connections.get() - 1);
-        let administrators = &counters.administrators;
-        administrators.set(administrators.get() - u64::from(self.administrator));
-        self.left.notify_one();
-    }
 }

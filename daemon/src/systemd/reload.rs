@@ -46,7 +46,7 @@ impl Reload {
         while hangup.recv().await.is_some() {
             service.reloading();
             let outcome = self.apply().await;
-            self.dispatcher.counters().reloaded(outcome.is_ok());
+            self.dispatcher.counters.reloaded(outcome.is_ok());
             if let Err(cause) = outcome {
                 error!("reload: changed nothing: {cause}");
             }

@@ -23,6 +23,8 @@ use leafd_wire::Status;
 pub struct LeaseDriver {
     pub(crate) lease: RefCell<Lease>,
     pub(crate) link: Rc<RegistryClient>,
+    /// The registry's name, without where it is.
+    pub(super) subject: Box<str>,
     journal: Journal,
     /// The registry with which the layouts were agreed on.
     agreed: RefCell<Option<RegistryId>>,
@@ -44,16 +46,19 @@ enum StepOutcome {
 
 type Work = Pin<Box<dyn Future<Output = StepOutcome>>>;
 
-/// How soon a client may try again if there is no worker, in milliseconds.
-const RETRY_MS: u32 = 1_000;
-
 impl LeaseDriver {
     /// Keeps this lease at the registry behind `link`. Nothing happens before [`LeaseDriver::run`] is called.
     #[must_use]
-    pub fn new(lease: Lease, link: RegistryClient, journal: Journal) -> Rc<LeaseDriver> {
+    pub fn new(
+        lease: Lease,
+        link: RegistryClient,
+        subject: &str,
+        journal: Journal,
+    ) -> Rc<LeaseDriver> {
         Rc::new(LeaseDriver {
             lease: RefCell::new(lease),
             link: Rc::new(link),
+            subject: subject.into(),
             journal,
             agreed: RefCell::default(),
             woken: Notify::new(),
@@ -149,7 +154,7 @@ impl LeaseDriver {
                 format!("this host's lease of worker {worker} from {place} has expired: {why}")
             }
         };
-        Failure { retry_after_ms: RETRY_MS, ..Failure::new(Status::NoWorker, because) }
+        Failure::soon_over(Status::NoWorker, because)
     }
 
     /// What is wrong, even if ids can be issued.
@@ -180,6 +185,7 @@ impl LeaseDriver {
                 clock_held_back_ms: lease.held_back_ms(now),
             },
             place: settings.place.to_string(),
+            registry_id: lease.registry().map(|registry| registry.id.to_string()),
             holder: settings.holder.id.to_string(),
             name: settings.holder.name.to_string(),
         }

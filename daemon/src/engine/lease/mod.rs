@@ -18,6 +18,9 @@ use leafd_core::UnixMs;
 use leafd_core::lease::{IssueWindow, LeaseProblem};
 use leafd_core::snowflake::Now;
 
+/// The name of a registry in ZooKeeper where everybody may read it.
+pub(crate) const ZOOKEEPER: &str = "zookeeper";
+
 pub use client::RegistryClient;
 pub use driver::LeaseDriver;
 use leafd_wire::Status;
@@ -33,7 +36,7 @@ pub enum Worker {
 }
 
 /// The error for a request when there is no worker.
-const NO_WORKER: &str = "this daemon holds no snowflake worker; lease one with worker = \"store\" (with several \
+pub(crate) const NO_WORKER: &str = "this daemon holds no snowflake worker; lease one with worker = \"store\" (with several \
     stores: worker = \"store:NAME\"), or give it a number that no other host has, with --worker static:N, \
     LEAFD_WORKER=static:N or worker = \"static:N\"";
 

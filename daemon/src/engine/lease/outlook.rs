@@ -38,7 +38,6 @@ fn shared(worker: &StaticWorker) -> Option<Cause> {
 impl LeaseDriver {
     fn causes(&self, now: Now) -> Vec<Cause> {
         let lease = self.lease.borrow();
-        let place = &lease.settings().place;
         let (problem, lasts) = match lease.standing(now) {
             Err(problem) => (Some(problem), Lasts::Over),
             Ok(grant) => {
@@ -56,13 +55,14 @@ impl LeaseDriver {
             && let Some(code) = Code::of_lease(&problem)
         {
             let (last_success, idle) = (lease.renewed(), !lease.is_used());
-            let cause = cause(code, place, problem.why(), &problem.to_string(), lasts);
+            let cause = cause(code, &self.subject, problem.why(), &problem.to_string(), lasts);
             causes.push(Cause { last_success, idle, ..cause });
         }
         if let Some(skew) = lease.skew()
             && causes.iter().all(|cause| cause.code != Code::ClockOff)
         {
-            causes.push(cause(Code::ClockOff, place, Why::Other, &skew.to_string(), Lasts::NoEnd));
+            let message = skew.to_string();
+            causes.push(cause(Code::ClockOff, &self.subject, Why::Other, &message, Lasts::NoEnd));
         }
         causes
     }

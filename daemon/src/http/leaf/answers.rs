@@ -6,6 +6,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
+use leafd_checkup::snapshot::Tag;
 use leafd_wire::{Layout, Status};
 use serde_json::{Value, json};
 
@@ -74,13 +75,12 @@ pub(super) fn decoded(id: &str) -> Response<String> {
 
 /// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
 /// first.
-pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a Value>) -> String {
+pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a Tag>) -> String {
     let columns =
         ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
     let tags = tags.map(|tag| {
-        let held = tag["held"].as_u64().unwrap_or(0);
-        let end = tag["highest_ends"][0].as_u64().unwrap_or(0);
-        let name = tag["tag"].as_str().unwrap_or_default().to_owned();
+        let (name, held) = (tag.numbers.tag.clone(), tag.numbers.held);
+        let end = tag.highest_ends.first().copied().unwrap_or(0);
         let mut row = vec![name, (end > 0).to_string(), "false".to_owned(), "0".to_owned()];
         row.extend([end.saturating_sub(held), end, held, 0, 0, 0].map(|number| number.to_string()));
         row

@@ -74,7 +74,8 @@ impl Leaf {
             return reserved(path);
         }
         let stopped = || Err(Failure::stopping());
-        let drawn = asked(&self.ask, |reply| Inquiry::Draw(tag.to_owned(), reply));
+        let tag = tag.to_owned();
+        let drawn = asked(&self.ask, async move |requests| requests.draw_for_http(&tag).await);
         let Ok(drawn) = tokio::time::timeout(DRAWN_WITHIN, drawn).await else {
             return answers::no_id(path, Status::Deadline);
         };

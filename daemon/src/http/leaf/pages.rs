@@ -1,5 +1,7 @@
 //! Leaf's pages. One of each kind is made at a time, and requests soon after that get the same one.
 
+use std::rc::Rc;
+
 use leafd_wire::opcode;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
@@ -8,6 +10,7 @@ use super::super::inquiries::{Inquiry, asked};
 use super::answers;
 use crate::clock;
 use crate::reply::Failure;
+use crate::requests::Dispatcher;
 use leafd_core::BootMs;
 
 /// How long a page is used before it is made again, in milliseconds.
@@ -56,9 +59,10 @@ impl Pages {
     }
 
     async fn cache(&self) -> Result<String, Failure> {
-        let status = self.read(opcode::STATUS, Vec::new()).await?;
-        let tags = status["segments"]["tags"].as_array().into_iter().flatten();
-        Ok(answers::cache(tags.filter(|tag| self.shows(tag))))
+        let read = async |requests: Rc<Dispatcher>| requests.snapshot_with_tags();
+        let status = asked(&self.ask, read).await.ok_or_else(Failure::stopping)?;
+        let tags = status.segments.tags.iter();
+        Ok(answers::cache(tags.filter(|tag| self.shows_masked || !tag.masked)))
     }
 
     async fn rows(&self) -> Result<String, Failure> {
@@ -81,12 +85,13 @@ impl Pages {
     }
 
     async fn read(&self, opcode: u8, body: Vec<u8>) -> Result<Value, Failure> {
-        let reply = asked(&self.ask, |reply| Inquiry::Read(opcode, body, reply)).await;
-        let body = reply.unwrap_or_else(|| Err(Failure::stopping()))?;
+        let read =
+            async move |requests: Rc<Dispatcher>| requests.read_for_http(opcode, &body).await;
+        let body = asked(&self.ask, read).await.unwrap_or_else(|| Err(Failure::stopping()))?;
         Ok(serde_json::from_slice(&body).unwrap_or_default())
     }
 
     fn shows(&self, tag: &Value) -> bool {
-        self.shows_masked || matches!(tag.get("masked"), Some(Value::Null | Value::Bool(false)))
+        self.shows_masked || matches!(tag.get("masked"), Some(Value::Null))
     }
 }

@@ -203,7 +203,7 @@ function showConditions(health) {
   keep(byId("conditions"), health.conditions, (condition) => condition.code + " " + condition.subject, () => make("article"), (element, condition) => {
     element.className = "condition " + condition.severity;
     const lines = [
-      `${condition.message}`,
+      condition.message || `${condition.code.replaceAll("_", " ")}${condition.subject && ` (${condition.subject})`}`,
       `for ${duration(condition.since_ms_ago)}` + (condition.meaning ? `; ${condition.meaning}` : ""),
       condition.remedy ? `What to do: ${condition.remedy}` : "",
     ].filter((line) => line !== "");

@@ -53,7 +53,7 @@ impl Dispatcher {
             let answer = self.whose(parse(body)?, session.peer.clone())?;
             session.answer_later(header, async move { Ok(bytes(&answer.await?)) });
         } else {
-            let answer = self.gaps(&parse(body)?, session.outbox.claimant())?;
+            let answer = self.gaps(&parse(body)?, session.outbox.claimant)?;
             session.answer_later(header, async move { Ok(bytes(&answer.await?)) });
         }
         Ok(())
