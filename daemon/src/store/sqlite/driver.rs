@@ -73,7 +73,7 @@ impl SqliteDriver {
             return SqlError::Said(described);
         }
         if error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation) {
-            return SqlError::Duplicate(error.to_string());
+            return SqlError::Duplicate(file::words(error));
         }
         match described {
             StoreError::Unavailable { cause, .. } => SqlError::Lost(cause.words),

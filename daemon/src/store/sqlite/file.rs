@@ -16,6 +16,7 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::schema::{self, FileError, Meta};
 use crate::journal::{hardware, is_same};
 use leafd_core::store::{Reason, StartToken, StoreError, StoreId, Why};
+use leafd_core::text::clean;
 
 /// How long a statement waits for another connection's transaction.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -327,9 +328,9 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
 
 /// Describes an SQLite error, and what to do about it.
 pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
-    let refused = |words: &str| {
-        StoreError::refused(format!("the store {} {words} ({error})", path.display()))
-    };
+    let said = words(error);
+    let refused =
+        |words: &str| StoreError::refused(format!("the store {} {words} ({said})", path.display()));
     match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => refused(
             "is not a SQLite database: configure another file, or move it away to start a new store",
@@ -345,8 +346,13 @@ pub(super) fn describe(path: &Path, error: &rusqlite::Error) -> StoreError {
             ),
         ),
         Some(ErrorCode::DiskFull) => unavailable(path, "its disk is full: free some space"),
-        _ => unavailable(path, error.to_string()),
+        _ => unavailable(path, said),
     }
+}
+
+/// SQLite's words, which may quote what the file contains.
+pub(super) fn words(error: &rusqlite::Error) -> String {
+    clean(&error.to_string())
 }
 
 #[cfg(test)]
