@@ -57,6 +57,9 @@ pub trait Server: Sized + Send + 'static {
     /// The scheme of such a store's URL.
     const SCHEME: &'static str;
 
+    /// What its URLs end in.
+    const PARAMETERS: &'static str = "";
+
     /// An administrator's connection, open while it lives.
     type Connection;
 
@@ -131,7 +134,7 @@ pub trait Server: Sized + Send + 'static {
     /// A store's URL: this user at these ports in this order.
     fn url_of(ports: &[u16], database: &str) -> String {
         let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        format!("{}://{USER}@{}/{database}", Self::SCHEME, hosts.join(","))
+        format!("{}://{USER}@{}/{database}{}", Self::SCHEME, hosts.join(","), Self::PARAMETERS)
     }
 
     /// With leafd's tables.

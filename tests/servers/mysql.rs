@@ -123,6 +123,8 @@ impl<K: Kind> Server for Mysqld<K> {
         Engine::Mysql => "MySQL",
     };
     const SCHEME: &'static str = "mysql";
+    // MySQL's logins ask for a readable password if the server has not seen the user before.
+    const PARAMETERS: &'static str = "?sslmode=disable";
     type Connection = Conn;
 
     fn empty(settings: &[&str]) -> Self {

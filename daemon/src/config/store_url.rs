@@ -36,6 +36,8 @@ pub struct NetworkUrl {
     pub database: String,
     /// How the connection is protected; `None` for plain text.
     pub tls: Option<Tls>,
+    /// Whether the URL asks for plain text.
+    pub plain_text: bool,
 }
 
 /// A server's place.
@@ -141,7 +143,7 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
         hosts.split(',').map(|host| endpoint(host, scheme)).collect();
     let endpoints = endpoints
         .ok_or_else(wrong("an invalid host or port (write internationalized names as xn--...)"))?;
-    let tls = tls(parameters, endpoints.iter().all(Endpoint::is_local))?;
+    let (tls, plain_text) = tls(parameters, endpoints.iter().all(Endpoint::is_local))?;
     let is_unix = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
     if tls.is_some() && endpoints.iter().any(is_unix) {
         return Err(
@@ -150,7 +152,7 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
         );
     }
     let shown = text.split_once('?').map_or(text, |(before, _)| before).to_owned();
-    Ok(NetworkUrl { shown, user, endpoints, failed: Vec::new(), database, tls })
+    Ok(NetworkUrl { shown, user, endpoints, failed: Vec::new(), database, tls, plain_text })
 }
 
 fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
@@ -175,8 +177,9 @@ fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
     host.chars().all(plain).then_some(Endpoint::Tcp(host, port))
 }
 
-/// What the parameters say of TLS. Servers that are not all on this host are verified unless plain text is asked for.
-fn tls(parameters: &str, all_local: bool) -> Result<Option<Tls>, String> {
+/// What the parameters say of TLS, and whether they ask for plain text. Servers that are not all on this host are verified
+/// unless they do.
+fn tls(parameters: &str, all_local: bool) -> Result<(Option<Tls>, bool), String> {
     let (mut asked, mut disabled) = (false, false);
     let (mut roots, mut certificate, mut key) = (None, None, None);
     for pair in parameters.split('&').filter(|pair| !pair.is_empty()) {
@@ -203,7 +206,7 @@ fn tls(parameters: &str, all_local: bool) -> Result<Option<Tls>, String> {
         _ => return Err("sslcert and sslkey together, or neither".to_owned()),
     };
     let protects = asked || named || !disabled && !all_local;
-    Ok(protects.then_some(Tls { root_certificates: roots, client }))
+    Ok((protects.then_some(Tls { root_certificates: roots, client }), disabled))
 }
 
 /// The text without `%XX` escapes; `None` if it is empty, not UTF-8 or has control characters.
@@ -240,6 +243,12 @@ impl fmt::Display for Endpoint {
 }
 
 impl NetworkUrl {
+    /// Whether the server at this place may get the password in a form that it can read.
+    #[must_use]
+    pub fn may_send_password(&self, endpoint: &Endpoint) -> bool {
+        self.tls.is_some() || self.plain_text || matches!(endpoint, Endpoint::Unix(..))
+    }
+
     /// The servers in the order to try them: as preferred, and at the end those that failed, the last of them last.
     /// Hosts that lose a server together then meet again at the same one, and while a cluster serves nowhere, nobody
     /// goes back to the server that began it. A failure counts for a minute.

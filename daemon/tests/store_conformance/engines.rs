@@ -7,7 +7,7 @@ use ::mysql::prelude::Queryable as _;
 use leafd::config::StorePassword;
 use leafd::store::Store;
 use leafd::store::sql::Target;
-use leafd_core::store::StoreError;
+use leafd_core::store::{StoreError, Why};
 
 use crate::mysqld::Kind;
 use crate::server::Server;
@@ -40,6 +40,9 @@ pub trait Engine: Backend + Sized {
     const WAITING: &'static str;
     /// How often it may be asked that.
     const ASKED_EVERY: Duration;
+
+    /// What comes of a connection with TLS that trusts no authority of its own: few servers have TLS by default.
+    const WITHOUT_ITS_CA: (Why, &'static str) = (Why::NoTls, "sslmode=disable");
 
     /// A connection that runs what it is told.
     type Session;
@@ -130,6 +133,10 @@ impl<K: Kind> Engine for mysql::On<K> {
         WHERE t.trx_state = 'LOCK WAIT' AND p.DB = DATABASE()";
     // More often than every 100 ms, the server repeats what it said.
     const ASKED_EVERY: Duration = Duration::from_millis(150);
+    const WITHOUT_ITS_CA: (Why, &'static str) = match K::ENGINE {
+        crate::mysqld::Engine::Mysql => (Why::Certificate, ""),
+        crate::mysqld::Engine::MariaDb => (Why::NoTls, "sslmode=disable"),
+    };
 
     type Session = ::mysql::Conn;
 

@@ -112,7 +112,7 @@ fn a_failed_connection_gives_one_line_with_its_cause<E: Engine>() {
         (url(silent), silent, E::REMOTE.1, Why::Other, "no answer"),
         (url(up), up, "hunter2", Why::Login, E::DENIES[0]),
         (elsewhere, up, E::REMOTE.1, Why::UnknownDatabase, "nowhere"),
-        (encrypted, up, E::REMOTE.1, Why::Certificate, ""),
+        (encrypted, up, E::REMOTE.1, E::WITHOUT_ITS_CA.0, E::WITHOUT_ITS_CA.1),
     ];
     for (url, port, secret, why, part) in cases {
         let mut target = E::target_at(&url, password(secret));

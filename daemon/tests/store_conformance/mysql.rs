@@ -60,7 +60,9 @@ pub fn target(server: &Server, user: &str, database: &str) -> Target {
 }
 
 pub fn target_at(url: &str, password: StorePassword) -> Target {
-    let Ok(StoreUrl::Mysql(url)) = url.parse() else { panic!("{url}") };
+    let Ok(StoreUrl::Mysql(mut url)) = url.parse() else { panic!("{url}") };
+    // MySQL's logins ask for a readable password if the server has not seen the user before.
+    url.plain_text |= url.tls.is_none();
     Target {
         url,
         password,

@@ -1,12 +1,14 @@
 //! Protected connections: the server's certificate and name are checked, whoever it is, and a client's shown to it.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use leafd::config::StorePassword;
 use leafd::store::sql::Target;
 use leafd::store::{Store, mysql as on_mysql, postgres as on_postgres};
-use leafd_core::store::StoreError;
+use leafd_core::store::{StoreError, Why};
 use tempfile::TempDir;
 
 use crate::mysqld::Engine;
@@ -118,6 +120,65 @@ fn postgres_is_checked() {
         postgres::target_at(&url, StorePassword::Variable(postgres::PASSWORD.to_owned()))
     };
     check(&certificates, connect, |target| Box::new(on_postgres::open(target)), server.port);
+}
+
+/// PostgreSQL's request for the password in clear text.
+const ASKED: &[&[u8]] = &[b"R\0\0\0\x08\0\0\0\x03"];
+
+/// Anyone may listen on the port while the server is down.
+#[test]
+fn a_server_without_tls_gets_no_password_in_clear_text() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Sends the request in these parts, and returns what it got after it.
+    let rogue = |parts: &'static [&'static [u8]]| {
+        let listener = listener.try_clone().unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut greeting = [0; 512];
+            assert!(stream.read(&mut greeting).unwrap() > 0);
+            for part in parts {
+                stream.write_all(part).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let mut got = Vec::new();
+            let _ = stream.read_to_end(&mut got);
+            String::from_utf8_lossy(&got).into_owned()
+        })
+    };
+    let identity = |parameters: &str| {
+        let url = format!("postgres://postgres@127.0.0.1:{port}/postgres{parameters}");
+        let password = StorePassword::Variable("hunter2".to_owned());
+        let mut target = postgres::target_at(&url, password);
+        target.connect_timeout = std::time::Duration::from_secs(1);
+        on_postgres::open(target).identity().unwrap_err()
+    };
+    for parts in [ASKED, &[b"R", b"\0\0\0\x08\0\0", b"\0\x03"]] {
+        let asked = rogue(parts);
+        let error = identity("");
+        assert_eq!(error.why(), Why::ReadablePassword, "{error}");
+        assert!(error.to_string().contains("sslmode=verify-full"), "{error}");
+        assert_eq!(asked.join().unwrap(), "");
+    }
+    let asked = rogue(ASKED);
+    identity("?sslmode=disable");
+    assert!(asked.join().unwrap().contains("hunter2"), "the operator allows it");
+}
+
+#[test]
+fn mysql_without_tls_gets_no_password_that_it_can_decrypt() {
+    if !Engine::Mysql.is_tested() {
+        return;
+    }
+    let server = mysql::new_server(Engine::Mysql, &[]);
+    let url = format!("mysql://remote@127.0.0.1:{}/ids", server.port);
+    let mut target = mysql::target_at(&url, StorePassword::Variable(mysql::PASSWORD.to_owned()));
+    target.url.plain_text = false;
+    let refused = on_mysql::open(target.clone()).identity().unwrap_err();
+    assert_eq!(refused.why(), Why::ReadablePassword, "{refused}");
+    target.url.plain_text = true;
+    let let_in = on_mysql::open(target).identity().unwrap_err();
+    assert!(let_in.to_string().contains("leafd schema apply"), "{let_in}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Sets up the connection to a server that takes writes.
 
 use std::collections::HashMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::driver::{describe, io_cause};
 use super::sql;
 use crate::config::{Endpoint, Tls};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, Signs, Target, is_of_tls};
+use crate::store::sql::{APPLICATION_NAME, READABLE_PASSWORD, Signs, Target, is_of_tls};
 use leafd_core::store::{Reason, Why};
 
 /// The files in which systems keep the certificates that they trust.
@@ -20,6 +21,9 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/ca-bundle.pem",
 ];
+
+/// The path of no file.
+const NO_FILE: &str = "";
 
 /// If one of these variables is on, the server takes no writes. No server has all of them.
 const READ_ONLY: [&str; 5] =
@@ -46,7 +50,10 @@ fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts
         .prefer_socket(false)
         .tcp_connect_timeout(Some(target.connect_timeout))
         .read_timeout(Some(target.statement_timeout))
-        .write_timeout(Some(target.statement_timeout));
+        .write_timeout(Some(target.statement_timeout))
+        // Otherwise the crate would encrypt the password with whatever key the server sends. It reads this file only
+        // if the connection has no TLS.
+        .server_key_path((!target.url.may_send_password(endpoint)).then(|| NO_FILE.into()));
     let builder = match endpoint {
         Endpoint::Tcp(host, port) => builder.ip_or_hostname(Some(host)).tcp_port(*port),
         Endpoint::Unix(path, _) => builder.socket(path.to_str()),
@@ -101,7 +108,12 @@ pub(super) fn connect(
     endpoint: &Endpoint,
     password: Option<&str>,
 ) -> Result<(Conn, Engine, Signs), Reason> {
-    let described = |error: mysql::Error| refusal(&error);
+    let described = |error: mysql::Error| match io_cause(&error).map(io::Error::kind) {
+        Some(io::ErrorKind::NotFound) if !target.url.may_send_password(endpoint) => {
+            Reason::new(Why::ReadablePassword, READABLE_PASSWORD)
+        }
+        _ => refusal(&error),
+    };
     let mut connection = Conn::new(options(target, endpoint, password)).map_err(described)?;
     let variables: Vec<(String, String)> = connection.query(VARIABLES).map_err(described)?;
     let engine = Engine::of_mysql(&variables);
@@ -153,7 +165,7 @@ fn refusal(error: &mysql::Error) -> Reason {
         // A database that the user may not use.
         mysql::Error::MySqlError(said) if said.code == 1044 => Why::MissingRights,
         mysql::Error::MySqlError(said) if said.code == 1049 => Why::UnknownDatabase,
-        mysql::Error::DriverError(DriverError::TlsNotSupported) => Why::Certificate,
+        mysql::Error::DriverError(DriverError::TlsNotSupported) => Why::NoTls,
         mysql::Error::TlsError(_) => Why::Certificate,
         error if io_cause(error).is_some_and(|cause| is_of_tls(cause)) => Why::Certificate,
         _ => Why::Other,

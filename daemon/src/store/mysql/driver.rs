@@ -15,7 +15,7 @@ use super::connect;
 use super::sql::{self, DIALECT};
 use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Driver, PLAIN_TEXT, Param, Signs, SqlError, Target};
+use crate::store::sql::{Driver, NO_TLS, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
 use leafd_core::text::clean;
 
@@ -181,11 +181,13 @@ fn text(value: Value) -> Option<String> {
 
 /// The error in the server's own words.
 pub(super) fn describe(error: &Error) -> String {
+    clean(&words(error))
+}
+
+fn words(error: &Error) -> String {
     match error {
-        Error::MySqlError(said) => format!("{} (error {})", clean(&said.message), said.code),
-        Error::DriverError(DriverError::TlsNotSupported) => {
-            format!("the server offers no TLS; {PLAIN_TEXT}")
-        }
+        Error::MySqlError(said) => format!("{} (error {})", said.message, said.code),
+        Error::DriverError(DriverError::TlsNotSupported) => NO_TLS.to_owned(),
         Error::DriverError(DriverError::CouldNotConnect(Some((_, cause, _)))) => cause.clone(),
         Error::DriverError(DriverError::ConnectTimeout | DriverError::Timeout) => {
             "no answer in time".to_owned()

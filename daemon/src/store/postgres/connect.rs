@@ -13,10 +13,11 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driver::{classify, describe, say_without_log};
+use super::plain::PlainStream;
 use super::{sql, tls};
 use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{APPLICATION_NAME, PLAIN_TEXT, SqlError, Target, is_of_tls};
+use crate::store::sql::{APPLICATION_NAME, NO_TLS, READABLE_PASSWORD, SqlError, Target, is_of_tls};
 use leafd_core::store::{Reason, Why};
 
 /// A connection to a server, and the task that moves its bytes.
@@ -103,9 +104,22 @@ async fn one(
         }
         None => {
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
-            let (client, connection) =
-                config.connect(NoTls).await.map_err(|error| refusal(target, &error))?;
-            (client, tokio::spawn(carry(connection, unconfirmed.clone())))
+            match endpoint {
+                Endpoint::Tcp(host, port) if !target.url.may_send_password(endpoint) => {
+                    let stream = PlainStream::connect(host, *port).await;
+                    let stream = stream.map_err(|cause| Reason::from(cause.to_string()))?;
+                    let connected = config.connect_raw(stream, NoTls).await;
+                    let (client, connection) =
+                        connected.map_err(|error| refusal(target, &error))?;
+                    (client, tokio::spawn(carry(connection, unconfirmed.clone())))
+                }
+                _ => {
+                    let connected = config.connect(NoTls).await;
+                    let (client, connection) =
+                        connected.map_err(|error| refusal(target, &error))?;
+                    (client, tokio::spawn(carry(connection, unconfirmed.clone())))
+                }
+            }
         }
     };
     match agree(&client, target, endpoint).await {
@@ -126,11 +140,14 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Why::UnknownDatabase,
         Some(_) => Why::Other,
         None if is_of_tls(error) => Why::Certificate,
+        None if PlainStream::has_refused(error) => {
+            return Reason::new(Why::ReadablePassword, READABLE_PASSWORD);
+        }
         // The crate says so in its own words only: the server wants a password,
         None if target.password == StorePassword::None && !is_of_io() => Why::Login,
         // or offers no TLS.
         None if target.url.tls.is_some() && !is_of_io() => {
-            return Reason::new(Why::Certificate, format!("{}; {PLAIN_TEXT}", describe(error)));
+            return Reason::new(Why::NoTls, NO_TLS);
         }
         None => Why::Other,
     };

@@ -4,12 +4,14 @@
 //!   The crate's blocking calls can't be limited in time: a server that freezes during the login, or never answers a
 //!   query, would block them for ever.
 //! - `connect`: finds the server that takes writes, and sets up the connection.
+//! - `plain`: a connection without TLS.
 //! - `schema`: prints and makes the tables.
 //! - `sql`: its dialect, and how a server is asked who it is.
 //! - `tls`: the certificates that encrypted connections trust.
 
 mod connect;
 mod driver;
+mod plain;
 mod schema;
 pub(super) mod sql;
 mod tls;

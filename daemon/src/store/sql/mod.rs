@@ -68,9 +68,12 @@ pub(super) const HEAD_START: Duration = Duration::from_secs(1);
 /// The message when Leaf's table, or the row that distinguishes it from others, is missing.
 pub(super) const TABLES_GONE: &str = "leaf_alloc, or the row without a name in leafd_tag, is missing, as happens while a backup is restored";
 
-/// What to do about a server without TLS.
-pub(super) const PLAIN_TEXT: &str = "set up TLS on the server, or write sslmode=disable in the URL if whoever is on the way may read and \
-     change what is sent";
+/// The words for a server without TLS.
+pub(super) const NO_TLS: &str =
+    "the server offers no TLS: set it up, or write sslmode=disable in the URL";
+
+/// The words for a server that asks for the password in a form that it can read. Without TLS it may be any server.
+pub(super) const READABLE_PASSWORD: &str = "without TLS, the server asks for a readable password: write sslmode=verify-full in the URL, or sslmode=disable";
 
 /// The name of leafd's connections in the server's list of connections.
 pub(super) const APPLICATION_NAME: &str = "leafd";
