@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::snapshot::Snapshot;
 use crate::{CheckResult, Report};
 use leafd_client::{Client, Error};
+use leafd_core::store::percent_used;
 
 /// What the socket and the daemon are to be like.
 #[derive(Clone, Copy, Debug)]
@@ -188,13 +189,6 @@ fn check_ceilings(report: &mut Report, status: &Snapshot) {
 /// Whether a tag is near its ceiling, which is reported then. Its ids up to `claimed_to` are claimed.
 pub fn check_ceiling(report: &mut Report, tag: &str, claimed_to: u64, ceiling: u64) -> bool {
     near_ceiling(report, tag, percent_used(claimed_to, ceiling))
-}
-
-/// How much of the ids up to a ceiling is claimed, in percent; `claimed_to` is the last claimed one.
-#[must_use]
-pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
-    let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
-    u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
 fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {

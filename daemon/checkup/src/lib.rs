@@ -12,8 +12,9 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 pub use leafd_core::health::duration;
+pub use leafd_core::store::percent_used;
 
-pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon, percent_used};
+pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon};
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

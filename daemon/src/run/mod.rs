@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use tokio::net::UnixListener;
 use tokio::runtime::LocalOptions;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
@@ -196,12 +197,22 @@ impl Opened {
         let writer = Rc::new(Writer::new(journal.clone()));
         let mask_keys = config.mask_keys().map_err(anyhow::Error::msg)?;
         let masks = Masks::new(Rc::clone(&upstreams[0]), mask_keys);
+        let urls = config.routing.stores().iter().map(|spec| spec.url.to_string());
+        let former_stores = recovered.former_stores(&urls.collect::<Vec<_>>());
+        let crashed = !recovered.stopped_cleanly && !recovered.begun;
         let segments = Segments::new(
-            segment_settings(config),
+            SegmentSettings {
+                provision: config.provision(),
+                waiters_max: config.waiters_max,
+                tag_idle: config.tag_idle,
+            },
             upstreams,
             config.routing.clone(),
-            past(config, &recovered),
-            logs(config, &recovered, state_dir.path()),
+            Past { host: recovered.host.clone(), former_stores },
+            (
+                ClaimLog::new(lease::host_name(config).into(), config.claims_kept),
+                Losses::open(state_dir.path(), crashed),
+            ),
             Rc::clone(&writer),
             Rc::clone(&masks),
         );
@@ -249,7 +260,7 @@ impl Opened {
         let (stop, stopping) = watch::channel(false);
         let connections_max = u64::try_from(connections_max(config)).unwrap_or(u64::MAX);
         let server = Server::new(
-            socket.listen().context("cannot listen")?,
+            UnixListener::from_std(socket.take_listener()?).context("cannot listen")?,
             Rc::clone(&dispatcher),
             Rc::clone(&wakefulness),
             Limits::new(connections_max, config.peer_memory_bytes),
@@ -326,24 +337,6 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
         error!("{error}; snowflake ids are refused until leafd is restarted; segment ids continue");
         error.to_string()
     }))
-}
-
-/// The logs that later explain where this host's ids went.
-fn logs(config: &Config, recovered: &Recovered, state_dir: &Path) -> (ClaimLog, Losses) {
-    let crashed = !recovered.stopped_cleanly && !recovered.begun;
-    let claims = ClaimLog::new(lease::host_name(config).into(), config.claims_kept);
-    (claims, Losses::open(state_dir, crashed))
-}
-
-fn past(config: &Config, recovered: &Recovered) -> Past {
-    let urls = config.routing.stores().iter().map(|spec| spec.url.to_string());
-    let former_stores = recovered.former_stores(&urls.collect::<Vec<_>>());
-    Past { host: recovered.host.clone(), former_stores }
-}
-
-fn segment_settings(config: &Config) -> SegmentSettings {
-    let Config { waiters_max, tag_idle, .. } = *config;
-    SegmentSettings { provision: config.provision(), waiters_max, tag_idle }
 }
 
 /// As many connections as configured, and as descriptors allow.

@@ -7,13 +7,15 @@
 //! and a separate thread closes it.
 
 use std::io::{self, IoSliceMut, Read};
-use std::mem::size_of;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd as _, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{OnceLock, mpsc};
 
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, send, setsockopt, sockopt};
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, getsockopt, recvmsg, send, setsockopt, sockopt,
+};
+use nix::{getsockopt_impl, setsockopt_impl, sockopt_impl};
 use tracing::warn;
 
 /// SO_PASSRIGHTS, which `libc` does not name yet. The number is that of Linux's generic header; where it is another
@@ -29,39 +31,24 @@ const DRAINED_BYTES: usize = 4 * 1024;
 /// The name of the thread that closes connections with passed descriptors.
 const THREAD_NAME: &str = "leafd-close";
 
+sockopt_impl!(
+    /// Whether a peer may pass descriptors.
+    PassRights,
+    Both,
+    libc::SOL_SOCKET,
+    SO_PASSRIGHTS,
+    bool
+);
+
 /// Makes the kernel refuse descriptors on a socket, and on connections that a listening socket accepts from now on.
 /// Does nothing before Linux 6.16.
-#[expect(unsafe_code, reason = "no safe wrapper knows SO_PASSRIGHTS")]
 pub fn refuse(socket: &impl AsFd) {
-    let no: libc::c_int = 0;
-    // SAFETY: the descriptor is open, and the kernel reads one number from the address of a local.
-    unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw const no).cast(),
-            size_of::<libc::c_int>() as libc::socklen_t,
-        );
-    }
+    let _ = setsockopt(socket, PassRights, &false);
 }
 
 /// Whether the kernel has refused descriptors on this connection from the start.
-#[expect(unsafe_code, reason = "no safe wrapper knows SO_PASSRIGHTS")]
 fn are_refused(socket: &impl AsFd) -> bool {
-    let mut passes: libc::c_int = 1;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel writes one number of `length` bytes.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            SO_PASSRIGHTS,
-            (&raw mut passes).cast(),
-            &raw mut length,
-        )
-    };
-    outcome == 0 && passes == 0
+    getsockopt(socket, PassRights).is_ok_and(|may_pass| !may_pass)
 }
 
 /// An accepted connection that never makes this thread close a passed descriptor.

@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 use std::io;
 use std::mem::size_of;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd};
 
-use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::errno::Errno;
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 
 use crate::config::{AccessRules, Peer};
 
@@ -35,13 +37,14 @@ pub fn of(socket: &impl AsFd, wanted: &BTreeSet<u32>, rules: &AccessRules) -> io
 /// on which processes the daemon can see.
 fn is_inside(socket: &impl AsFd, pid: i32) -> bool {
     let (path, handle);
-    match process(socket) {
+    // A handle of the peer's process, which can't be confused with a later process.
+    match getsockopt(socket, PeerPidfd) {
         Ok(found) => {
             path = format!("/proc/self/fdinfo/{}", found.as_raw_fd());
             handle = Some(found);
         }
         // A kernel before 6.5. A process that this namespace does not contain has the number 0.
-        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => {
+        Err(Errno::ENOPROTOOPT) => {
             path = format!("/proc/{pid}/status");
             handle = None;
         }
@@ -61,28 +64,6 @@ fn is_inside(socket: &impl AsFd, pid: i32) -> bool {
 /// As [`of`].
 pub fn pid(socket: &impl AsFd) -> io::Result<i32> {
     Ok(getsockopt(socket, PeerCredentials)?.pid())
-}
-
-/// A handle of the peer's process, which can't be confused with a later process.
-#[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERPIDFD")]
-fn process(socket: &impl AsFd) -> io::Result<OwnedFd> {
-    let mut handle: libc::c_int = -1;
-    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the descriptor is open, and the kernel writes one descriptor of `length` bytes.
-    let outcome = unsafe {
-        libc::getsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERPIDFD,
-            (&raw mut handle).cast(),
-            &raw mut length,
-        )
-    };
-    match outcome {
-        // SAFETY: the kernel has just opened it for this process, and nothing else has it.
-        0 => Ok(unsafe { OwnedFd::from_raw_fd(handle) }),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERGROUPS")]

@@ -162,15 +162,7 @@ impl Socket {
         &self.path
     }
 
-    /// The listener, once.
-    ///
-    /// # Errors
-    /// The runtime can't take it.
-    pub fn listen(&mut self) -> io::Result<tokio::net::UnixListener> {
-        tokio::net::UnixListener::from_std(self.take_listener()?)
-    }
-
-    /// The listener, once, for another thread's runtime.
+    /// The listener, once, for any thread's runtime.
     ///
     /// # Errors
     /// It was taken before.

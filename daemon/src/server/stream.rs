@@ -109,16 +109,11 @@ impl Stream {
         // A peer that is gone needs no end.
         let _ = self.end_answers();
         let mut pause = UNREAD_CHECKED_FIRST;
-        while self.unread() > 0 {
+        // Where the system can't tell how much is unread, it counts as unread.
+        while unread_bytes(self.reading.get_ref()).unwrap_or(usize::MAX) > 0 {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(UNREAD_CHECKED);
         }
-    }
-
-    /// How much the peer has not read yet, as far as the system tells.
-    #[must_use]
-    pub fn unread(&self) -> usize {
-        unread_bytes(self.reading.get_ref()).unwrap_or(usize::MAX)
     }
 
     /// Writes what there is room for at this moment.
