@@ -229,7 +229,7 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
             format!("ATTACH '{}' AS other", other.state_dir().join("journal.db").display());
         journal.execute_batch(&attach).unwrap();
         // A tag that was never seen, and a layout that is ahead of what this daemon has.
-        let changes = "DELETE FROM segments WHERE tag = 'orders'; DELETE FROM tags WHERE tag = 'orders'; \
+        let changes = "DELETE FROM records WHERE key = 'orders'; \
                        INSERT OR REPLACE INTO records SELECT * FROM other.records WHERE kind = 'layout'";
         journal.execute_batch(changes).unwrap();
     }

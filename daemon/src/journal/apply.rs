@@ -5,8 +5,8 @@ use leafd_wire::Run;
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use super::records::{self, JsonRecord};
-use super::rows::{SegmentRow, TagState};
+use super::records::{self, JsonRecord as _, NUMBER_MAX};
+use super::tags::{self, Segment, TagState};
 use super::{LayoutRecord, Write, stores};
 use leafd_core::Tag;
 use leafd_core::lease::Recorded;
@@ -37,14 +37,11 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
             enter_segment(conn, (store, tag), *generation, (*run, *mark), true)
         }
         Write::Mark { store, tag, end, mark } => {
-            move_mark(conn, (store, tag), number(*end)?, number(*mark)?, stopping)
+            move_mark(conn, (store, tag), *end, *mark, stopping)
         }
         Write::Forget { store, tag } => forget(conn, (store, tag)),
         Write::LayoutMark(record) => enter_layout_mark(conn, record, stopping),
-        Write::ForgetAll { store } => {
-            conn.execute("DELETE FROM segments WHERE store = ?1", [&*store.0])?;
-            Ok(())
-        }
+        Write::ForgetAll { store } => Ok(tags::forget_segments(conn, Some(store)).map(drop)?),
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
         Write::Written { store, number } => {
@@ -63,7 +60,7 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         Write::Worker(claimed) => Ok(records::write(conn, claimed)?),
         Write::NoWorker => Ok(records::remove_all::<Recorded>(conn)?),
         Write::BeginAnew { .. } => {
-            conn.execute("DELETE FROM segments", [])?;
+            tags::forget_segments(conn, None)?;
             Ok(stores::begin_anew(conn, conn)?)
         }
         Write::StoppedCleanly => Ok(()),
@@ -72,97 +69,39 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
 
 fn enter_segment(
     conn: &Connection,
-    key: (&StoreId, &Tag),
+    (store, tag): (&StoreId, &Tag),
     generation: Generation,
     (run, mark): (Run, u64),
     exact: bool,
 ) -> Result<(), Problem> {
     let generation = number(generation.0)?;
-    let Some(new) = SegmentRow::of(run, mark) else {
-        return refuse(key.1, format!("{run:?} with mark {mark} is not a valid segment"));
+    let Some(new) = Segment::of(run, mark) else {
+        return refuse(tag, format!("{run:?} with mark {mark} is not a valid segment"));
     };
-    let SegmentRow { first, end, stride, mark } = new;
-    let (store, tag) = (&*key.0.0, key.1.as_str());
-    let known = TagState::read(conn, key.0, key.1)?;
-    if known.is_some_and(|known| known.generation != generation) {
-        forget(conn, key)?;
-    }
-    let highest_end = known.map_or(end, |known| known.highest_end.max(end));
-    let state = TagState { generation, highest_end };
-    if known != Some(state) {
-        state.write(conn, store, tag)?;
-    }
-    match SegmentRow::first_above(conn, store, tag, first)? {
-        // The same claim again: a caller that doesn't know whether it was recorded repeats it. With an exact mark it
-        // may also be the rest of a claim from an earlier start: then the caller doesn't know where the claim began.
-        Some(old)
-            if (old.end, old.stride) == (end, stride)
-                && (old.first == first || exact && old.first < first) =>
-        {
-            set_mark(conn, key, old, mark, exact)
-        }
-        Some(old) if old.first < end => refuse(
-            key.1,
-            format!("segment [{first}, {end}) overlaps the recorded [{}, {})", old.first, old.end),
-        ),
-        _ if mark < end => Ok(new.write(conn, store, tag)?),
-        _ => Ok(()),
-    }
+    let mut state = TagState::read(conn, store, tag)?.unwrap_or_default();
+    state.enter(generation, new, exact).or_else(|why| refuse(tag, why))?;
+    Ok(state.write(conn, store, tag)?)
 }
 
 fn move_mark(
     conn: &Connection,
-    key: (&StoreId, &Tag),
-    end: i64,
-    mark: i64,
+    (store, tag): (&StoreId, &Tag),
+    end: u64,
+    mark: u64,
     stopping: bool,
 ) -> Result<(), Problem> {
     if mark > end {
-        return refuse(key.1, format!("mark {mark} lies beyond its segment's end {end}"));
+        return refuse(tag, format!("mark {mark} lies beyond its segment's end {end}"));
     }
-    let (store, tag) = (&*key.0.0, key.1.as_str());
-    match SegmentRow::first_above(conn, store, tag, end.saturating_sub(1))? {
-        Some(old) if old.end == end => set_mark(conn, key, old, mark, stopping),
-        // The segment is used up or forgotten already, so a restart issues nothing of it: the mark is true. But a
-        // segment that was never claimed is a mistake.
-        _ => match TagState::read(conn, key.0, key.1)? {
-            Some(state) if end <= state.highest_end => Ok(()),
-            _ => refuse(key.1, format!("no segment that ends at {end} has been recorded")),
-        },
-    }
+    let mut state = TagState::read(conn, store, tag)?.unwrap_or_default();
+    state.move_mark(end, mark, stopping).or_else(|why| refuse(tag, why))?;
+    Ok(state.write(conn, store, tag)?)
 }
 
-fn set_mark(
-    conn: &Connection,
-    key: (&StoreId, &Tag),
-    old: SegmentRow,
-    mark: i64,
-    stopping: bool,
-) -> Result<(), Problem> {
-    let (store, tag) = (&*key.0.0, key.1.as_str());
-    let parts = mark == old.end || (mark - old.first) % old.stride == 0;
-    if mark < old.first || !parts || (mark < old.mark && !stopping) {
-        return refuse(
-            key.1,
-            format!(
-                "the mark of [{}, {}) by {} can't go from {} to {mark}",
-                old.first, old.end, old.stride, old.mark
-            ),
-        );
-    }
-    if mark == old.end {
-        conn.prepare_cached("DELETE FROM segments WHERE store = ?1 AND tag = ?2 AND \"end\" = ?3")?
-            .execute((store, tag, old.end))?;
-    } else if mark != old.mark {
-        old.with_mark(mark).write(conn, store, tag)?;
-    }
-    Ok(())
-}
-
-fn forget(conn: &Connection, key: (&StoreId, &Tag)) -> Result<(), Problem> {
-    conn.prepare_cached("DELETE FROM segments WHERE store = ?1 AND tag = ?2")?
-        .execute((&*key.0.0, key.1.as_str()))?;
-    Ok(())
+fn forget(conn: &Connection, (store, tag): (&StoreId, &Tag)) -> Result<(), Problem> {
+    let Some(mut state) = TagState::read(conn, store, tag)? else { return Ok(()) };
+    state.segments.clear();
+    Ok(state.write(conn, store, tag)?)
 }
 
 fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> Result<(), Problem> {
@@ -190,9 +129,11 @@ fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> R
 }
 
 /// Ids and other numbers above the largest positive signed one can't be recorded. No id is as large.
-fn number(value: u64) -> Result<i64, Problem> {
-    i64::try_from(value)
-        .map_err(|_| Problem::Refused(format!("{value} exceeds the largest signed 64-bit number")))
+fn number(value: u64) -> Result<u64, Problem> {
+    if value <= NUMBER_MAX {
+        return Ok(value);
+    }
+    Err(Problem::Refused(format!("{value} exceeds the largest signed 64-bit number")))
 }
 
 fn refuse(name: &Tag, why: String) -> Result<(), Problem> {

@@ -15,8 +15,8 @@ use super::db::{self, Db, Syncs, beside, connect};
 use super::fault::Fault;
 use super::identity::Identity;
 use super::records::{self, Meta};
-use super::rows::{TagState, get};
-use super::{LayoutRecord, schema, stores};
+use super::tags::TagState;
+use super::{LayoutRecord, schema, stores, tags};
 use crate::random;
 use crate::state_dir::{StateDir, explain};
 use leafd_core::store::HostId;
@@ -115,14 +115,10 @@ fn carry_over(from: &Connection, to: &Connection) -> Result<(), Fault> {
         records::write(to, &record)?;
     }
     stores::begin_anew(from, to)?;
-    let mut statement = from.prepare("SELECT store, tag, generation, highest_end FROM tags")?;
-    let mut tags = statement.query([])?;
-    while let Some(row) = tags.next()? {
-        let (store, tag): (String, String) = (get(row, 0)?, get(row, 1)?);
-        let state = TagState { generation: get(row, 2)?, highest_end: get(row, 3)? };
-        state.write(to, &store, &tag)?;
-    }
-    Ok(())
+    tags::each(from, |store, tag, state| {
+        let state = TagState { segments: Vec::new(), ..state };
+        Ok(state.write(to, &store, &tag)?)
+    })
 }
 
 fn exists(path: &Path) -> Result<bool, Fault> {

@@ -12,10 +12,9 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use super::apply::{self, Problem};
 use super::fault::Fault;
 use super::records::{self, Meta, Start};
-use super::rows::{SegmentRow, TagState};
-use super::stores;
+use super::tags::{Segment, TagState};
 use super::witness::{self, Stamp};
-use super::{Recovered, StartToken, TagRecord, Write, schema, verify, wal};
+use super::{Recovered, StartToken, TagRecord, Write, schema, stores, tags, verify, wal};
 use crate::state_dir::{StateDir, explain};
 use leafd_core::Tag;
 use leafd_core::store::{Generation, StoreId};
@@ -174,8 +173,7 @@ impl Db {
         meta.stopped_cleanly = false;
         let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
         stores::write_start(&transaction, &start)?;
-        let forgotten =
-            if unvouched { transaction.execute("DELETE FROM segments", [])? } else { 0 };
+        let forgotten = if unvouched { tags::forget_segments(&transaction, None)? } else { 0 };
         records::write(&transaction, &meta)?;
         transaction.commit()?;
         self.meta = meta;
@@ -262,14 +260,10 @@ impl Db {
             return Ok(None);
         }
         let state = state.unwrap_or_default();
-        let unissued = SegmentRow::all(&self.conn, &store.0, tag.as_str())?
-            .into_iter()
-            .filter_map(SegmentRow::unissued)
-            .collect();
         Ok(Some(TagRecord {
-            generation: Generation(state.generation.cast_unsigned()),
-            highest_end: state.highest_end.max(lost_end).cast_unsigned(),
-            unissued,
+            generation: Generation(state.generation),
+            highest_end: state.highest_end.max(lost_end),
+            unissued: state.segments.into_iter().filter_map(Segment::unissued).collect(),
         }))
     }
 
@@ -284,9 +278,9 @@ impl Db {
         let mut ends = BTreeMap::new();
         // The first tags of all stores together are among the first of each store.
         for store in others.chain([store]) {
-            for (tag, end) in TagState::ends(&self.conn, store, after, limit)? {
+            for (tag, end) in tags::ends(&self.conn, store, after, limit)? {
                 let highest = ends.entry(tag).or_insert(0);
-                *highest = end.cast_unsigned().max(*highest);
+                *highest = end.max(*highest);
             }
         }
         Ok(ends.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
@@ -295,7 +289,7 @@ impl Db {
     /// The highest end that this host has seen of a tag in any embedded store. Such a store belongs to this host
     /// alone. If it is lost, restored or adopted, it comes back under another identity and with lower numbers, and ids
     /// that were issued from it must not be issued again.
-    fn embedded_end(&self, tag: &Tag) -> Result<i64, Fault> {
+    fn embedded_end(&self, tag: &Tag) -> Result<u64, Fault> {
         let mut end = 0;
         for store in &self.embedded {
             let state = TagState::read(&self.conn, store, tag)?;

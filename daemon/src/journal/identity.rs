@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::rows::Sum;
+use super::records::Sum;
 
 /// The file with the machine id.
 const MACHINE_ID_FILE: &str = "etc/machine-id";
@@ -25,6 +25,9 @@ const HARDWARE_FILES: [(&str, &str); 4] = [
     ("hypervisor_uuid", "sys/hypervisor/uuid"),
     ("vm_uuid", "sys/firmware/devicetree/base/vm,uuid"),
 ];
+
+/// Separates the file's own marks from those of the host.
+const FILE: &str = ", inode ";
 
 /// Separates the ids of the hardware, which come last, from the rest of a fingerprint.
 const HARDWARE: &str = ", hardware";
@@ -66,9 +69,9 @@ impl Identity {
         Identity { machine, configured: configured.map(str::to_owned), hardware }
     }
 
-    /// This identity and the marks of the journal file, as text to log and to compare by [`is_same`].
-    pub(super) fn fingerprint(&self, journal: &Path) -> io::Result<String> {
-        let file = fs::symlink_metadata(journal)?;
+    /// This identity and the marks of a file of this host alone, as text to log and to compare by [`is_same`].
+    pub(crate) fn fingerprint(&self, file: &Path) -> io::Result<String> {
+        let file = fs::symlink_metadata(file)?;
         let machine = self.machine.as_deref().unwrap_or("unknown");
         let configured = self.configured.as_deref().unwrap_or("");
         // Some file systems don't record when a file was made; there only the inode counts.
@@ -79,7 +82,7 @@ impl Identity {
         let inode = file.ino();
         let hardware = &self.hardware;
         Ok(format!(
-            "machine {machine}, identity {configured:?}, inode {inode}, born {born}{hardware}"
+            "machine {machine}, identity {configured:?}{FILE}{inode}, born {born}{hardware}"
         ))
     }
 }
@@ -113,6 +116,16 @@ pub(crate) fn is_same(one: &str, other: &str) -> bool {
         hardware_ids(other_ids).any(|other| other.0 == name && other.1 != id)
     };
     one == other && !hardware_ids(one_ids).any(differ)
+}
+
+/// Whether two fingerprints are of the same host, though perhaps of different files.
+pub(crate) fn is_same_host(one: &str, other: &str) -> bool {
+    let without_file = |fingerprint: &str| {
+        let (host, ids) = split(fingerprint);
+        let host = host.split_once(FILE).map_or(host, |(host, _)| host);
+        format!("{host}{HARDWARE}{ids}")
+    };
+    is_same(&without_file(one), &without_file(other))
 }
 
 fn split(fingerprint: &str) -> (&str, &str) {

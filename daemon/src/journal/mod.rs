@@ -35,9 +35,8 @@
 //!
 //! In the order of a start: `begin` makes a journal. `db` opens it with the checks of `schema` (what file is it?),
 //! `wal` (is its log whole?) and `verify` (is every row as it was written?), and commits changes. `writer` is the
-//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `rows` reads and
-//! writes tags and segments, `records` everything that changes rarely, and `stores` keeps what is known of stores and
-//! starts.
+//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `records` reads and
+//! writes records, `tags` has those of tags, and `stores` what is known of stores and starts.
 
 mod apply;
 mod begin;
@@ -47,9 +46,9 @@ mod identity;
 mod look;
 mod records;
 mod recovered;
-mod rows;
 mod schema;
 mod stores;
+mod tags;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -71,7 +70,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 pub use self::identity::Identity;
-pub(crate) use self::identity::{hardware, is_same};
+pub(crate) use self::identity::{hardware, is_same, is_same_host};
 pub(crate) use self::look::immutable;
 pub use self::look::{JournalSummary, look};
 pub use self::recovered::{Recovered, StoreRecord};

@@ -1,28 +1,36 @@
-//! Records that change rarely: the host, its starts, the stores, the layouts and the worker's lease. Each is JSON in
-//! one row, under a kind and a key, with a checksum like every row.
+//! Records: the host, its starts, the stores, the layouts, the worker's lease and the tags. Each is JSON in one row, under
+//! a kind and a key, with a checksum, because SQLite notices a damaged page only if its structure is broken, and an
+//! undetected wrong mark means duplicate ids.
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::types::FromSql;
+use rusqlite::{Connection, OptionalExtension, Row};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use leafd_wire::Layout;
 
 use super::fault::Fault;
-use super::rows::{Sum, get};
-use super::{LayoutRecord, StoreRecord};
+use super::{LayoutRecord, StoreRecord, tags};
 use leafd_core::lease::Recorded;
 use leafd_core::store::{HostId, StartToken};
 
-/// A kind of record.
+/// A running FNV-1a hash. Each step is reversible, so the hash detects every change of a single byte.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sum(u64);
+
+/// A record's value.
 pub(super) trait JsonRecord: Serialize + DeserializeOwned {
+    /// Whether every value is in its range.
+    fn is_valid(&self) -> bool;
+}
+
+/// A record of a kind that has a name of its own.
+pub(super) trait NamedRecord: JsonRecord {
     /// The name of the kind.
     const KIND: &'static str;
 
     /// The record's key within its kind.
     fn key(&self) -> String;
-
-    /// Whether every value is in its range.
-    fn is_valid(&self) -> bool;
 }
 
 /// What is recorded of the host and of the journal as a whole. There is one such record.
@@ -59,49 +67,71 @@ pub(super) struct LayoutFields {
 const COMMITS_MAX: i64 = i64::MAX / 2;
 
 /// Numbers above this are not recorded: ids and instants are smaller.
-const NUMBER_MAX: u64 = i64::MAX as u64;
+pub(super) const NUMBER_MAX: u64 = i64::MAX as u64;
 
 /// Longest text in the record of a lease, in bytes.
 const LEASE_TEXT_BYTES_MAX: usize = 8_192;
 
 /// Writes a record in place of the one with its key.
-pub(super) fn write<R: JsonRecord>(conn: &Connection, record: &R) -> rusqlite::Result<()> {
-    let key = record.key();
+pub(super) fn write<R: NamedRecord>(conn: &Connection, record: &R) -> rusqlite::Result<()> {
+    write_of(conn, R::KIND, &record.key(), record)
+}
+
+/// The same for any kind and key.
+pub(super) fn write_of(
+    conn: &Connection,
+    kind: &str,
+    key: &str,
+    record: &impl JsonRecord,
+) -> rusqlite::Result<()> {
     let value = serde_json::to_string(record)
         .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
     conn.prepare_cached("INSERT OR REPLACE INTO records VALUES (?1, ?2, ?3, ?4)")?.execute((
-        R::KIND,
-        &key,
+        kind,
+        key,
         &value,
-        sum(R::KIND, &key, &value),
+        sum(kind, key, &value),
     ))?;
     Ok(())
 }
 
 /// The record of a key, if there is one.
-pub(super) fn read<R: JsonRecord>(conn: &Connection, key: &str) -> Result<Option<R>, Fault> {
+pub(super) fn read<R: NamedRecord>(conn: &Connection, key: &str) -> Result<Option<R>, Fault> {
+    read_of(conn, R::KIND, key)
+}
+
+/// The same for any kind.
+pub(super) fn read_of<R: JsonRecord>(
+    conn: &Connection,
+    kind: &str,
+    key: &str,
+) -> Result<Option<R>, Fault> {
     let row = conn
         .prepare_cached("SELECT value, sum FROM records WHERE kind = ?1 AND key = ?2")?
-        .query_row((R::KIND, key), |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row((kind, key), |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
-    row.map(|(value, sum): (String, i64)| parse(key, &value, sum)).transpose()
+    row.map(|(value, sum): (String, i64)| parse(kind, key, &value, sum)).transpose()
 }
 
 /// All records of a kind, in the order of their keys.
-pub(super) fn read_all<R: JsonRecord>(conn: &Connection) -> Result<Vec<R>, Fault> {
+pub(super) fn read_all<R: NamedRecord>(conn: &Connection) -> Result<Vec<R>, Fault> {
     let mut statement =
         conn.prepare_cached("SELECT key, value, sum FROM records WHERE kind = ?1 ORDER BY key")?;
     let mut rows = statement.query([R::KIND])?;
     let mut records = Vec::new();
     while let Some(row) = rows.next()? {
         let (key, value): (String, String) = (get(row, 0)?, get(row, 1)?);
-        records.push(parse(&key, &value, get(row, 2)?)?);
+        let record: R = parse(R::KIND, &key, &value, get(row, 2)?)?;
+        if record.key() != key {
+            return Err(not_as_written(R::KIND, &key));
+        }
+        records.push(record);
     }
     Ok(records)
 }
 
 /// Removes all records of a kind.
-pub(super) fn remove_all<R: JsonRecord>(conn: &Connection) -> rusqlite::Result<()> {
+pub(super) fn remove_all<R: NamedRecord>(conn: &Connection) -> rusqlite::Result<()> {
     conn.execute("DELETE FROM records WHERE kind = ?1", [R::KIND])?;
     Ok(())
 }
@@ -116,8 +146,8 @@ pub(super) fn count(conn: &Connection) -> rusqlite::Result<i64> {
 pub(super) fn check_kinds(conn: &Connection) -> Result<(), Fault> {
     let kinds = [Meta::KIND, Start::KIND, StoreRecord::KIND, LayoutRecord::KIND, Recorded::KIND];
     let unknown: i64 = conn.query_row(
-        "SELECT count(*) FROM records WHERE kind NOT IN (?1, ?2, ?3, ?4, ?5)",
-        kinds,
+        "SELECT count(*) FROM records WHERE kind NOT IN (?1, ?2, ?3, ?4, ?5) AND NOT (kind > ?6 AND kind < ?7)",
+        (kinds[0], kinds[1], kinds[2], kinds[3], kinds[4], tags::KIND, tags::KINDS_END),
         |row| row.get(0),
     )?;
     if unknown == 0 {
@@ -130,14 +160,56 @@ fn sum(kind: &str, key: &str, value: &str) -> i64 {
     Sum::of("records").text(kind).text(key).text(value).get()
 }
 
-fn parse<R: JsonRecord>(key: &str, value: &str, found: i64) -> Result<R, Fault> {
+/// Reads a row's value, and checks it against its checksum.
+pub(super) fn parse<R: JsonRecord>(
+    kind: &str,
+    key: &str,
+    value: &str,
+    found: i64,
+) -> Result<R, Fault> {
     let record: Option<R> = serde_json::from_str(value).ok();
-    let kind = R::KIND;
     record
-        .filter(|record| found == sum(kind, key, value) && record.key() == key && record.is_valid())
-        .ok_or_else(|| {
-            Fault::damaged(format!("the record {kind} {key:?} is not as it was written"))
-        })
+        .filter(|record| found == sum(kind, key, value) && record.is_valid())
+        .ok_or_else(|| not_as_written(kind, key))
+}
+
+fn not_as_written(kind: &str, key: &str) -> Fault {
+    Fault::damaged(format!("the record {kind} {key:?} is not as it was written"))
+}
+
+/// The value of a column. A value of another type is reported as damage, not as a failing disk.
+pub(super) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Fault> {
+    Ok(row.get(column)?)
+}
+
+// === impl Sum ===
+
+impl Sum {
+    /// Starts with the table's name, so that a row of one table doesn't pass for a row of another.
+    pub fn of(table: &str) -> Sum {
+        Sum(0xcbf2_9ce4_8422_2325).bytes(table.as_bytes())
+    }
+
+    /// The length comes first, so that bytes can't move between neighbouring fields unnoticed.
+    pub fn bytes(self, bytes: &[u8]) -> Sum {
+        bytes.iter().fold(self.int(bytes.len() as i64), |sum, byte| sum.byte(*byte))
+    }
+
+    pub fn text(self, text: &str) -> Sum {
+        self.bytes(text.as_bytes())
+    }
+
+    pub fn int(self, number: i64) -> Sum {
+        number.to_le_bytes().iter().fold(self, |sum, byte| sum.byte(*byte))
+    }
+
+    fn byte(self, byte: u8) -> Sum {
+        Sum((self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+    }
+
+    pub fn get(self) -> i64 {
+        self.0.cast_signed()
+    }
 }
 
 impl Meta {
@@ -147,14 +219,16 @@ impl Meta {
 }
 
 impl JsonRecord for Meta {
+    fn is_valid(&self) -> bool {
+        (0..=COMMITS_MAX).contains(&self.commits)
+    }
+}
+
+impl NamedRecord for Meta {
     const KIND: &'static str = "meta";
 
     fn key(&self) -> String {
         String::new()
-    }
-
-    fn is_valid(&self) -> bool {
-        (0..=COMMITS_MAX).contains(&self.commits)
     }
 }
 
@@ -166,48 +240,48 @@ impl Start {
 }
 
 impl JsonRecord for Start {
-    const KIND: &'static str = "start";
-
-    fn key(&self) -> String {
-        Start::key_of(self.number)
-    }
-
     fn is_valid(&self) -> bool {
         self.number >= 0
     }
 }
 
-impl JsonRecord for LayoutRecord {
-    const KIND: &'static str = "layout";
+impl NamedRecord for Start {
+    const KIND: &'static str = "start";
 
     fn key(&self) -> String {
-        self.name.as_str().to_owned()
+        Start::key_of(self.number)
     }
+}
 
+impl JsonRecord for LayoutRecord {
     fn is_valid(&self) -> bool {
         self.layout.check().is_ok() && self.layout.epoch_ms.max(self.mark.0) <= NUMBER_MAX
     }
 }
 
-impl JsonRecord for StoreRecord {
-    const KIND: &'static str = "store";
+impl NamedRecord for LayoutRecord {
+    const KIND: &'static str = "layout";
 
     fn key(&self) -> String {
-        self.store.0.as_ref().to_owned()
+        self.name.as_str().to_owned()
     }
+}
 
+impl JsonRecord for StoreRecord {
     fn is_valid(&self) -> bool {
         self.confirmed >= 0 && self.written <= NUMBER_MAX
     }
 }
 
-impl JsonRecord for Recorded {
-    const KIND: &'static str = "lease";
+impl NamedRecord for StoreRecord {
+    const KIND: &'static str = "store";
 
     fn key(&self) -> String {
-        String::new()
+        self.store.0.as_ref().to_owned()
     }
+}
 
+impl JsonRecord for Recorded {
     fn is_valid(&self) -> bool {
         let Recorded { place, registry, worker, start, holding, earlier } = self;
         let Some(holder) = &holding.holder else { return false };
@@ -223,5 +297,13 @@ impl JsonRecord for Recorded {
         ];
         numbers.iter().all(|number| *number <= NUMBER_MAX)
             && texts.iter().all(|text| text.len() <= LEASE_TEXT_BYTES_MAX)
+    }
+}
+
+impl NamedRecord for Recorded {
+    const KIND: &'static str = "lease";
+
+    fn key(&self) -> String {
+        String::new()
     }
 }

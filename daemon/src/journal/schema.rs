@@ -1,4 +1,4 @@
-//! The journal's format: its tables and its version. Recognises a file that is something else before SQLite opens it.
+//! The journal's format: its table and its version. Recognises a file that is something else before SQLite opens it.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read};
@@ -12,28 +12,21 @@ use crate::state_dir::explain;
 /// The ASCII text `leaf`, in the field of SQLite's header for it: it marks the file as a journal.
 const APPLICATION_ID: i32 = 0x6c65_6166;
 
-/// The version of the format. It must increase when any of the texts below changes.
-const FORMAT_VERSION: i32 = 4;
+/// The version of the format. It must increase when the text below changes, or what is in the records.
+const FORMAT_VERSION: i32 = 5;
 
-/// The tables. Every row ends with a checksum over its other columns.
-const TABLES: [&str; 3] = [
-    "CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, sum INTEGER NOT NULL, \
-     PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID",
-    "CREATE TABLE tags (store TEXT NOT NULL, tag TEXT NOT NULL, generation INTEGER NOT NULL, \
-     highest_end INTEGER NOT NULL, sum INTEGER NOT NULL, PRIMARY KEY (store, tag)) STRICT, WITHOUT ROWID",
-    "CREATE TABLE segments (store TEXT NOT NULL, tag TEXT NOT NULL, \"end\" INTEGER NOT NULL, \
-     first INTEGER NOT NULL, stride INTEGER NOT NULL, mark INTEGER NOT NULL, sum INTEGER NOT NULL, \
-     PRIMARY KEY (store, tag, \"end\")) STRICT, WITHOUT ROWID",
-];
+/// The table. Every row ends with a checksum over its other columns.
+const TABLE: &str = "CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, \
+    sum INTEGER NOT NULL, PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID";
 
 /// The bytes of a SQLite file's header that show what the file is.
 const HEADER_BYTES: usize = 72;
 
-/// Makes the tables in an empty database.
+/// Makes the table in an empty database.
 pub(super) fn create(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "application_id", APPLICATION_ID)?;
     conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
-    TABLES.iter().try_for_each(|table| conn.execute_batch(table))
+    conn.execute_batch(TABLE)
 }
 
 /// Checks the file's kind and version from its first bytes, without changing the file.
@@ -75,14 +68,14 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks that the tables are exactly those of this format.
+/// Checks that there is exactly the table of this format.
 pub(super) fn check_tables(conn: &Connection) -> Result<(), Fault> {
     let mut statement = conn.prepare(
         "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_autoindex_%' ORDER BY rowid",
     )?;
     let found: Vec<Option<String>> =
         statement.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    if found.iter().map(Option::as_deref).eq(TABLES.iter().copied().map(Some)) {
+    if found.iter().map(Option::as_deref).eq([Some(TABLE)]) {
         return Ok(());
     }
     Err(Fault::damaged("its tables don't match its format"))

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 
 use super::apply::Problem;
 use super::fault::Fault;
-use super::records::{self, JsonRecord, Start};
+use super::records::{self, NamedRecord as _, Start};
 use super::{HISTORY_BYTES_MAX, StoreRecord};
 use leafd_core::store::StoreId;
 

@@ -16,8 +16,8 @@ use leafd_core::registry::{Holder, LeaseRecord, RegistryId};
 use leafd_core::store::{Generation, History, StartToken, StoreId};
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::{Layout, Run};
+use rusqlite::Connection;
 use rusqlite::types::Value;
-use rusqlite::{Connection, params_from_iter};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -32,21 +32,14 @@ const TAGS: [(&str, Run, u64); 3] = [
     ("c", Run { first: i64::MAX as u64 - 100, count: 100, stride: 1 }, i64::MAX as u64 - 50),
 ];
 
-/// The columns that the sum of a table's row is over.
-const SUMS: [(&str, &str); 3] = [
-    ("records", "kind, key, value"),
-    ("tags", "store, tag, generation, highest_end"),
-    ("segments", "store, tag, \"end\", first, stride, mark"),
-];
-
-/// Columns of tags and segments, and members of the other kinds of records, with numbers and with texts.
+/// Members of records, after their kind, with numbers and with texts.
 const NUMBERS: [&str; 21] = [
-    "segments.mark",
-    "segments.first",
-    "segments.\"end\"",
-    "segments.stride",
-    "tags.highest_end",
-    "tags.generation",
+    "tag.segments.0.mark",
+    "tag.segments.0.first",
+    "tag.segments.0.end",
+    "tag.segments.0.stride",
+    "tag.highest_end",
+    "tag.generation",
     "meta.commits",
     "meta.stopped_cleanly",
     "meta.counted",
@@ -64,9 +57,9 @@ const NUMBERS: [&str; 21] = [
     "store.urls.url",
 ];
 const TEXTS: [&str; 12] = [
-    "segments.tag",
-    "tags.tag",
-    "tags.store",
+    "tag.segments",
+    "tag.highest_end",
+    "tag.generation",
     "meta.host",
     "layout.name",
     "lease.holding.holder.id",
@@ -301,34 +294,29 @@ fn write_rows(file: &Path, input: &mut Input<'_>, with_sums: bool) {
             0 => (*input.one_of(&TEXTS), Value::Text(input.text())),
             _ => (*input.one_of(&NUMBERS), Value::Integer(input.number())),
         };
-        let Some((table, column)) = column.split_once('.') else { continue };
+        let Some((kind, member)) = column.split_once('.') else { continue };
         let one = i64::from(input.u8() % 3);
-        if table != "segments" && table != "tags" {
-            let _ = write_member(&connection, table, column, value);
-            continue;
-        }
-        let sql = format!(
-            "UPDATE {table} SET {column} = ?1 WHERE tag = (SELECT tag FROM {table} ORDER BY tag LIMIT 1 OFFSET ?2)"
-        );
-        let _ = connection.execute(&sql, (value, one));
+        let _ = match kind {
+            "tag" => write_member(&connection, &format!("tag of {}", store()), one, member, value),
+            kind => write_member(&connection, kind, 0, member, value),
+        };
     }
     if with_sums {
-        for (table, columns) in SUMS {
-            set_sums(&connection, table, columns).expect("sums can be set");
-        }
+        set_sums(&connection).expect("sums can be set");
     }
 }
 
-/// Changes a member of the first record of a kind.
+/// Changes a member of a kind's record with this number.
 fn write_member(
     connection: &Connection,
     kind: &str,
+    number: i64,
     path: &str,
     value: Value,
 ) -> rusqlite::Result<()> {
-    let sql = "SELECT key, value FROM records WHERE kind = ?1 ORDER BY key LIMIT 1";
+    let sql = "SELECT key, value FROM records WHERE kind = ?1 ORDER BY key LIMIT 1 OFFSET ?2";
     let (key, text): (String, String) =
-        connection.query_row(sql, [kind], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        connection.query_row(sql, (kind, number), |row| Ok((row.get(0)?, row.get(1)?)))?;
     let mut record: serde_json::Value = serde_json::from_str(&text).expect("it is JSON");
     if let Some(member) = record.pointer_mut(&format!("/{}", path.replace('.', "/"))) {
         *member = match value {
@@ -341,25 +329,16 @@ fn write_member(
     connection.execute(sql, (record.to_string(), kind, key)).map(drop)
 }
 
-fn set_sums(connection: &Connection, table: &str, columns: &str) -> rusqlite::Result<()> {
-    let mut statement = connection.prepare(&format!("SELECT sum, {columns} FROM {table}"))?;
-    let count = statement.column_count();
-    let mut changes: Vec<Vec<Value>> = Vec::new();
-    let mut rows = statement.query([])?;
-    while let Some(row) = rows.next()? {
-        let mut sum = bytes_sum(0xcbf2_9ce4_8422_2325, table.as_bytes());
-        for column in 1..count {
-            sum = match row.get::<_, Value>(column)? {
-                Value::Integer(number) => digits_sum(sum, &number.to_le_bytes()),
-                Value::Text(text) => bytes_sum(sum, text.as_bytes()),
-                _ => sum,
-            };
-        }
-        changes.push(vec![Value::Integer(sum.cast_signed()), row.get(0)?]);
-    }
-    let sql = format!("UPDATE {table} SET sum = ?1 WHERE sum = ?2");
-    for change in changes {
-        connection.execute(&sql, params_from_iter(change))?;
+fn set_sums(connection: &Connection) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare("SELECT kind, key, value FROM records")?;
+    let rows = statement.query_map([], |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?]))?;
+    let rows: Vec<[String; 3]> = rows.collect::<Result<_, _>>()?;
+    for row in rows {
+        let sum = bytes_sum(0xcbf2_9ce4_8422_2325, b"records");
+        let sum = row.iter().fold(sum, |sum, text| bytes_sum(sum, text.as_bytes()));
+        let [kind, key, _] = row;
+        let sql = "UPDATE records SET sum = ?1 WHERE kind = ?2 AND key = ?3";
+        connection.execute(sql, (sum.cast_signed(), kind, key))?;
     }
     Ok(())
 }

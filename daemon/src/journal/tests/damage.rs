@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use super::super::rows::SegmentRow;
+use super::super::tags::{Segment, TagState};
 use super::*;
 
 /// The content of an undamaged journal.
@@ -119,15 +119,15 @@ fn rows_that_others_contradict() {
         assert!(refused.cause.contains(fault), "{fault}: {}", refused.cause);
     };
     for (change, fault) in [
-        // The first tag, one in the middle and the last one, in the order of their bytes.
-        ("DELETE FROM tags WHERE tag = 'tag 0'", "\"tag 0\" is not among its claims"),
-        ("DELETE FROM tags WHERE tag = 'tag 17'", "\"tag 17\" is not among its claims"),
-        ("DELETE FROM tags WHERE tag = 'tag 9'", "\"tag 9\" is not among its claims"),
-        ("DELETE FROM tags", "is not among its claims"),
-        ("UPDATE tags SET store = 'other' WHERE tag = 'tag 1'", "\"tag 1\" is not as it was"),
-        ("UPDATE segments SET tag = 'x' WHERE tag = 'tag 3'", "\"x\" is not among its claims"),
-        ("UPDATE segments SET store = 'x' WHERE tag = 'tag 3'", "\"tag 3\" is not among its"),
-        ("UPDATE segments SET mark = mark - 1 WHERE tag = 'tag 4'", "with its mark 1003 is not"),
+        (
+            "UPDATE records SET kind = 'tag of other' WHERE key = 'tag 1'",
+            "tag of other \"tag 1\" is not as it was",
+        ),
+        ("UPDATE records SET key = 'x' WHERE key = 'tag 3'", "\"x\" is not as it was"),
+        (
+            "UPDATE records SET value = replace(value, '1004', '1003') WHERE key = 'tag 4'",
+            "\"tag 4\" is not as it was",
+        ),
         ("DELETE FROM records WHERE kind = 'layout'", "1 layouts and stores are recorded, but"),
     ] {
         let change = |conn: &rusqlite::Connection| {
@@ -135,16 +135,22 @@ fn rows_that_others_contradict() {
         };
         refused_after(&change, fault);
     }
-    let overlapping = SegmentRow { first: 50, end: 200, stride: 1, mark: 60 };
-    refused_after(
-        &|conn| overlapping.write(conn, &store().0, "tag 5").unwrap(),
-        "two segments of tag \"tag 5\" overlap",
-    );
-    let never_claimed = SegmentRow { first: 100_001, end: 100_101, stride: 1, mark: 100_001 };
-    refused_after(
-        &|conn| never_claimed.write(conn, &store().0, "tag 5").unwrap(),
-        "a segment of tag \"tag 5\" is not among its claims",
-    );
+    let claimed = Segment { first: 1, end: 100_001, stride: 1, mark: 1005 };
+    let with = |other: Segment| TagState {
+        generation: 1,
+        highest_end: 100_001,
+        segments: vec![claimed, other],
+    };
+    for (odd, what) in [
+        (Segment { first: 50, end: 100_001, stride: 1, mark: 60 }, "overlapping"),
+        (Segment { first: 100_001, end: 100_101, stride: 1, mark: 100_001 }, "never claimed"),
+    ] {
+        let write = |conn: &rusqlite::Connection| {
+            with(odd).write(conn, &store(), &tag("tag 5")).unwrap();
+        };
+        refused_after(&write, "\"tag 5\" is not as it was");
+        println!("{what}: refused");
+    }
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn something_else_under_its_name_is_left_alone() {
 
 #[test]
 fn another_format_is_refused_in_words() {
-    for (version, why) in [(3, "from before the first release"), (5, "run the newer leafd")] {
+    for (version, why) in [(4, "from before the first release"), (6, "run the newer leafd")] {
         let dir = place();
         run(async { open(dir.path()).0.close().await });
         let conn = Connection::open(dir.path().join("journal.db")).unwrap();
@@ -51,12 +51,12 @@ fn another_format_is_refused_in_words() {
 #[test]
 fn rows_that_leafd_did_not_write_are_refused() {
     let cases = [
-        "UPDATE segments SET mark = mark - 1",
-        "UPDATE segments SET mark = -1",
-        "UPDATE segments SET first = 5000",
-        "UPDATE tags SET highest_end = highest_end - 1",
-        "UPDATE tags SET tag = 'b'",
-        "DELETE FROM tags",
+        "UPDATE records SET value = replace(value, 'mark\":10', 'mark\":9') WHERE key = 'a'",
+        "UPDATE records SET value = replace(value, '1001', '1002') WHERE key = 'a'",
+        "UPDATE records SET value = replace(value, 'generation\":1', 'generation\":2') WHERE key = 'a'",
+        "UPDATE records SET key = 'b' WHERE key = 'a'",
+        "UPDATE records SET kind = 'tag of another' WHERE key = 'a'",
+        "INSERT INTO records SELECT kind, 'b', value, sum FROM records WHERE key = 'a'",
         "UPDATE records SET value = replace(value, ':5000', ':4999') WHERE kind = 'layout'",
         "DELETE FROM records WHERE kind = 'layout'",
         "UPDATE records SET value = replace(value, 'token\":\"', 'token\":\"0') WHERE kind = 'start'",
@@ -74,7 +74,6 @@ fn rows_that_leafd_did_not_write_are_refused() {
         "UPDATE records SET value = replace(value, 'counted\":2', 'counted\":1') WHERE kind = 'meta'; DELETE FROM records WHERE kind = 'store'",
         "DELETE FROM records WHERE kind = 'meta'",
         "CREATE TABLE more (x)",
-        "INSERT INTO segments SELECT store, tag, \"end\" + 1, first, stride, mark, sum FROM segments",
     ];
     for case in cases {
         let dir = place();

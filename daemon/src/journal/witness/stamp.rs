@@ -13,7 +13,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use crate::journal::rows::Sum;
+use crate::journal::records::Sum;
 use crate::random;
 use crate::state_dir::StateDir;
 use leafd_core::store::StartToken;
