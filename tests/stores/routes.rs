@@ -73,8 +73,9 @@ impl Databases {
     /// What a store records of its place.
     pub fn place(&self, name: &str) -> String {
         let rows = self.sql(name, "SELECT value FROM leafd_meta WHERE name = 'role'");
-        // Beside it is the version of the right to claim.
-        rows[0][0].split('\t').next().unwrap().to_owned()
+        // Nothing is recorded in new tables.
+        let record = serde_json::from_str::<serde_json::Value>(&rows[0][0]).unwrap_or_default();
+        record["role"].as_str().unwrap_or_default().to_owned()
     }
 
     pub fn fleet(&self, names: &[&'static str], routes: &str) -> Fleet {
@@ -232,7 +233,7 @@ fn stores_with_tags_get_their_places() {
 #[test]
 fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
     const REFUSE: &str = "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-        IF NEW.value LIKE 'frozen%' THEN RAISE EXCEPTION 'not yet'; END IF;
+        IF NEW.value LIKE '%\"role\":\"frozen%' THEN RAISE EXCEPTION 'not yet'; END IF;
         RETURN NEW;
     END $$;
     CREATE TRIGGER refuse BEFORE UPDATE ON leafd_meta FOR EACH ROW EXECUTE FUNCTION refuse()";

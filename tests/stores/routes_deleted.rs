@@ -12,7 +12,7 @@ use crate::routes::{Databases, STEP, WITHIN, done, refused};
 /// Has PostgreSQL change no end while a store is frozen.
 const BREAK_RAISING: &str =
     "CREATE FUNCTION half_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF (SELECT value FROM leafd_meta WHERE name = 'role') LIKE 'frozen%' THEN
+    IF (SELECT value FROM leafd_meta WHERE name = 'role') LIKE '%\"role\":\"frozen%' THEN
         RAISE EXCEPTION 'half-way';
     END IF;
     RETURN NEW;
@@ -22,7 +22,7 @@ CREATE TRIGGER half_way BEFORE INSERT OR UPDATE OF highest_end ON leafd_tag
 
 /// Has PostgreSQL retire no store.
 const BREAK_RETIRING: &str = "CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-    IF NEW.value LIKE 'retired%' THEN RAISE EXCEPTION 'not yet'; END IF;
+    IF NEW.value LIKE '%\"role\":\"retired%' THEN RAISE EXCEPTION 'not yet'; END IF;
     RETURN NEW;
 END $$;
 CREATE TRIGGER stays BEFORE UPDATE ON leafd_meta FOR EACH ROW EXECUTE FUNCTION stays()";

@@ -1,7 +1,6 @@
 //! What each of a daemon's calls costs the server's processors, and from that the cost of a large fleet.
 
 use anyhow::{Context as _, Result, ensure};
-use leafd::store::Store as _;
 
 use super::Bench;
 use super::callers::{self, Called};

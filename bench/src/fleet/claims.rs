@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use leafd::config::{StorePassword, StoreUrl};
+use leafd::store::postgres;
 use leafd::store::sql::Target;
-use leafd::store::{Store as _, postgres};
 use leafd_core::Tag;
 use leafd_core::store::{ClaimWish, Identity};
 use leafd_tests::servers::Postgres;
@@ -100,7 +100,7 @@ pub(super) fn claimer<'a>(
     Ok(move || {
         next += 1;
         let wish = ClaimWish::new(1, 1);
-        Ok(store.claim(&under, &tags[next % tags.len()], wish)?.run.first)
+        Ok(store.claim(None, &under, &tags[next % tags.len()], wish)?.run.first)
     })
 }
 
@@ -133,7 +133,7 @@ fn put(section: &mut Section, row: &str, called: &Called, claims: f64) {
 }
 
 /// A connection to a store, like a daemon's.
-pub(super) fn connect(database: &Database<'_>) -> Result<leafd::store::sql::SqlStore> {
+pub(super) fn connect(database: &Database<'_>) -> Result<leafd::store::Store> {
     let url = database.url().parse();
     let Ok(StoreUrl::Postgres(url)) = url else { bail!("a server's URL is none of PostgreSQL's") };
     let limit = Duration::from_secs(30);

@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use leafd::journal::{Identity, Journal, Outside, Write};
 use leafd::state_dir::StateDir;
-use leafd::store::Store as _;
-use leafd::store::sqlite::{self, host_fingerprint};
+use leafd::store::sqlite;
 use leafd_client::Client;
 use leafd_core::Run;
 use leafd_core::Tag;
@@ -186,7 +185,7 @@ pub(crate) fn tag_name(index: usize) -> String {
 pub(crate) fn make_tags(dir: &Path, count: usize) -> Result<()> {
     let state = StateDir::open(&state_dir(dir))?;
     let path = state_dir(dir).join(STORE_FILE);
-    let store_id = sqlite::open(&path, &host_fingerprint(None))?.identity()?.id;
+    let store_id = sqlite::open(&path, &Identity::of_host(None))?.identity()?.id;
     let mut store = Connection::open(path)?;
     let transaction = store.transaction()?;
     let mut writes = Vec::with_capacity(count);

@@ -1,11 +1,12 @@
 //! Which writes a registry may accept at all, and the outcome of a compare-and-set. Pure.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use leafd_wire::Layout;
 
 use super::{CompareAndSet, Entry, HOLDER_BYTES_MAX, LeaseRecord, RegistryError, RegistryId};
-use crate::{UnixMs, WorkerId};
+use crate::{Tag, UnixMs, WorkerId};
 
 /// The last instant that registries can hold: they store milliseconds as positive signed 64-bit numbers.
 pub const INSTANT_MAX: UnixMs = UnixMs(i64::MAX as u64);
@@ -22,6 +23,34 @@ pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     Err(format!(
         "its {what} is {text:?}; allowed: 1 to {HOLDER_BYTES_MAX} printable ASCII characters without spaces"
     ))
+}
+
+/// The layouts that a registry must record, given those that it has, by their names and definitions.
+///
+/// # Errors
+/// [`RegistryError::Refused`] if a layout is recorded with another definition, with both.
+pub fn new_layouts(
+    recorded: &BTreeMap<String, String>,
+    layouts: &[(Tag, Layout)],
+) -> Result<BTreeMap<String, String>, RegistryError> {
+    let mut new = BTreeMap::new();
+    for (name, layout) in layouts {
+        let (name, ours) = (name.as_str(), definition(layout));
+        match recorded.get(name).or_else(|| new.get(name)) {
+            Some(theirs) if *theirs == ours => {}
+            Some(theirs) => {
+                return Err(RegistryError::Refused(
+                    format!(
+                        "layout {name:?} is recorded in the worker registry as {theirs}, but is configured as {ours}. \
+                         It must be the same on all hosts: correct the configuration, or give the layout another name"
+                    )
+                    .into(),
+                ));
+            }
+            None => _ = new.insert(name.to_owned(), ours),
+        }
+    }
+    Ok(new)
 }
 
 /// The whole layout as registries record it. The form is canonical: equal texts are equal layouts.

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::store::{History, Identity, StartToken, StoreId};
 use crate::{UnixMs, WorkerId};
 
-pub use check::{INSTANT_MAX, check_id, definition};
+pub use check::{INSTANT_MAX, check_id, definition, new_layouts};
 pub use error::RegistryError;
 
 /// How a registry that supports both ways assigns its numbers.

@@ -1,20 +1,21 @@
 //! Which daemons recently used a worker number that operators assign by hand, as the store remembers it. Two daemons that
 //! use it at the same time issue the same ids.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::text::clean;
 
 /// A daemon that noted that it uses a number.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticUser {
     /// The daemon's start, by its token.
     pub start: Arc<str>,
     /// Its host's name for people, without spaces.
     pub name: Arc<str>,
-    /// How long ago it noted that last, on the store's clock.
-    pub ago_ms: u64,
+    /// When it noted that last, on the store's clock.
+    pub at_ms: u64,
 }
 
 /// How long a daemon is remembered after its last note, in milliseconds.
@@ -23,63 +24,48 @@ const REMEMBERED_MS: u64 = 90_000;
 /// How many daemons are remembered. Older ones are forgotten.
 const REMEMBERED_MAX: usize = 8;
 
-/// Notes that the daemon of this start and name uses the number. Returns the store's new text, and the other recent users.
-/// `known` is the store's present text, with one user per line. Invalid lines are dropped.
-#[must_use]
-pub fn note_static_user(
-    known: &str,
-    now_ms: u64,
-    start: &str,
-    name: &str,
-) -> (String, Vec<StaticUser>) {
-    let mut others: Vec<StaticUser> =
-        known.lines().filter_map(|line| parse(line, now_ms)).collect();
-    others.retain(|other| *other.start != *start && other.ago_ms < REMEMBERED_MS);
-    others.sort_by_key(|other| other.ago_ms);
-    others.truncate(REMEMBERED_MAX - 1);
-    let mut text = format!("{now_ms} {start} {name}");
-    for StaticUser { start, name, ago_ms } in &others {
-        let _ = write!(text, "\n{} {start} {name}", now_ms - ago_ms);
-    }
-    (text, others)
-}
-
-fn parse(line: &str, now_ms: u64) -> Option<StaticUser> {
-    let mut words = line.split(' ');
-    let at_ms: u64 = words.next()?.parse().ok()?;
-    let (start, name) = (words.next()?, clean(words.next()?));
-    // Fails if the store's clock was set back since.
-    let ago_ms = now_ms.checked_sub(at_ms)?;
-    Some(StaticUser { start: start.into(), name: name.into(), ago_ms })
+/// Notes that a daemon uses the number. `users` are those that the store remembers; the other recent ones follow the
+/// present one.
+pub fn note_static_user(users: &mut Vec<StaticUser>, present: StaticUser) {
+    let now_ms = present.at_ms;
+    users.iter_mut().for_each(|user| user.name = clean(&user.name).into());
+    // A later time means that the store's clock was set back since.
+    let is_recent = |at_ms| now_ms.checked_sub(at_ms).is_some_and(|ago_ms| ago_ms < REMEMBERED_MS);
+    users.retain(|other| other.start != present.start && is_recent(other.at_ms));
+    users.sort_by_key(|other| now_ms - other.at_ms);
+    users.truncate(REMEMBERED_MAX - 1);
+    users.insert(0, present);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn those_who_used_it_lately_are_told_and_nobody_tells_of_itself() {
-        let (text, others) = note_static_user("", 1_000, "s1", "a");
-        assert_eq!((&*text, others), ("1000 s1 a", vec![]));
-        let (text, others) = note_static_user(&text, 3_000, "s2", "b");
-        assert_eq!(text, "3000 s2 b\n1000 s1 a");
-        assert_eq!(others, [StaticUser { start: "s1".into(), name: "a".into(), ago_ms: 2_000 }]);
-        let (text, others) = note_static_user(&text, 4_000, "s1", "a");
-        assert_eq!(text, "4000 s1 a\n3000 s2 b");
-        assert_eq!(others[0].ago_ms, 1_000);
-        let (text, others) = note_static_user(&text, 4_000 + REMEMBERED_MS, "s1", "a");
-        assert_eq!((&*text, others), ("94000 s1 a", vec![]));
+    fn user(at_ms: u64, start: &str) -> StaticUser {
+        StaticUser { start: start.into(), name: "n".into(), at_ms }
     }
 
     #[test]
-    fn what_makes_no_sense_and_what_is_too_much_is_dropped() {
-        let known = "x s a\n5\n9000 late n\n\n7 odd";
-        assert_eq!(note_static_user(known, 10, "s", "n"), ("10 s n".to_owned(), vec![]));
-        let mut text = String::new();
+    fn recent_users_are_remembered_once_each() {
+        let mut users = Vec::new();
+        note_static_user(&mut users, user(1_000, "s1"));
+        note_static_user(&mut users, user(3_000, "s2"));
+        assert_eq!(users, [user(3_000, "s2"), user(1_000, "s1")]);
+        note_static_user(&mut users, user(4_000, "s1"));
+        assert_eq!(users, [user(4_000, "s1"), user(3_000, "s2")]);
+        note_static_user(&mut users, user(4_000 + REMEMBERED_MS, "s1"));
+        assert_eq!(users, [user(4_000 + REMEMBERED_MS, "s1")]);
+    }
+
+    #[test]
+    fn later_times_and_the_oldest_users_are_dropped() {
+        let mut users = vec![user(9_000, "late")];
+        note_static_user(&mut users, user(10, "s"));
+        assert_eq!(users, [user(10, "s")]);
         for start in 0..100 {
-            text = note_static_user(&text, start, &start.to_string(), "n").0;
+            note_static_user(&mut users, user(start, &start.to_string()));
         }
-        assert_eq!(text.lines().count(), REMEMBERED_MAX);
-        assert!(text.starts_with("99 99 n\n98 98 n\n"), "{text}");
+        assert_eq!(users.len(), REMEMBERED_MAX);
+        assert_eq!(users[..2], [user(99, "99"), user(98, "98")]);
     }
 }

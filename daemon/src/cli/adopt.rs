@@ -45,14 +45,14 @@ fn adopt_all(config: &Config) -> Result<String> {
     // A running daemon counts its claims under the stores' old names. The lock makes sure that none runs.
     let state_dir = StateDir::open(&config.state_dir)?;
     let identity = Identity::of_host(config.identity.as_deref());
-    let host = sqlite::host_fingerprint(config.identity.as_deref());
+    let host = Identity::of_host(config.identity.as_deref());
     // A store that may be as old as the journal gets a new identity before the journal is set aside. After a crash in
     // between, it is adopted again.
     let adopt_doubtful = |old: &SetAside| {
         for path in embedded::files(config) {
             let in_doubt = embedded::in_doubt(path, &state_dir, old);
             if in_doubt.map_err(|error| error.to_string())? {
-                sqlite::adopt_anew(path, &host).map_err(|error| error.to_string())?;
+                sqlite::adopt(path, &host, true).map_err(|error| error.to_string())?;
             }
         }
         Ok(())
@@ -72,7 +72,7 @@ fn adopt_all(config: &Config) -> Result<String> {
     for spec in config.routing.stores().iter() {
         match &spec.url {
             StoreUrl::Sqlite(path) => {
-                let adopted = sqlite::adopt(path.as_ref(), &host)?;
+                let adopted = sqlite::adopt(path.as_ref(), &host, false)?;
                 said.push_str(&format!(
                     "adopted the store {} for this host, with the id {adopted}\n",
                     spec.url
@@ -106,13 +106,15 @@ async fn adopt_database(
 ) -> Result<String> {
     let store = stores::open_one(config, spec)?;
     let url = spec.url.to_string();
-    let found = store.identity().await?;
+    let found = store.call(|store| store.identity()).await?;
     let before = recovered.at(&url).map(|record| record.store.clone());
     if before.as_ref() == Some(&found.id) {
         return Ok(format!("this host already uses the store {url}, with the id {}\n", found.id));
     }
     let known = recovered.tokens_known(&found.id);
-    if store.check_in(&found, &recovered.host, known, &recovered.token).await? == CheckIn::Stale {
+    let (under, host, token) = (found.clone(), recovered.host.clone(), recovered.token.clone());
+    let check_in = store.call(move |store| store.check_in(&under, &host, &known, &token));
+    if check_in.await? == CheckIn::Stale {
         bail!(
             "the store {url} has recorded a later start of this host than the journal: another host uses a copy of the \
              journal, or this journal is an old copy; give this host its own state directory"

@@ -3,11 +3,13 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::health::Remedies;
 use crate::output;
 use crate::run::{backends, refuse_config};
+use leafd_core::store::StoreError;
 
 /// Prints the statements that [`apply`] runs for missing tables, once for each kind of store.
 #[must_use]
@@ -64,8 +66,16 @@ pub(super) fn in_each_store(
 }
 
 fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
-    let made = backends::make_tables(config, spec);
-    let made = made.with_context(|| format!("cannot create the tables of {}", spec.url))?;
+    let made = backends::make_tables(config, spec).map_err(|error| {
+        match error.downcast_ref::<StoreError>() {
+            Some(away @ StoreError::Unavailable { cause, .. }) => {
+                let advice = Remedies::of_config(config).of_error(spec, cause.why);
+                anyhow!("can't create the tables: {away}; {advice}")
+            }
+            Some(_) => error.context("can't create the tables"),
+            None => error.context(format!("can't create the tables of {}", spec.url)),
+        }
+    })?;
     Ok(match made.is_empty() {
         // It is unknown whether the tables are new.
         true if matches!(spec.url, StoreUrl::Sqlite(_)) => {

@@ -13,6 +13,7 @@ use tracing::{error, info};
 use super::upstream::Upstream;
 use crate::clock;
 use crate::reply::Failure;
+use crate::store::Store;
 use leafd_core::BootMs;
 use leafd_core::mask::{MaskKey, MaskKeys};
 use leafd_core::store::{History, Identity, StoreError};
@@ -147,8 +148,9 @@ impl Masks {
         };
         for key in keys.iter() {
             let (number, own) = (key.number(), key.check_value());
-            let known = self.upstream.store.note_mask_key(&under, number, own).await;
-            match known {
+            let under = under.clone();
+            let note = move |store: &mut Store| store.note_mask_key(&under, number, own);
+            match self.upstream.store.call(note).await {
                 Ok(known) if known == own => {}
                 Ok(_) => return Err(self.another(key)),
                 Err(StoreError::Refused(words)) => return Err(mask_key(words.words)),

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use crate::engine::upstream::Upstream;
+use crate::store::Store;
 use leafd_core::Tag;
 use leafd_core::store::{Generation, NewTag, StoreError, TagChange, TagRow, UNFINISHED};
 
@@ -62,7 +63,8 @@ impl TagStores {
         match &self.upstreams[..] {
             [only] => {
                 check_place(only).await?;
-                only.store.create(&only.complete()?, new.clone()).await.map(Shown::from)
+                let (under, new) = (only.complete()?, new.clone());
+                only.store.call(move |store| store.create(&under, &new)).await.map(Shown::from)
             }
             _ => self.create_in_all(new).await,
         }
@@ -78,7 +80,7 @@ impl TagStores {
                 check_place(upstream).await?;
                 let under = upstream.complete()?;
                 let new = NewTag { ceiling: UNFINISHED, ..new.clone() };
-                upstream.store.create(&under, new).await
+                upstream.store.call(move |store| store.create(&under, &new)).await
             };
             match created_here.await {
                 Ok(row) => created.push((upstream, row)),
@@ -95,15 +97,14 @@ impl TagStores {
             let finished = async {
                 check_place(upstream).await?;
                 if row.max_id < new.start.cast_signed() {
-                    let under = upstream.store.identity().await?;
-                    upstream.store.raise(&under, vec![(new.tag.clone(), new.start)], false).await?;
+                    raise(upstream, &new.tag, new.start).await?;
                 }
                 let change = TagChange {
                     step: Some(new.step),
                     ceiling: Some(new.ceiling),
                     description: new.description.clone(),
                 };
-                upstream.store.set(&new.tag, change).await
+                set(upstream, &new.tag, change).await
             };
             finished.await.map_err(|error| self.partly(upstream, error))?;
         }
@@ -121,13 +122,12 @@ impl TagStores {
         for upstream in &self.upstreams {
             let asked = async {
                 check_place(upstream).await?;
-                match upstream.store.show(&new.tag).await {
-                    Err(StoreError::UnknownTag { .. }) => {
-                        let end = upstream.store.claimed_end(&new.tag).await?;
-                        Ok((None, end))
-                    }
+                let tag = new.tag.clone();
+                let look = move |store: &mut Store| match store.show(&tag) {
+                    Err(StoreError::UnknownTag { .. }) => Ok((None, store.claimed_end(&tag)?)),
                     shown => shown.map(|row| (Some(row), 0)),
-                }
+                };
+                upstream.store.call(look).await
             };
             let (row, claimed_end) = asked
                 .await
@@ -155,7 +155,8 @@ impl TagStores {
     ) -> StoreError {
         let mut left = Vec::new();
         for (upstream, row) in created {
-            if upstream.store.delete(&row.tag, row.generation).await.is_err() {
+            let undo = move |store: &mut Store| store.delete(&row.tag, row.generation);
+            if upstream.store.call(undo).await.is_err() {
                 left.push(format!("{:?}", &*upstream.name));
             }
         }
@@ -179,7 +180,7 @@ impl TagStores {
         let (mut away, mut without, mut unknown) = (Vec::new(), Vec::new(), None);
         let mut unfinished = None;
         for upstream in &self.upstreams {
-            let row = match upstream.store.show(tag).await {
+            let row = match upstream.show(tag).await {
                 Ok(row) if row.ceiling == UNFINISHED => {
                     without.push(Arc::clone(&upstream.name));
                     unfinished = Some(row);
@@ -221,7 +222,8 @@ impl TagStores {
         self.check_places().await?;
         let (mut pages, mut away) = (Vec::new(), Vec::new());
         for upstream in &self.upstreams {
-            match upstream.store.list(after, limit).await {
+            let after = after.cloned();
+            match upstream.store.call(move |store| store.list(after.as_ref(), limit)).await {
                 Ok(rows) => pages.push((upstream, rows)),
                 Err(error @ StoreError::Unavailable { .. }) => {
                     away.push((Arc::clone(&upstream.name), error));
@@ -240,7 +242,7 @@ impl TagStores {
                 // Servers order names differently, so the row may be on another page there.
                 let found = match there.get(&row.tag) {
                     Some(found) => found.clone(),
-                    None => match upstream.store.show(&row.tag).await {
+                    None => match upstream.show(&row.tag).await {
                         Err(StoreError::UnknownTag { .. }) => continue,
                         found => found?,
                     },
@@ -261,7 +263,7 @@ impl TagStores {
         for upstream in &self.upstreams {
             let set = async {
                 check_place(upstream).await?;
-                upstream.store.set(tag, change.clone()).await
+                set(upstream, tag, change.clone()).await
             };
             set.await.map_err(|error| self.partly(upstream, error))?;
         }
@@ -276,9 +278,8 @@ impl TagStores {
         for upstream in &self.upstreams {
             let raised = async {
                 check_place(upstream).await?;
-                upstream.store.show(tag).await?;
-                let under = upstream.store.identity().await?;
-                upstream.store.raise(&under, vec![(tag.clone(), to)], false).await
+                upstream.show(tag).await?;
+                raise(upstream, tag, to).await
             };
             raised.await.map_err(|error| self.partly(upstream, error))?;
         }
@@ -301,8 +302,12 @@ impl TagStores {
         for upstream in &self.upstreams {
             let deleted = async {
                 check_place(upstream).await?;
-                let row = upstream.store.show(tag).await?;
-                upstream.store.delete(tag, row.generation).await
+                let tag = tag.clone();
+                let delete = move |store: &mut Store| {
+                    let row = store.show(&tag)?;
+                    store.delete(&tag, row.generation)
+                };
+                upstream.store.call(delete).await
             };
             match deleted.await {
                 // It was deleted earlier, while another primary didn't answer.
@@ -347,7 +352,7 @@ impl TagStores {
     async fn check_everywhere(&self, tag: &Tag) -> Result<(), StoreError> {
         let (mut has, mut without, mut away) = (false, None, None);
         for upstream in &self.upstreams {
-            match upstream.store.show(tag).await {
+            match upstream.show(tag).await {
                 Ok(_) => has = true,
                 Err(error @ StoreError::UnknownTag { .. }) => without = Some((upstream, error)),
                 Err(error @ StoreError::Unavailable { .. }) => away = Some(error),
@@ -396,13 +401,28 @@ impl TagStores {
     }
 }
 
+async fn set(upstream: &Upstream, tag: &Tag, change: TagChange) -> Result<TagRow, StoreError> {
+    let tag = tag.clone();
+    upstream.store.call(move |store| store.set(&tag, &change)).await
+}
+
+/// Raises a tag in a store, whatever its identity is now.
+async fn raise(upstream: &Upstream, tag: &Tag, to: u64) -> Result<Vec<bool>, StoreError> {
+    let ends = [(tag.clone(), to)];
+    let raise = move |store: &mut Store| {
+        let under = store.identity()?;
+        store.raise(&under, &ends, false)
+    };
+    upstream.store.call(raise).await
+}
+
 fn nowhere() -> StoreError {
     StoreError::refused("no store has the tag")
 }
 
 /// Refuses a store whose role among the stores is not the configured one.
 async fn check_place(upstream: &Upstream) -> Result<(), StoreError> {
-    let found = upstream.store.identity().await?;
+    let found = upstream.store.call(|store| store.identity()).await?;
     if found.role == upstream.role {
         return Ok(());
     }

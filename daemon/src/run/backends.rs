@@ -4,6 +4,7 @@
 use anyhow::Result;
 
 use crate::config::{Config, NotBuilt, Servers, StoreSpec, StoreUrl};
+use crate::journal::Identity;
 use crate::registry::Registry;
 use crate::store::sql::{Examination, WorkersWish};
 use crate::store::{Store, sqlite};
@@ -13,10 +14,10 @@ use leafd_core::store::StoreError;
 ///
 /// # Errors
 /// The embedded store's file can't be used; [`NotBuilt`].
-pub fn open_store(config: &Config, spec: &StoreSpec) -> Result<Box<dyn Store>> {
+pub fn open_store(config: &Config, spec: &StoreSpec) -> Result<Box<Store>> {
     Ok(match &spec.url {
         StoreUrl::Sqlite(path) => {
-            let host = sqlite::host_fingerprint(config.identity.as_deref());
+            let host = Identity::of_host(config.identity.as_deref());
             Box::new(sqlite::open(path, &host)?)
         }
         #[cfg(feature = "postgres")]

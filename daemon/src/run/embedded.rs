@@ -10,7 +10,7 @@ use crate::engine::segments::Segments;
 use crate::engine::upstream::Tenants as _;
 use crate::journal::{Recovered, SetAside};
 use crate::state_dir::StateDir;
-use crate::store::sqlite;
+use crate::store::{Store, sqlite};
 use leafd_core::store::{StartToken, StoreError};
 
 /// The files of the configured embedded stores.
@@ -77,8 +77,9 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
 pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartToken) {
     for upstream in segments.upstreams().iter().filter(|upstream| upstream.embedded) {
         let Some(trusted) = upstream.trusted() else { continue };
-        let known = vec![recovered.token.clone()];
-        if let Err(error) = upstream.store.check_in(&trusted, &segments.host(), known, stop).await {
+        let (known, host, stop) = ([recovered.token.clone()], segments.host(), stop.clone());
+        let tell = move |store: &mut Store| store.check_in(&trusted, &host, &known, &stop);
+        if let Err(error) = upstream.store.call(tell).await {
             warn!(store = %upstream.url, "could not record the stop in the store: {error}");
         }
     }

@@ -93,7 +93,7 @@ fn end_on_panic() {
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
         let contained = [
-            <dyn Store>::THREAD_NAME,
+            Store::THREAD_NAME,
             <dyn Registry>::THREAD_NAME,
             #[cfg(feature = "zookeeper")]
             crate::registry::zookeeper::THREAD_NAME,

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crate::clock;
 use crate::engine::upstream::Upstream;
 use crate::registry::static_worker::StaticWorker;
+use crate::store::Store;
 use leafd_core::store::StartToken;
 
 /// How often the use is noted at first, and later: two daemons that start together should hear of each other soon.
@@ -28,14 +29,17 @@ pub async fn note_use(
     loop {
         if let Some(under) = upstream.present() {
             let asked = Instant::now();
-            let noted =
-                upstream.store.note_static_worker(&under, worker.worker(), &start, &name).await;
-            match noted {
-                Ok(others) => {
+            let (number, start, name) = (worker.worker(), start.clone(), Arc::clone(&name));
+            let note =
+                move |store: &mut Store| store.note_static_worker(&under, number, &start, &name);
+            match upstream.store.call(note).await {
+                Ok(users) => {
                     // A user that has recorded nothing since this daemon's first record may be gone. A former start of
                     // this host is such a user.
                     let since_ms = clock::millis(asked - *first.get_or_insert(asked));
-                    let live = others.into_iter().filter(|other| other.ago_ms < since_ms);
+                    let mut users = users.into_iter();
+                    let now_ms = users.next().map_or(0, |own| own.at_ms);
+                    let live = users.filter(|other| now_ms - other.at_ms < since_ms);
                     worker.found_others(live.map(|other| other.name).collect());
                 }
                 Err(error) => tracing::debug!(%error, "can't note the use of the static worker"),

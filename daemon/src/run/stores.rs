@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -40,7 +41,7 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
         let url = spec.url.to_string();
         let remembered = recovered.at(&url);
         let store = backends::open_store(config, spec)?;
-        let conflicts = store.conflicts();
+        let conflicts = Arc::clone(&store.conflicts);
         let upstream = Upstream::new(
             spec.name.clone(),
             url.as_str().into(),

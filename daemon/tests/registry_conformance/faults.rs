@@ -17,7 +17,7 @@ use crate::server::Server;
 use crate::tables::{AsRegistry, Tables};
 use crate::{HOUR, compare_and_set, held, holding, refused, snapshot, take};
 
-fn leased(store: Box<dyn Store>) -> AsRegistry {
+fn leased(store: Box<Store>) -> AsRegistry {
     AsRegistry { store, mode: Mode::Leased }
 }
 
@@ -36,10 +36,10 @@ fn new_tag(name: &str) -> NewTag {
 
 /// Tags are claimed from as if nothing was missing.
 #[track_caller]
-fn claims_go_on(store: &mut dyn Store) {
+fn claims_go_on(store: &mut Store) {
     let under = store.identity().unwrap();
     let tag = Tag::parse(b"orders").unwrap();
-    store.claim(&under, &tag, ClaimWish::new(1, 10)).unwrap();
+    store.claim(None, &under, &tag, ClaimWish::new(1, 10)).unwrap();
 }
 
 #[track_caller]
@@ -64,7 +64,7 @@ fn denied<T: Debug>(result: Result<T, RegistryError>, table: &str) {
 }
 
 /// Everything that is refused to a user who may see the tables of tags, and of workers what `grant` gave before.
-fn rights_are_named(store: Box<dyn Store>, mut grant: impl FnMut(&str, &str)) {
+fn rights_are_named(store: Box<Store>, mut grant: impl FnMut(&str, &str)) {
     let mut registry = leased(store);
     claims_go_on(&mut *registry.store);
     let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
@@ -136,7 +136,7 @@ fn rights_are_named_by_postgres() {
 // --- Tables ---
 
 /// Dropped under an open connection too.
-fn missing_tables_are_named(store: Box<dyn Store>, mut sql: impl FnMut(&str), apply: impl Fn()) {
+fn missing_tables_are_named(store: Box<Store>, mut sql: impl FnMut(&str), apply: impl Fn()) {
     let mut registry = leased(store);
     sql(ROW);
     snapshot(&mut registry, 0..9);
@@ -187,7 +187,7 @@ fn where_only_leafs_table_is_no_worker_can_be_had() {
          update_time timestamp)",
     );
     let only = |target: Target| Target { leaf_only: true, ..target };
-    let stores: [Box<dyn Store>; 2] = [
+    let stores: [Box<Store>; 2] = [
         Box::new(leafd::store::mysql::open(only(mariadb.target("root")))),
         Box::new(leafd::store::postgres::open(only(postgres.target("postgres")))),
     ];
@@ -270,10 +270,10 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
                     let tag = Tag::parse(b"orders").unwrap();
                     let mut starts = Vec::new();
                     for _ in 0..ROUNDS {
-                        let wish = ClaimWish::new(1, 10);
-                        starts.push(
-                            handle.claim_as(None, &under, &tag, wish).await.unwrap().run.first,
-                        );
+                        let (under, tag, wish) =
+                            (Arc::clone(&under), tag.clone(), ClaimWish::new(1, 10));
+                        let claim = handle.call(move |store| store.claim(None, &under, &tag, wish));
+                        starts.push(claim.await.unwrap().run.first);
                     }
                     starts
                 })
@@ -283,10 +283,10 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
         for bound in 0..ROUNDS {
             let (under, next) = (registry.clone(), held("a", bound));
             let asked = compare_and_set(3, expected.as_ref(), &next);
-            handle
-                .workers(Mode::Leased, move |workers| workers.compare_and_set(&under, &asked))
-                .await
-                .unwrap();
+            let swap = move |store: &mut Store| {
+                Ok(store.workers(Mode::Leased).compare_and_set(&under, &asked))
+            };
+            handle.call(swap).await.unwrap().unwrap();
             expected = Some(next);
         }
         let mut starts = Vec::new();
@@ -298,10 +298,9 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
             starts.iter().copied().eq((0..4 * ROUNDS).map(|claim| 1 + 10 * claim)),
             "{starts:?}"
         );
-        let seen = handle.workers(Mode::Leased, |workers| workers.snapshot(0..9)).await.unwrap();
+        let look = |store: &mut Store| Ok(store.workers(Mode::Leased).snapshot(0..9));
+        let seen = handle.call(look).await.unwrap().unwrap();
         assert_eq!(seen.entries[0].holding, expected.unwrap());
-        handle.close().await;
-        unavailable(handle.workers(Mode::Leased, |workers| workers.snapshot(0..9)).await);
     });
 }
 
@@ -309,8 +308,8 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
 
 /// A swap that has waited for another one judges by the clock of its own turn.
 fn the_clock_is_read_after_the_wait(
-    store: Box<dyn Store>,
-    looking: Box<dyn Store>,
+    store: Box<Store>,
+    looking: Box<Store>,
     hold: impl FnOnce() -> Box<dyn FnOnce()>,
 ) {
     let (mut registry, mut looking) = (leased(store), leased(looking));
@@ -361,7 +360,7 @@ fn the_clock_is_read_after_the_wait_on_postgres() {
 
 // --- Servers ---
 
-fn away_and_back(mut server: Server, is_up: fn(&Server) -> bool, store: Box<dyn Store>) {
+fn away_and_back(mut server: Server, is_up: fn(&Server) -> bool, store: Box<Store>) {
     let mut registry = leased(store);
     take(&mut registry, 1, None, &held("a", 5)).unwrap();
     let before = snapshot(&mut registry, 0..9);

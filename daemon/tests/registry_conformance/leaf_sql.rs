@@ -196,7 +196,7 @@ fn table_of_fork(name: &str, columns: &str, engine: &str) -> Database {
     database
 }
 
-fn permanent(store: Box<dyn Store>) -> AsRegistry {
+fn permanent(store: Box<Store>) -> AsRegistry {
     AsRegistry { store, mode: Mode::Permanent }
 }
 

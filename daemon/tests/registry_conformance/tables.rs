@@ -16,7 +16,7 @@ use crate::{Backend, mysql, postgres};
 
 /// A store that is used as a registry only.
 pub struct AsRegistry {
-    pub store: Box<dyn Store>,
+    pub store: Box<Store>,
     pub mode: Mode,
 }
 
@@ -65,14 +65,14 @@ impl Embedded {
         Embedded { _dir: dir, path }
     }
 
-    pub fn open(&self) -> Box<dyn Store> {
-        Box::new(sqlite::open(&self.path, "machine=0 identity=").unwrap())
+    pub fn open(&self) -> Box<Store> {
+        Box::new(sqlite::open(&self.path, &leafd::journal::Identity::of_host(None)).unwrap())
     }
 }
 
 /// A store whose tables can also be written to as another program would.
 pub trait Tables: Backend {
-    fn store(&mut self) -> Box<dyn Store>;
+    fn store(&mut self) -> Box<Store>;
 
     fn sql(&mut self, sql: &str);
 
@@ -85,7 +85,7 @@ pub trait Tables: Backend {
 macro_rules! registry_of_store {
     ($database:ty, $count_to:expr, $store:expr, $sql:expr) => {
         impl Tables for $database {
-            fn store(&mut self) -> Box<dyn Store> {
+            fn store(&mut self) -> Box<Store> {
                 $store(self)
             }
 

@@ -57,7 +57,7 @@ pub trait Engine: Backend + Sized {
     fn target(server: &Server, user: &str, database: &str) -> Target;
     fn target_at(url: &str, password: StorePassword) -> Target;
     fn url(hosts: &str) -> String;
-    fn open(target: Target) -> Box<dyn Store>;
+    fn open(target: Target) -> Box<Store>;
     fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError>;
     fn session(server: &Server, database: &str) -> Self::Session;
     fn run(session: &mut Self::Session, sql: &str);
@@ -176,7 +176,7 @@ impl<K: Kind> Engine for mysql::On<K> {
         format!("mysql://remote@{hosts}/ids")
     }
 
-    fn open(target: Target) -> Box<dyn Store> {
+    fn open(target: Target) -> Box<Store> {
         Box::new(leafd::store::mysql::open(target))
     }
 
@@ -297,7 +297,7 @@ impl Engine for postgres::Database {
         format!("postgres://postgres@{hosts}/postgres")
     }
 
-    fn open(target: Target) -> Box<dyn Store> {
+    fn open(target: Target) -> Box<Store> {
         Box::new(leafd::store::postgres::open(target))
     }
 

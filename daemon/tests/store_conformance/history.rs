@@ -14,12 +14,12 @@ fn host(name: &str) -> ClaimedBy {
     ClaimedBy { host, name: name.into(), holds_from: None }
 }
 
-fn claim_as(store: &mut dyn Store, by: &ClaimedBy, name: &str, wish: ClaimWish) -> Claim {
+fn claim_as(store: &mut Store, by: &ClaimedBy, name: &str, wish: ClaimWish) -> Claim {
     let under = store.identity().unwrap();
-    store.claim_as(Some(by), &under, &tag(name), wish).unwrap()
+    store.claim(Some(by), &under, &tag(name), wish).unwrap()
 }
 
-fn told(store: &mut dyn Store, name: &str, id: u64) -> Vec<ClaimRecord> {
+fn told(store: &mut Store, name: &str, id: u64) -> Vec<ClaimRecord> {
     store.claims_after(&tag(name), id, 100).unwrap()
 }
 

@@ -80,11 +80,12 @@ pub fn who_uses_a_static_worker_number_is_told_of_the_others(backend: &mut dyn B
     let (mut one, mut other) = (backend.connect(), backend.connect());
     let under = one.identity().unwrap();
     let starts = ["s1", "s2"].map(|start| StartToken(start.into()));
+    // Its own use comes first.
     let names = |users: Vec<StaticUser>| -> Vec<Arc<str>> {
-        assert!(users.iter().all(|user| user.ago_ms < 60_000), "{users:?}");
-        users.into_iter().map(|user| user.name).collect()
+        assert!(users.iter().all(|user| users[0].at_ms - user.at_ms < 60_000), "{users:?}");
+        users.into_iter().skip(1).map(|user| user.name).collect()
     };
-    let note = |store: &mut dyn Store, worker, at: usize| {
+    let note = |store: &mut Store, worker, at: usize| {
         let name = ["a", "b"][at];
         names(store.note_static_worker(&under, WorkerId(worker), &starts[at], name).unwrap())
     };

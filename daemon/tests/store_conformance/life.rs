@@ -10,7 +10,7 @@ use crate::{Backend, claim, create, new_tag, tag};
 const WISH: ClaimWish = ClaimWish::new(1, 1000);
 
 /// A host's connection, once it has checked in.
-fn host(backend: &mut dyn Backend, name: &str) -> (Box<dyn Store>, Identity) {
+fn host(backend: &mut dyn Backend, name: &str) -> (Box<Store>, Identity) {
     let mut store = backend.connect();
     let under = store.identity().unwrap();
     let (host, start) = (HostId(name.into()), StartToken(format!("start of {name}").into()));
@@ -25,10 +25,10 @@ pub fn a_note_that_is_not_true_is_renewed_once(backend: &mut dyn Backend) {
     create(&mut *one, &new_tag("t", 1, 10)).unwrap();
     assert_eq!(one.is_settled(&was).unwrap(), Some(true), "the tables were just made");
     // As a promoted standby has it, whose server says something else about itself.
-    backend.execute("UPDATE leafd_meta SET value = CONCAT(value, '0') WHERE name = 'history'");
+    backend.execute("UPDATE leafd_meta SET value = REPLACE(value, '\"engine\":\"', '\"engine\":\"0') WHERE name = 'history'");
     let doubt = one.identity().unwrap();
     assert!(doubt.history.is_in_doubt());
-    changed(one.claim(&was, &tag("t"), WISH), &was, &doubt);
+    changed(one.claim(None, &was, &tag("t"), WISH), &was, &doubt);
     assert_eq!(other.identity().unwrap(), doubt);
     assert!(one.renew(&doubt, Some(&was.history)).unwrap());
     let is = one.identity().unwrap();
@@ -39,9 +39,9 @@ pub fn a_note_that_is_not_true_is_renewed_once(backend: &mut dyn Backend) {
     for store in [&mut one, &mut other] {
         assert_eq!(store.is_settled(&is).unwrap(), Some(false));
     }
-    assert_eq!(one.claim(&is, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(one.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 1..11);
     assert_eq!(other.is_settled(&is).unwrap(), Some(true));
-    assert_eq!(other.claim(&is, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(other.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 11..21);
     assert_eq!(other.identity().unwrap(), is);
 }
 
@@ -50,15 +50,15 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
     let (mut one, was) = host(backend, "one");
     let (mut other, _) = host(backend, "other");
     create(&mut *one, &new_tag("t", 1, 10)).unwrap();
-    one.claim(&was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH).unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
-    one.claim(&was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH).unwrap();
     backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM backup");
     // Nothing of the other host's is gone.
     assert_eq!(other.identity().unwrap(), was);
     let doubt = one.identity().unwrap();
     assert!(doubt.history.is_in_doubt());
-    changed(one.claim(&was, &tag("t"), WISH), &was, &doubt);
+    changed(one.claim(None, &was, &tag("t"), WISH), &was, &doubt);
     assert!(one.renew(&doubt, Some(&was.history)).unwrap());
     let is = other.identity().unwrap();
     // Claims may have gone on meanwhile, so every host that trusted the former life has missed something.
@@ -68,7 +68,7 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
         [Some(false); 2]
     );
     for store in [&mut one, &mut other] {
-        store.claim(&is, &tag("t"), WISH).unwrap();
+        store.claim(None, &is, &tag("t"), WISH).unwrap();
     }
     // In the new life the same is found again.
     backend.execute("UPDATE leafd_host SET written = written - 1 WHERE host = 'one'");
@@ -82,7 +82,7 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
     let (mut one, was) = host(backend, "one");
     create(&mut *one, &new_tag("t", 1, 10)).unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
-    one.claim(&was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH).unwrap();
     let written = one.written(&was.history);
     backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM backup");
     let mut again = backend.connect();
@@ -101,7 +101,7 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
 pub fn a_new_host_has_lost_nothing(backend: &mut dyn Backend) {
     let (mut one, was) = host(backend, "one");
     create(&mut *one, &new_tag("t", 1, 10)).unwrap();
-    one.claim(&was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH).unwrap();
     let mut anew = backend.connect();
     anew.trust(&was.history, one.written(&was.history));
     let next = StartToken("next".into());
@@ -118,8 +118,8 @@ pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     let [known, next] = ["start of one", "later"].map(|start| StartToken(start.into()));
     let checked_in = copy.check_in(&under, &HostId("one".into()), &[known], &next);
     assert_eq!(checked_in.unwrap(), CheckIn::Current);
-    copy.claim(&under, &tag("t"), WISH).unwrap();
-    let error = one.claim(&under, &tag("t"), WISH).unwrap_err();
+    copy.claim(None, &under, &tag("t"), WISH).unwrap();
+    let error = one.claim(None, &under, &tag("t"), WISH).unwrap_err();
     assert!(error.to_string().contains("another daemon runs with a copy"), "{error}");
     claim(&mut *copy, "t", 1);
 }

@@ -37,7 +37,7 @@ use leafd_core::store::{
 /// A throwaway store, empty at first.
 trait Backend {
     /// A new connection to it.
-    fn connect(&mut self) -> Box<dyn Store>;
+    fn connect(&mut self) -> Box<Store>;
 
     /// Runs SQL as another program would that knows only Leaf's table.
     fn execute(&mut self, sql: &str);
@@ -49,7 +49,7 @@ trait Backend {
 }
 
 impl<K: mysqld::Kind> Backend for mysql::On<K> {
-    fn connect(&mut self) -> Box<dyn Store> {
+    fn connect(&mut self) -> Box<Store> {
         self.connect_as("root")
     }
 
@@ -63,7 +63,7 @@ impl<K: mysqld::Kind> Backend for mysql::On<K> {
 }
 
 impl Backend for postgres::Database {
-    fn connect(&mut self) -> Box<dyn Store> {
+    fn connect(&mut self) -> Box<Store> {
         self.connect_as("postgres")
     }
 
@@ -203,34 +203,34 @@ fn new_tag(name: &str, start: u64, step: u64) -> NewTag {
 }
 
 /// Claims `want` numbers, with the tag's step counting up to 1,000.
-fn claim(store: &mut dyn Store, name: &str, want: u64) -> Claim {
+fn claim(store: &mut Store, name: &str, want: u64) -> Claim {
     try_claim(store, &tag(name), ClaimWish::new(want, 1000)).unwrap()
 }
 
 // Calls under whatever the store says it is.
 
-fn try_claim(store: &mut dyn Store, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
+fn try_claim(store: &mut Store, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
     let under = store.identity()?;
-    store.claim(&under, tag, wish)
+    store.claim(None, &under, tag, wish)
 }
 
-fn create(store: &mut dyn Store, new: &NewTag) -> Result<TagRow, StoreError> {
+fn create(store: &mut Store, new: &NewTag) -> Result<TagRow, StoreError> {
     let under = store.identity()?;
     store.create(&under, new)
 }
 
-fn look_up(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<TagTerms>> {
+fn look_up(store: &mut Store, tags: &[Tag]) -> Vec<Option<TagTerms>> {
     let under = store.identity().unwrap();
     store.look_up(&under, tags).unwrap()
 }
 
-fn generations(store: &mut dyn Store, tags: &[Tag]) -> Vec<Option<Generation>> {
+fn generations(store: &mut Store, tags: &[Tag]) -> Vec<Option<Generation>> {
     look_up(store, tags).into_iter().map(|terms| Some(terms?.generation)).collect()
 }
 
 /// A claim is refused, in words that name these.
 #[track_caller]
-fn refused_in_words(store: &mut dyn Store, name: &str, parts: &[&str]) {
+fn refused_in_words(store: &mut Store, name: &str, parts: &[&str]) {
     match try_claim(store, &tag(name), ClaimWish::new(1, 1000)) {
         Err(StoreError::Refused(words)) => {
             for part in parts {
@@ -241,17 +241,12 @@ fn refused_in_words(store: &mut dyn Store, name: &str, parts: &[&str]) {
     }
 }
 
-fn raise(store: &mut dyn Store, name: &str, end: u64) -> bool {
+fn raise(store: &mut Store, name: &str, end: u64) -> bool {
     let under = store.identity().unwrap();
     store.raise(&under, &[(tag(name), end)], false).unwrap()[0]
 }
 
-fn check_in(
-    store: &mut dyn Store,
-    host: &HostId,
-    known: &[StartToken],
-    next: &StartToken,
-) -> CheckIn {
+fn check_in(store: &mut Store, host: &HostId, known: &[StartToken], next: &StartToken) -> CheckIn {
     let under = store.identity().unwrap();
     store.check_in(&under, host, known, next).unwrap()
 }

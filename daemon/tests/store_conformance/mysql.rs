@@ -102,7 +102,7 @@ impl<K: Kind> On<K> {
         target(shared(K::ENGINE), user, &self.name)
     }
 
-    pub fn connect_as(&self, user: &str) -> Box<dyn Store> {
+    pub fn connect_as(&self, user: &str) -> Box<Store> {
         Box::new(mysql::open(self.target(user)))
     }
 

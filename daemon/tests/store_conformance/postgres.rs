@@ -112,7 +112,7 @@ impl Database {
         target(shared(), user, &self.name)
     }
 
-    pub fn connect_as(&self, user: &str) -> Box<dyn Store> {
+    pub fn connect_as(&self, user: &str) -> Box<Store> {
         Box::new(postgres::open(self.target(user)))
     }
 

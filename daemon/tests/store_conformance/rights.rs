@@ -31,11 +31,11 @@ const LEAF_ON_POSTGRES: &str =
     INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('leaf', 1, 100)";
 
 /// Everything that a daemon does with a store.
-fn all_calls_work(store: &mut dyn Store) {
+fn all_calls_work(store: &mut Store) {
     let created = create(store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let by = ClaimedBy { host: HostId("h".into()), name: "n".into(), holds_from: None };
-    let claim_as = store.claim_as(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000));
+    let claim_as = store.claim(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000));
     assert_eq!(claim_as.unwrap().run.range(), 1..11);
     assert_eq!(store.claims_after(&tag("t"), 0, 9).unwrap().len(), 1);
     assert_eq!(store.forget_claims(Duration::from_secs(9), 9).unwrap(), 0);
@@ -144,7 +144,7 @@ fn the_documented_rights_are_enough_on_postgres() {
 }
 
 /// A host that used Leaf's table alone stays with the same store when leafd's tables are made beside it.
-fn becomes_full(target: &Target, open: impl Fn(Target) -> Box<dyn Store>, apply: impl Fn(&Target)) {
+fn becomes_full(target: &Target, open: impl Fn(Target) -> Box<Store>, apply: impl Fn(&Target)) {
     let mut plain = open(Target { leaf_only: true, ..target.clone() });
     let was = plain.identity().unwrap();
     assert_eq!(claim(&mut *plain, "leaf", 1).run.range(), 1..101);
@@ -200,7 +200,7 @@ fn a_name_that_the_tables_character_set_cant_hold_is_an_unknown_tag() {
     let name = tag("\u{8ba2}\u{5355}");
     let under = store.identity().unwrap();
     let wish = ClaimWish::new(1, 1_000);
-    for result in [store.claim(&under, &name, wish).map(drop), store.show(&name).map(drop)] {
+    for result in [store.claim(None, &under, &name, wish).map(drop), store.show(&name).map(drop)] {
         assert!(matches!(result, Err(StoreError::UnknownTag { .. })), "{result:?}");
     }
     let terms = store.look_up(&under, &[name.clone(), tag("leaf")]).unwrap();

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use leafd::journal::Identity;
 use leafd::store::{Store, sqlite};
 use leafd_core::store::{ClaimWish, ClaimedBy, Generation, HostId, StoreError, TagChange};
 use rusqlite::Connection;
@@ -18,7 +19,13 @@ pub struct Throwaway {
     path: PathBuf,
 }
 
-const HOST: &str = "machine=0 identity=";
+/// The host with this machine id.
+fn host(machine: &str) -> Identity {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir(root.path().join("etc")).unwrap();
+    fs::write(root.path().join("etc/machine-id"), machine).unwrap();
+    Identity::in_root(root.path(), None)
+}
 
 impl Throwaway {
     pub fn new() -> Throwaway {
@@ -33,7 +40,7 @@ impl Throwaway {
 }
 
 impl Backend for Throwaway {
-    fn connect(&mut self) -> Box<dyn Store> {
+    fn connect(&mut self) -> Box<Store> {
         Box::new(open(&self.path))
     }
 
@@ -43,8 +50,8 @@ impl Backend for Throwaway {
     }
 }
 
-fn open(path: &Path) -> leafd::store::sql::SqlStore {
-    sqlite::open(path, HOST).unwrap()
+fn open(path: &Path) -> leafd::store::Store {
+    sqlite::open(path, &host("0")).unwrap()
 }
 
 fn by_hand(path: &Path, sql: &str) {
@@ -54,7 +61,7 @@ fn by_hand(path: &Path, sql: &str) {
 /// Opening is refused with these words.
 #[track_caller]
 fn check_refused(path: &Path, parts: &[&str]) {
-    match sqlite::open(path, HOST) {
+    match sqlite::open(path, &host("0")) {
         Err(StoreError::Refused(words)) => {
             let path = path.display().to_string();
             for part in parts.iter().chain([&&*path]) {
@@ -75,7 +82,7 @@ fn files_of_another_kind_are_refused() {
     by_hand(&other, "PRAGMA encoding = 'UTF-16'; CREATE TABLE t (a)");
     check_refused(&other, &["UTF-16"]);
     for (path, part) in [("/nonexistent/store.db", "directory must exist"), ("/tmp", "/tmp")] {
-        match sqlite::open(Path::new(path), HOST) {
+        match sqlite::open(Path::new(path), &host("0")) {
             Err(StoreError::Unavailable { store, cause }) => {
                 assert!(format!("{store} {cause}").contains(part), "{store} {cause}");
             }
@@ -104,10 +111,9 @@ fn tables_that_look_different_are_refused_and_left_alone() {
             "lacks the column masked",
         ),
         (
-            "CREATE TABLE leafd_meta (name, value); INSERT INTO leafd_meta VALUES ('format', 2)",
-            "newer leafd (format 2",
+            "CREATE TABLE leafd_meta (name, value); INSERT INTO leafd_meta VALUES ('format', 3)",
+            "another leafd (format 3",
         ),
-        ("CREATE TABLE leafd_meta (name, value)", "with a format that no leafd"),
     ];
     for (number, (sql, part)) in cases.into_iter().enumerate() {
         let place = Throwaway::new();
@@ -131,6 +137,7 @@ fn a_table_made_by_others_is_taken_over() {
         &place.path,
         "CREATE TABLE leaf_alloc (biz_tag varchar(128) COLLATE NOCASE PRIMARY KEY, max_id bigint, step int,
          description varchar(256), update_time timestamp, owner text);
+         CREATE INDEX leafd_reports ON leaf_alloc (owner);
          INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Orders', 50, 10), (NULL, 1, 1)",
     );
     let mut store = place.connect();
@@ -155,7 +162,7 @@ fn a_damaged_file_is_refused() {
         bytes[at..at + 64].fill(0xa5);
     }
     fs::write(&place.path, bytes).unwrap();
-    match sqlite::open(&place.path, HOST) {
+    match sqlite::open(&place.path, &host("0")) {
         Err(StoreError::Refused(words)) => assert!(words.contains("is damaged"), "{words}"),
         Ok(mut store) => {
             let error = store.list(None, 1000).unwrap_err().to_string();
@@ -217,7 +224,7 @@ fn update_time_follows_changes() {
     let mut store = place.connect();
     create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let old = "2001-02-03T04:05:06Z";
-    let mut is_kept_current = |change: &mut dyn FnMut(&mut dyn Store)| {
+    let mut is_kept_current = |change: &mut dyn FnMut(&mut Store)| {
         place.execute("UPDATE leaf_alloc SET update_time = '2001-02-03 04:05:06'");
         assert_eq!(store.show(&tag("t")).unwrap().updated.as_deref(), Some(old));
         change(&mut *store);
@@ -239,18 +246,18 @@ fn a_copy_is_refused_until_adopted() {
     let copy = place.beside("copy.db");
     fs::copy(&place.path, &copy).unwrap();
     check_refused(&copy, &["was copied", "leafd adopt-store"]);
-    let moved = sqlite::open(&place.path, "machine=1 identity=").unwrap_err().to_string();
+    let moved = sqlite::open(&place.path, &host("1")).unwrap_err().to_string();
     assert!(moved.contains("another host") && moved.contains("leafd adopt-store"), "{moved}");
 
-    let adopted = sqlite::adopt(&copy, HOST).unwrap();
+    let adopted = sqlite::adopt(&copy, &host("0"), false).unwrap();
     assert_ne!(adopted, original);
-    assert_eq!(sqlite::adopt(&copy, HOST).unwrap(), adopted);
+    assert_eq!(sqlite::adopt(&copy, &host("0"), false).unwrap(), adopted);
     let mut store = open(&copy);
     assert_eq!(store.identity().unwrap().id, adopted);
     assert_eq!(claim(&mut store, "t", 1).run.range(), 1..11);
     assert_eq!(open(&place.path).identity().unwrap().id, original);
-    assert_eq!(sqlite::adopt(&place.path, HOST).unwrap(), original);
-    assert!(sqlite::adopt(&place.beside("missing.db"), HOST).is_err());
+    assert_eq!(sqlite::adopt(&place.path, &host("0"), false).unwrap(), original);
+    assert!(sqlite::adopt(&place.beside("missing.db"), &host("0"), false).is_err());
     assert!(!place.beside("missing.db").exists());
 }
 
@@ -265,11 +272,11 @@ fn a_file_that_goes_while_in_use_stops_claims() {
     let wish = ClaimWish::new(1, 1);
     let under = store.identity().unwrap();
     fs::rename(&place.path, &away).unwrap();
-    let gone = store.claim(&under, &tag("t"), wish);
+    let gone = store.claim(None, &under, &tag("t"), wish);
     assert!(matches!(gone, Err(StoreError::Unavailable { .. })), "{gone:?}");
     assert!(!place.path.exists());
     let other = open(&place.path);
-    let replaced = store.claim(&under, &tag("t"), wish);
+    let replaced = store.claim(None, &under, &tag("t"), wish);
     assert!(matches!(replaced, Err(StoreError::Changed { .. })), "{replaced:?}");
     drop(other);
     fs::rename(&away, &place.path).unwrap();
@@ -331,14 +338,6 @@ fn many_open_a_new_file_at_once() {
     assert!(names.windows(2).all(|pair| pair[0] == pair[1]), "{names:?}");
 }
 
-#[test]
-fn the_host_is_told_by_machine_and_identity() {
-    let plain = sqlite::host_fingerprint(None);
-    assert!(plain.starts_with("machine="), "{plain}");
-    assert_ne!(sqlite::host_fingerprint(Some("pod-7")), plain);
-    assert_eq!(sqlite::host_fingerprint(None), plain);
-}
-
 /// Or a number might be issued that nobody can be asked about. Servers lose the table or a right; here the disk may be full.
 #[test]
 fn a_claim_that_can_t_be_remembered_is_not_made() {
@@ -347,7 +346,7 @@ fn a_claim_that_can_t_be_remembered_is_not_made() {
     create(&mut *store, &new_tag("t", 1, 10)).unwrap();
     let by = ClaimedBy { host: HostId("a".into()), name: "web-1".into(), holds_from: None };
     let (under, wish) = (store.identity().unwrap(), ClaimWish::new(1, 1000));
-    let mut claim = || store.claim_as(Some(&by), &under, &tag("t"), wish);
+    let mut claim = || store.claim(Some(&by), &under, &tag("t"), wish);
     let first = claim().unwrap().run;
     by_hand(
         &place.path,

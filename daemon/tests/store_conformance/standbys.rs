@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use leafd::store::{Store as _, postgres};
+use leafd::store::postgres;
 use leafd_core::store::{ClaimWish, Identity, StoreError};
 
 use crate::postgres::{client, new_server, target};
@@ -18,7 +18,7 @@ const WAITING: &str = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'";
 fn store(
     server: &Server,
     statement_timeout: Duration,
-) -> (impl leafd::store::Store, Identity, ::postgres::Client) {
+) -> (leafd::store::Store, Identity, ::postgres::Client) {
     let mut target = target(server, "postgres", "postgres");
     postgres::apply(&target).unwrap();
     target.statement_timeout = statement_timeout;
@@ -54,7 +54,7 @@ fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
     let (mut store, under, mut admin) = store(&server, Duration::from_secs(5));
     standby_is("nobody", &mut admin);
     let claim = std::thread::scope(|scope| {
-        let claiming = scope.spawn(|| store.claim(&under, &tag("t"), WISH));
+        let claiming = scope.spawn(|| store.claim(None, &under, &tag("t"), WISH));
         let cancel = format!("SELECT pg_cancel_backend(pid) {WAITING}");
         while admin.query(&cancel, &[]).unwrap().is_empty() {
             assert!(!claiming.is_finished(), "it did not wait for a standby");
@@ -70,7 +70,7 @@ fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
         other => panic!("{other:?}"),
     }
     standby_is("", &mut admin);
-    assert_eq!(store.claim(&under, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 11..21);
 }
 
 /// A commit that nobody waits for any more keeps its tag's row locked, so that no further claim of the tag waits as well.
@@ -81,11 +81,11 @@ fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
     create(&mut store, &new_tag("u", 1, 10)).unwrap();
     // The first claims of tags all write one row.
     for name in ["t", "u"] {
-        assert_eq!(store.claim(&under, &tag(name), WISH).unwrap().run.range(), 1..11);
+        assert_eq!(store.claim(None, &under, &tag(name), WISH).unwrap().run.range(), 1..11);
     }
     standby_is("nobody", &mut admin);
     for (name, commits) in [("t", 1), ("t", 1), ("u", 2), ("t", 2), ("u", 2)] {
-        match store.claim(&under, &tag(name), WISH) {
+        match store.claim(None, &under, &tag(name), WISH) {
             Err(StoreError::Unavailable { .. }) => {}
             other => panic!("{other:?}"),
         }
@@ -94,6 +94,6 @@ fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
     standby_is("", &mut admin);
     // What waited is committed, and used by nobody.
     for name in ["t", "u"] {
-        assert_eq!(store.claim(&under, &tag(name), WISH).unwrap().run.range(), 21..31);
+        assert_eq!(store.claim(None, &under, &tag(name), WISH).unwrap().run.range(), 21..31);
     }
 }

@@ -254,7 +254,7 @@ pub fn a_row_by_another_program_is_a_tag(backend: &mut dyn Backend) {
 
 /// Every row is on one page and none on two, in whatever order the key has. There is a tag `Order` already; `others` are
 /// further names that the backend's collation tells apart.
-pub fn pages_are_complete(store: &mut dyn Store, others: &[&str]) {
+pub fn pages_are_complete(store: &mut Store, others: &[&str]) {
     let mut names: Vec<String> = (0..20).map(|number| format!("tag-{number}")).collect();
     names.extend(["Zed", "_a", "äb", "AC", "a-c"].iter().chain(others).map(ToString::to_string));
     for name in &names {

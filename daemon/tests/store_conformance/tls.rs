@@ -57,7 +57,7 @@ impl Certificates {
 fn check(
     certificates: &Certificates,
     connect: impl Fn(&str) -> Target,
-    open: impl Fn(Target) -> Box<dyn Store>,
+    open: impl Fn(Target) -> Box<Store>,
     port: u16,
 ) {
     let authority = |path: &Path| format!("sslrootcert={}", path.display());
@@ -81,7 +81,7 @@ fn check(
 fn check_client(
     certificates: &Certificates,
     connect: impl Fn(&str) -> Target,
-    open: impl Fn(Target) -> Box<dyn Store>,
+    open: impl Fn(Target) -> Box<Store>,
     port: u16,
 ) {
     let path = |name: &str| certificates.path(name).display().to_string();

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use leafd::config::parse_primary;
+use leafd::journal;
 use leafd::store::{Store, sqlite};
 use leafd_core::mask::{KeyNumber, Masking};
 use leafd_core::registry::{Mode, Snapshot};
@@ -20,8 +21,6 @@ use tempfile::TempDir;
 
 use super::zookeeper::{POOL, lease};
 use crate::input::Input;
-
-const HOST: &str = "machine=0 identity=";
 
 /// Every column that is read, with its table.
 const COLUMNS: [(&str, &str); 38] = [
@@ -69,9 +68,9 @@ const COLUMNS: [(&str, &str); 38] = [
 const WORDS: [&str; 10] = [
     "",
     "0 ",
-    "1 primary 0 of 2, era 1, of: a b",
-    "routed *->a",
-    "primary 1 of 2, era 7, of: a b",
+    r#"{"role":"primary 0 of 2, era 1, of: a b","right":1}"#,
+    r#"{"role":"routed *->a","right":0}"#,
+    r#"{"role":"primary 1 of 2, era 7, of: a b","right":-1}"#,
     "40 1 0123456789abcdef",
     "?",
     "9223372036854775807",
@@ -117,7 +116,7 @@ impl Place {
     fn new() -> Place {
         let dir = tempfile::tempdir().expect("a folder can be made");
         let file = dir.path().join("store.db");
-        let mut store = sqlite::open(&file, HOST).expect("it is new");
+        let mut store = sqlite::open(&file, &journal::Identity::of_host(None)).expect("it is new");
         let under = store.identity().expect("it is new");
         for (number, name) in TAGS.into_iter().enumerate() {
             let new = NewTag {
@@ -130,7 +129,7 @@ impl Place {
                 description: Some("kept".to_owned()),
             };
             store.create(&under, &new).expect("it is new");
-            store.claim(&under, &tag(name), ClaimWish::new(10, 100)).expect("it has numbers");
+            store.claim(None, &under, &tag(name), ClaimWish::new(10, 100)).expect("it has numbers");
         }
         let start = StartToken("0".repeat(32).into());
         store.check_in(&under, &HostId("1".repeat(32).into()), &[], &start).expect("it is new");
@@ -169,7 +168,7 @@ impl Place {
         // Not everything each time: it would be slow.
         let (name, what) = (*input.one_of(&TAGS), input.u8());
         self.write_rows(&mut input);
-        let mut store = match sqlite::open(&self.file, HOST) {
+        let mut store = match sqlite::open(&self.file, &journal::Identity::of_host(None)) {
             Ok(store) => store,
             Err(refused) => return assert!(!refused.to_string().is_empty()),
         };
@@ -205,7 +204,7 @@ impl Place {
 }
 
 /// Numbers are claimed once, in range, and remembered.
-fn claims(store: &mut impl Store, under: &Identity, tag: &Tag, wish: ClaimWish) {
+fn claims(store: &mut Store, under: &Identity, tag: &Tag, wish: ClaimWish) {
     let mut end = 0;
     for round in 0..4 {
         if round == 2 {
@@ -216,7 +215,7 @@ fn claims(store: &mut impl Store, under: &Identity, tag: &Tag, wish: ClaimWish) 
                 end = higher;
             }
         }
-        match store.claim(under, tag, wish) {
+        match store.claim(None, under, tag, wish) {
             Ok(claim) => {
                 let run = claim.run;
                 let last = run.last().expect("claimed numbers are positive");
@@ -237,7 +236,7 @@ fn in_words(refused: &StoreError) {
     assert!(!refused.to_string().is_empty());
 }
 
-fn lists(store: &mut impl Store, under: &Identity) {
+fn lists(store: &mut Store, under: &Identity) {
     let all = store.list(None, 10).map_err(|refused| in_words(&refused)).unwrap_or_default();
     for row in &all {
         assert_eq!(store.show(&row.tag).as_ref().ok(), Some(row), "what is listed is shown");
@@ -280,7 +279,7 @@ fn lists(store: &mut impl Store, under: &Identity) {
 }
 
 /// What a store is among several stays as it is recorded, until it is replaced; no claim goes on under a former role.
-fn roles(store: &mut impl Store, under: &Identity) {
+fn roles(store: &mut Store, under: &Identity) {
     let [one, other] =
         [0, 1].map(|index| Role(format!("primary {index} of 2, era 1, of: a b").into()));
     if store.take_role(under, &one).is_ok() {
@@ -291,14 +290,14 @@ fn roles(store: &mut impl Store, under: &Identity) {
         let wish = ClaimWish::new(1, 100);
         assert_eq!(store.identity().map(|found| found.role).ok(), Some(other.clone()));
         if under.role != other {
-            let claimed = store.claim(&under, &tag("a"), wish);
+            let claimed = store.claim(None, &under, &tag("a"), wish);
             assert!(matches!(claimed, Err(StoreError::Changed { .. })), "{claimed:?}");
         }
     }
 }
 
 /// Leases by what the rows say.
-fn workers(store: &mut impl Store, now_ms: u64) {
+fn workers(store: &mut Store, now_ms: u64) {
     let mut registry = store.workers(Mode::Leased);
     let _ = registry.former(WorkerId(0), UnixMs(now_ms));
     match registry.snapshot(POOL) {

@@ -198,7 +198,7 @@ fn check_embedded(report: &mut Report, config: &Config) {
             );
             continue;
         }
-        let host = sqlite::host_fingerprint(config.identity.as_deref());
+        let host = Identity::of_host(config.identity.as_deref());
         match sqlite::look(path, &host) {
             Ok(()) => report.ok("store", format!("{} belongs to this host", spec.url)),
             Err(error) => {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use super::migration_state::{Frozen, RETIRED};
 use crate::config::{Config, Placement, PrimaryRole, Routing, StoreSpec, StoreUrl, parse_primary};
 use crate::run::stores;
-use crate::store::StoreHandle;
+use crate::store::{Store, StoreHandle};
 use leafd_core::Tag;
 use leafd_core::store::{Identity, Role, TagRow};
 
@@ -52,8 +52,10 @@ impl Member {
             );
         }
         let store = stores::open_one(config, spec)?;
-        let identity =
-            store.identity().await.context("every store must be reachable before a change")?;
+        let identity = store
+            .call(|store| store.identity())
+            .await
+            .context("every store must be reachable before a change")?;
         let to = index.map_or_else(|| RETIRED.to_owned(), |index| config.routing.role(index));
         let name = if spec.name.is_empty() { url.clone() } else { spec.name.to_string() };
         Ok(Member { name, url, store, identity, to, index })
@@ -106,7 +108,8 @@ impl Member {
     /// Records a role in place of the present one. At that moment no claim under the former role is under way.
     pub(super) async fn record(&mut self, place: &str) -> Result<()> {
         let role = Role(place.into());
-        self.store.replace_role(&self.identity, &role).await?;
+        let (under, to) = (self.identity.clone(), role.clone());
+        self.store.call(move |store| store.replace_role(&under, &to)).await?;
         self.identity.role = role;
         Ok(())
     }
@@ -119,9 +122,14 @@ impl Member {
 
     /// The rows after a tag, each with the end of what was ever claimed under its name; none at the end.
     pub(super) async fn page(&self, after: Option<&Tag>) -> Result<Vec<(TagRow, u64)>> {
-        let rows = self.store.list(after, PAGE).await?;
-        let tags = rows.iter().map(|row| row.tag.clone()).collect();
-        let terms = self.store.look_up(&self.identity, tags).await?;
+        let (under, after) = (self.identity.clone(), after.cloned());
+        let page = move |store: &mut Store| {
+            let rows = store.list(after.as_ref(), PAGE)?;
+            let tags: Vec<Tag> = rows.iter().map(|row| row.tag.clone()).collect();
+            let terms = store.look_up(&under, &tags)?;
+            Ok((rows, terms))
+        };
+        let (rows, terms) = self.store.call(page).await?;
         // A row deleted in between no longer matters.
         let rows = rows.into_iter().zip(terms);
         Ok(rows.filter_map(|(row, terms)| Some((row, terms?.end))).collect())
@@ -143,7 +151,7 @@ impl Member {
     pub(super) async fn each_end(&self, mut see: impl FnMut(Tag, u64)) -> Result<()> {
         let mut after: Option<Tag> = None;
         loop {
-            let page = self.store.ends(after.as_ref(), PAGE).await?;
+            let page = self.store.call(move |store| store.ends(after.as_ref(), PAGE)).await?;
             let Some((last, _)) = page.last() else { return Ok(()) };
             after = Some(last.clone());
             page.into_iter().for_each(|(tag, end)| see(tag, end));

@@ -59,7 +59,8 @@ async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
         }
     }
     for some in ends.chunks(RAISED_AT_ONCE) {
-        member.store.raise(&member.identity, some.to_vec(), false).await?;
+        let (under, some) = (member.identity.clone(), some.to_vec());
+        member.store.call(move |store| store.raise(&under, &some, false)).await?;
     }
     Ok(())
 }
@@ -78,13 +79,15 @@ async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<bool> {
         description: row.description.clone(),
     };
     let used_up = row.ceiling < new.start;
-    let created = match member.store.create(&member.identity, new).await {
+    let under = member.identity.clone();
+    let created = match member.store.call(move |store| store.create(&under, &new)).await {
         Err(StoreError::TagExists { .. }) => false,
         created => created.map(|_| true)?,
     };
     if used_up || !created {
         let change = TagChange { ceiling: Some(row.ceiling), ..TagChange::default() };
-        member.store.set(tag, change).await?;
+        let tag = tag.clone();
+        member.store.call(move |store| store.set(&tag, &change)).await?;
     }
     Ok(created)
 }

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use crate::engine::upstream::Upstream;
 use crate::registry::{Registry, RegistryHandle};
-use crate::store::StoreHandle;
+use crate::store::{Store, StoreHandle};
 use leafd_core::lease::{Request, Response};
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
@@ -168,8 +168,8 @@ impl RegistryClient {
     async fn check_others(&self, pool: &Range<u64>) -> Result<(), RegistryError> {
         for (name, store) in &self.others {
             let range = pool.clone();
-            let look = store.workers(Mode::Leased, move |registry| registry.snapshot(range)).await;
-            let Ok(look) = look else { continue };
+            let look = move |store: &mut Store| Ok(store.workers(Mode::Leased).snapshot(range));
+            let Ok(Ok(look)) = store.call(look).await else { continue };
             if let Some(entry) = look.entries.iter().find(|entry| entry.holding.expires > look.now)
             {
                 return Err(RegistryError::Refused(format!(
@@ -191,7 +191,10 @@ impl RegistryClient {
         match &self.place {
             Backend::Store(upstream, mode) => {
                 upstream.reachable().await?;
-                let done = upstream.store.workers(*mode, work).await;
+                let mode = *mode;
+                let call = move |store: &mut Store| Ok(work(&mut *store.workers(mode)));
+                let done = upstream.store.call(call).await;
+                let done = done.unwrap_or_else(|error| Err(error.into()));
                 if let Err(RegistryError::Unavailable { .. }) = &done {
                     upstream.probe_soon();
                 }

@@ -15,7 +15,7 @@ use super::{Cause, ClaimRefusal, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
-use crate::store::StoreHandle;
+use crate::store::{Store, StoreHandle};
 use leafd_core::BootMs;
 use leafd_core::segment::ClaimOrder;
 use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
@@ -101,10 +101,10 @@ impl Segments {
             shard: upstream.shard,
         };
         let sent_at = Instant::now();
-        let outcome = upstream
-            .store
-            .claim_as(self.claimed_by(&tag, sent.shard), &sent.under, &tag.tag, wish)
-            .await;
+        let by = self.claimed_by(&tag, sent.shard);
+        let (under, name) = (sent.under.clone(), tag.tag.clone());
+        let claim = move |store: &mut Store| store.claim(by.as_ref(), &under, &name, wish);
+        let outcome = upstream.store.call(claim).await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
         if let Some(next) = sent.asked.take().and_then(Asked::answered) {
             self.drive(&next);
@@ -314,11 +314,12 @@ impl Segments {
 
     /// Now and then deletes some records that are older than `kept`. Call this after the claim was answered.
     async fn forget_claims(&self, store: &StoreHandle) {
-        let ClaimLog { kept, warned, .. } = &self.claim_log;
+        let (kept, warned) = (self.claim_log.kept, &self.claim_log.warned);
         if kept.is_zero() || fastrand::u32(..CLAIMS_A_DELETION) != 0 {
             return;
         }
-        if let Err(error) = store.forget_claims(*kept, DELETED_AT_ONCE).await
+        let forget = move |store: &mut Store| store.forget_claims(kept, DELETED_AT_ONCE);
+        if let Err(error) = store.call(forget).await
             && !warned.replace(true)
         {
             warn!("can't delete old claims from leafd_claim: {error}");

@@ -56,9 +56,7 @@ impl Segments {
         let mut missing = false;
         if let Some(record) = record {
             let terms = match shard.upstream.present() {
-                Some(under) => {
-                    shard.upstream.store.look_up(&under, vec![tag.tag.clone()]).await.ok()
-                }
+                Some(under) => shard.upstream.look_up(&under, vec![tag.tag.clone()]).await.ok(),
                 None => None,
             };
             let terms = terms.map(|mut found| found.pop().flatten());
@@ -95,7 +93,7 @@ impl Segments {
             let seen = record.map_err(|error| Failure::from(&error))?;
             let Some(seen) = seen.map(|record| record.highest_end) else { continue };
             let under = shard.upstream.present().ok_or(None)?;
-            let found = shard.upstream.store.look_up(&under, vec![tag.tag.clone()]).await;
+            let found = shard.upstream.look_up(&under, vec![tag.tag.clone()]).await;
             let terms = found.map_err(|_| None)?.pop().flatten();
             if let Some(terms) = terms.filter(|terms| terms.end < seen) {
                 let (name, end) = (tag.tag.as_str(), terms.end);
@@ -298,7 +296,7 @@ impl Segments {
             return;
         }
         let names = of_store.iter().map(|(tag, _)| tag.tag.clone()).collect();
-        let Ok(found) = upstream.store.look_up(&under, names).await else { return };
+        let Ok(found) = upstream.look_up(&under, names).await else { return };
         for ((tag, index), terms) in of_store.into_iter().zip(found) {
             // A claim from this store that is under way will find out by itself.
             if !tag.evicted.get() && !tag.claims_from(index) {

@@ -14,8 +14,11 @@ use super::{NO_END, Upstream};
 use crate::clock;
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
+use crate::store::Store;
 use leafd_core::Tag;
-use leafd_core::store::{CheckIn, ClaimRecord, History, HostId, Identity, StoreError, StoreId};
+use leafd_core::store::{
+    CheckIn, ClaimRecord, History, HostId, Identity, StartToken, StoreError, StoreId,
+};
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
 use leafd_wire::Run;
 
@@ -141,7 +144,14 @@ impl<T: Tenants + 'static> Driver<T> {
             Request::Identity => {
                 let known = self.upstream.monitor.borrow().known_history().cloned();
                 let known = known.map(|known| (self.written_in(&known), known));
-                let asked = store.identity_after(known.map(|(written, known)| (known, written)));
+                let asked = store.call(move |store| {
+                    if let Some((written, known)) = &known {
+                        store.trust(known, *written);
+                    }
+                    let found = store.identity()?;
+                    let written = store.written(&found.history);
+                    Ok((found, written))
+                });
                 let found = asked.await;
                 if let Ok((found, written)) = &found {
                     if self.upstream.hear_role(&found.role) {
@@ -153,15 +163,20 @@ impl<T: Tenants + 'static> Driver<T> {
             }
             Request::HasTags => Response::HasTags(self.has_tags().await),
             Request::TakeRole(under, role) => {
-                Response::TakeRole(store.take_role(&under, &role).await)
+                Response::TakeRole(store.call(move |store| store.take_role(&under, &role)).await)
             }
             Request::CheckIn(under) => {
                 let record = self.start.of(&under.id);
                 let history = record.map(|record| History(record.history.clone()));
                 Response::CheckIn(self.check_in(&under).await.map(|()| history))
             }
-            Request::IsSettled(under) => Response::IsSettled(store.is_settled(&under).await),
-            Request::Renew(under, known) => Response::Renew(store.renew(&under, known).await),
+            Request::IsSettled(under) => {
+                Response::IsSettled(store.call(move |store| store.is_settled(&under)).await)
+            }
+            Request::Renew(under, known) => {
+                let renew = store.call(move |store| store.renew(&under, known.as_ref()));
+                Response::Renew(renew.await)
+            }
             Request::PushHighWater(under) => {
                 Response::PushHighWater(self.push_high_water(&under).await)
             }
@@ -171,13 +186,17 @@ impl<T: Tenants + 'static> Driver<T> {
     /// Records this start in the store. If the store knows a start that the journal doesn't know, this host goes on as a new one: the held ids
     /// in the journal, of any store, are as old as the journal.
     async fn check_in(&self, under: &Identity) -> Result<(), StoreError> {
-        let (store, token) = (&self.upstream.store, &self.start.token);
+        let check_in = async |known: Vec<StartToken>| {
+            let (under, host, token) =
+                (under.clone(), self.tenants.host(), self.start.token.clone());
+            let call = move |store: &mut Store| store.check_in(&under, &host, &known, &token);
+            self.upstream.store.call(call).await
+        };
         let tokens = match self.is_anew() {
             true => vec![],
             false => self.start.tokens_known(&under.id),
         };
-        let judged = store.check_in(under, &self.tenants.host(), tokens, token).await?;
-        if judged == CheckIn::Stale {
+        if check_in(tokens).await? == CheckIn::Stale {
             error!(
                 store = %self.upstream.url, host = %self.tenants.host(),
                 "the store has recorded a start of this host that its journal doesn't know: the journal or the store was \
@@ -189,7 +208,7 @@ impl<T: Tenants + 'static> Driver<T> {
             let host = HostId(random::token()?.into());
             self.commit(vec![Write::BeginAnew { host: host.clone() }]).await?;
             self.tenants.begin_anew(host);
-            store.check_in(under, &self.tenants.host(), vec![], token).await?;
+            check_in(vec![]).await?;
         }
         Ok(())
     }
@@ -224,15 +243,16 @@ impl<T: Tenants + 'static> Driver<T> {
     }
 
     async fn has_tags(&self) -> Result<bool, StoreError> {
-        let store = &self.upstream.store;
         // Ids of a tag that was deleted may have been issued.
-        Ok(!store.list(None, 1).await?.is_empty() || !store.ends(None, 1).await?.is_empty())
+        let look = |store: &mut Store| {
+            Ok(!store.list(None, 1)?.is_empty() || !store.ends(None, 1)?.is_empty())
+        };
+        self.upstream.store.call(look).await
     }
 
     /// Raises every tag of the store that this host knows to the highest end that it has seen. Returns how many tags
     /// it knows.
     async fn push_high_water(&self, under: &Identity) -> Result<usize, StoreError> {
-        let store = &self.upstream.store;
         let Some(key) = self.upstream.key() else { return Ok(0) };
         let masking = self.tenants.masking();
         let mut pushed = 0;
@@ -243,12 +263,12 @@ impl<T: Tenants + 'static> Driver<T> {
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             pushed += page.len();
-            store.raise(under, page, masking).await?;
+            self.upstream.raise(under, page, masking).await?;
         }
         // Ends that the journal will record soon.
         let in_use = self.tenants.seen_in_use(&self.upstream);
         if !in_use.is_empty() {
-            store.raise(under, in_use, masking).await?;
+            self.upstream.raise(under, in_use, masking).await?;
         }
         Ok(pushed)
     }
@@ -256,10 +276,12 @@ impl<T: Tenants + 'static> Driver<T> {
     /// Reports ids that this host claimed, and which another host claimed as well: from another server, or after the
     /// store had lost this host's claims.
     async fn report_repeats(self: Rc<Self>) {
-        let (store, host) = (&self.upstream.store, self.tenants.host());
+        let host = self.tenants.host();
         for (tag, own) in self.distrusted.take() {
             let first = own.iter().map(|run| run.first).min().unwrap_or(0);
-            let Ok(records) = store.claims_after(&tag, first, COMPARED_MAX).await else { continue };
+            let Ok(records) = self.upstream.claims_after(&tag, first, COMPARED_MAX).await else {
+                continue;
+            };
             let is_own = |record: &&ClaimRecord| {
                 let by = &record.by.host;
                 // It may have claimed this before it went on as a new host.

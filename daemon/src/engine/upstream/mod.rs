@@ -17,10 +17,12 @@ use crate::config::parse_primary;
 use crate::journal::StoreRecord;
 use crate::reply::Failure;
 use crate::store::StoreHandle;
-use leafd_core::BootMs;
 use leafd_core::registry::RegistryId;
-use leafd_core::store::{History, Identity, Role, Shard, StoreError, StoreId, Why};
+use leafd_core::store::{
+    ClaimRecord, History, Identity, Role, Shard, StoreError, StoreId, TagRow, TagTerms, Why,
+};
 use leafd_core::upstream::{Condition, Monitor, Settings};
+use leafd_core::{BootMs, Tag};
 
 pub use claims::ClaimCounts;
 pub use driver::{Driver, Tenants};
@@ -121,6 +123,44 @@ impl Upstream {
             woken: Notify::new(),
             visited: Notify::new(),
         }
+    }
+
+    /// See [`Store::show`](crate::store::Store::show).
+    pub async fn show(&self, tag: &Tag) -> Result<TagRow, StoreError> {
+        let tag = tag.clone();
+        self.store.call(move |store| store.show(&tag)).await
+    }
+
+    /// See [`Store::look_up`](crate::store::Store::look_up).
+    pub async fn look_up(
+        &self,
+        under: &Identity,
+        tags: Vec<Tag>,
+    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
+        let under = under.clone();
+        self.store.call(move |store| store.look_up(&under, &tags)).await
+    }
+
+    /// See [`Store::raise`](crate::store::Store::raise).
+    async fn raise(
+        &self,
+        under: &Identity,
+        ends: Vec<(Tag, u64)>,
+        masking: bool,
+    ) -> Result<Vec<bool>, StoreError> {
+        let under = under.clone();
+        self.store.call(move |store| store.raise(&under, &ends, masking)).await
+    }
+
+    /// See [`Store::claims_after`](crate::store::Store::claims_after).
+    pub async fn claims_after(
+        &self,
+        tag: &Tag,
+        id: u64,
+        limit: u32,
+    ) -> Result<Vec<ClaimRecord>, StoreError> {
+        let tag = tag.clone();
+        self.store.call(move |store| store.claims_after(&tag, id, limit)).await
     }
 
     /// Sets the counter of its conflicts.

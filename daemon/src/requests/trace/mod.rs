@@ -66,7 +66,7 @@ impl Dispatcher {
             if let Some(failure) = upstream.refusal() {
                 return Err(failure);
             }
-            let row = match upstream.store.show(tag).await {
+            let row = match upstream.show(tag).await {
                 Ok(row) => Some(row),
                 Err(StoreError::UnknownTag { .. }) => None,
                 Err(error @ StoreError::Unavailable { .. }) => {
@@ -137,7 +137,7 @@ impl Home {
         id: u64,
         limit: u32,
     ) -> Result<Vec<ClaimRecord>, Failure> {
-        let claims = self.upstream.store.claims_after(tag, id, limit).await;
+        let claims = self.upstream.claims_after(tag, id, limit).await;
         claims.map_err(|error| administrative(&error))
     }
 

@@ -55,21 +55,15 @@ impl MysqlDriver {
         statement: impl FnOnce(&mut Conn) -> Result<T, Error>,
     ) -> Result<T, SqlError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let answered = if left.is_zero() {
             let words = "the statements took too long (store_statement_timeout)";
-            return Err(SqlError::TimedOut(format!("{}: {words}", self.endpoint)));
-        }
-        wait_at_most(&self.connection, left)
-            .map_err(|cause| SqlError::Lost(format!("{}: {cause}", self.endpoint)))?;
-        statement(&mut self.connection).map_err(|error| match classify(&error) {
-            SqlError::Lost(words) => SqlError::Lost(format!("{}: {words}", self.endpoint)),
-            SqlError::TimedOut(_) => SqlError::TimedOut(format!(
-                "{}: no answer in time (store_statement_timeout)",
-                self.endpoint
-            )),
-            SqlError::ReadOnly(words) => SqlError::ReadOnly(format!("{}: {words}", self.endpoint)),
-            other => other,
-        })
+            Err(SqlError::TimedOut(words.to_owned()))
+        } else {
+            wait_at_most(&self.connection, left)
+                .map_err(|cause| SqlError::Lost(cause.to_string()))
+                .and_then(|()| statement(&mut self.connection).map_err(|error| classify(&error)))
+        };
+        answered.map_err(|failure| failure.at(&self.endpoint))
     }
 }
 
@@ -219,8 +213,9 @@ fn timed_out(cause: &io::Error) -> bool {
 /// What an error means for the connection and for the caller. The codes are those that the servers' manuals list.
 fn classify(error: &Error) -> SqlError {
     let words = describe(error);
+    let no_answer = || SqlError::TimedOut("no answer in time (store_statement_timeout)".to_owned());
     if io_cause(error).is_some_and(timed_out) {
-        return SqlError::TimedOut(words);
+        return no_answer();
     }
     let said = match error {
         Error::MySqlError(said) => said,
@@ -237,7 +232,7 @@ fn classify(error: &Error) -> SqlError {
             "its binlog_format is STATEMENT, which can't record leafd's transactions: set it to ROW or MIXED ({words})"
         )),
         // The server reached its limit max_statement_time.
-        1969 => SqlError::TimedOut(words),
+        1969 => no_answer(),
         1267 | 1270 | 1271 | 3988 => SqlError::NoSuchName(words),
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => SqlError::Denied(words),
         1054 | 1146 => SqlError::Missing(words),

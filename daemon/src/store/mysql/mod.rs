@@ -10,7 +10,7 @@ mod driver;
 mod schema;
 pub(super) mod sql;
 
-use super::sql::{Examination, ServerConnector, SqlStore, Target, WorkersWish};
+use super::sql::{Examination, ServerConnector, Store, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
 use driver::MysqlDriver;
@@ -19,8 +19,8 @@ use sql::DIALECT;
 
 /// The store at `target`. The first call connects.
 #[must_use]
-pub fn open(target: Target) -> SqlStore {
-    SqlStore::new(Box::new(connector(target)))
+pub fn open(target: Target) -> Store {
+    Store::new(Box::new(connector(target)))
 }
 
 /// Looks at the store at `target` without changing it.

@@ -73,20 +73,12 @@ impl PostgresDriver {
             return Err(SqlError::Lost("the connection is closed".to_owned()));
         };
         let outcome = runtime
-            .block_on(async { tokio::time::timeout_at(self.deadline.into(), statement).await });
-        match outcome {
-            Ok(result) => result.map_err(|error| match classify(&error) {
-                SqlError::Lost(words) => SqlError::Lost(format!("{}: {words}", self.endpoint)),
-                SqlError::ReadOnly(words) => {
-                    SqlError::ReadOnly(format!("{}: {words}", self.endpoint))
-                }
-                other => other,
-            }),
-            Err(_) => Err(SqlError::TimedOut(format!(
-                "{}: no answer in time (store_statement_timeout)",
-                self.endpoint
-            ))),
-        }
+            .block_on(async { tokio::time::timeout_at(self.deadline.into(), statement).await })
+            .map(|answer| answer.map_err(|error| classify(&error)));
+        let answered = outcome.unwrap_or_else(|_| {
+            Err(SqlError::TimedOut("no answer in time (store_statement_timeout)".to_owned()))
+        });
+        answered.map_err(|failure| failure.at(&self.endpoint))
     }
 
     /// Runs several statements without parameters.
@@ -94,10 +86,7 @@ impl PostgresDriver {
         self.bounded(self.client.batch_execute(statements))?;
         // Such a commit may be lost, like one that got no answer.
         match self.unconfirmed.take() {
-            true => {
-                let words = format!("{}: {}", self.endpoint, connect::UNCONFIRMED);
-                Err(SqlError::TimedOut(words))
-            }
+            true => Err(SqlError::TimedOut(connect::UNCONFIRMED.to_owned()).at(&self.endpoint)),
             false => Ok(()),
         }
     }

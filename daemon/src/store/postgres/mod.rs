@@ -16,7 +16,7 @@ mod schema;
 pub(super) mod sql;
 mod tls;
 
-use super::sql::{Examination, ServerConnector, SqlStore, Target, WorkersWish};
+use super::sql::{Examination, ServerConnector, Store, Target, WorkersWish};
 use leafd_core::store::StoreError;
 
 use driver::PostgresDriver;
@@ -25,8 +25,8 @@ use sql::DIALECT;
 
 /// The store at `target`. The first call connects.
 #[must_use]
-pub fn open(target: Target) -> SqlStore {
-    SqlStore::new(Box::new(connector(target)))
+pub fn open(target: Target) -> Store {
+    Store::new(Box::new(connector(target)))
 }
 
 /// Looks at the store at `target` without changing it.

@@ -1,19 +1,31 @@
 //! A store over a driver: opens the connection when it is needed, and repeats transactions that conflict with others.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use std::{iter, thread};
 
-use super::conflicts::{CONFLICT_TRIES_MAX, Conflicts, pause_after_conflict};
-use super::rows::{self, name};
-use super::session::{HostState, Session, needs_side_tables};
+use super::session::{HostState, Session};
 use super::{Connector, Driver, HEAD_START, Location, SqlError};
 use leafd_core::Tag;
-use leafd_core::store::{History, Identity, Role, StoreError, TagTerms};
+use leafd_core::store::{History, Identity, Role, StoreError};
 
-/// A store over a driver. To make one connects to nothing: the first call connects.
+/// How often a transaction is tried that conflicts with other writers.
+const CONFLICT_TRIES_MAX: u32 = 12;
+
+/// Longest pause after a conflict, in milliseconds.
+const PAUSE_MAX_MS: u64 = 64;
+
+/// Shortest time between two log lines about conflicts.
+const CONFLICTS_LOGGED_EVERY: Duration = Duration::from_secs(60);
+
+/// A store of tags, over a driver. Calls block; each returns within the backend's own time bound.
+///
+/// Every call opens the connection if there is none, so a store that comes back is used again without further ado. A
+/// new connection may lead to another store; the caller judges that. So calls that grant or judge numbers carry the
+/// [`Identity`] that the caller trusts, and fail with [`StoreError::Changed`] under any other.
 #[derive(Debug)]
-pub struct SqlStore {
+pub struct Store {
     connector: Box<dyn Connector>,
     pub(super) location: Location,
     session: Option<Session>,
@@ -22,14 +34,24 @@ pub struct SqlStore {
     met: bool,
     /// Whether the log already says that there is only Leaf's table.
     warned: bool,
-    pub(super) conflicts: Conflicts,
+    /// The count of transactions that conflicted with writes of others and were tried again.
+    pub conflicts: Arc<AtomicU64>,
+    /// When conflicts were last logged.
+    conflicts_logged: Option<Instant>,
 }
 
-impl SqlStore {
+impl Store {
     pub(in crate::store) fn new(connector: Box<dyn Connector>) -> Self {
-        let (location, conflicts) = (connector.location(), Conflicts::default());
-        let own = Arc::default();
-        SqlStore { connector, location, session: None, own, met: false, warned: false, conflicts }
+        Store {
+            location: connector.location(),
+            connector,
+            session: None,
+            own: Arc::default(),
+            met: false,
+            warned: false,
+            conflicts: Arc::default(),
+            conflicts_logged: None,
+        }
     }
 
     /// A store whose connection is open already.
@@ -39,7 +61,7 @@ impl SqlStore {
     ) -> Result<Self, StoreError> {
         let own = Arc::default();
         let (session, _) = Session::over(driver, &mut *connector, &own)?;
-        Ok(SqlStore { session: Some(session), own, ..SqlStore::new(connector) })
+        Ok(Store { session: Some(session), own, ..Store::new(connector) })
     }
 
     /// Whoever has just made the tables must call this. Then no host waits for reports of lost claims: there were none.
@@ -56,7 +78,7 @@ impl SqlStore {
         self.transact(work).map_err(|failure| failure.answer(&self.location))
     }
 
-    /// Like [`SqlStore::write`], but returns the failure itself.
+    /// Like [`Store::write`], but returns the failure itself.
     pub(super) fn transact<T>(
         &mut self,
         work: impl Fn(&mut Session) -> Result<T, SqlError>,
@@ -67,7 +89,7 @@ impl SqlStore {
                 Err(SqlError::Conflict(words))
                     if tries < CONFLICT_TRIES_MAX && Instant::now() < give_up =>
                 {
-                    self.conflicts.note(&self.location.store, &words);
+                    self.note_conflict(&words);
                     std::thread::sleep(pause_after_conflict(tries)?);
                 }
                 // The row was locked for the whole time. So the lock is held by a node that another node copies from.
@@ -81,7 +103,23 @@ impl SqlStore {
         unreachable!("the last attempt returned")
     }
 
-    pub(super) fn transact_once<T>(
+    /// Counts a conflict with what another host wrote at the same moment. In clusters whose servers all take writes, a
+    /// conflict is found at the commit; then nothing was done.
+    fn note_conflict(&mut self, words: &str) {
+        let total = self.conflicts.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.conflicts_logged.is_some_and(|logged| logged.elapsed() < CONFLICTS_LOGGED_EVERY) {
+            return;
+        }
+        self.conflicts_logged = Some(Instant::now());
+        tracing::info!(
+            store = %self.location.store,
+            total,
+            "claims conflicted with writes of other hosts and were retried immediately ({words}); if this continues, list \
+             the servers in the same order on all hosts"
+        );
+    }
+
+    fn transact_once<T>(
         &mut self,
         work: impl FnOnce(&mut Session) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
@@ -139,7 +177,7 @@ impl SqlStore {
         self.read_once_more(work).map_err(|failure| failure.answer(&self.location))
     }
 
-    /// Like [`SqlStore::read`], but returns the failure itself.
+    /// Like [`Store::read`], but returns the failure itself.
     pub(super) fn read_once_more<T>(
         &mut self,
         work: impl Fn(&mut Session) -> Result<T, SqlError>,
@@ -166,7 +204,7 @@ impl SqlStore {
         })
     }
 
-    pub(super) fn failed(&mut self, failure: SqlError) -> SqlError {
+    fn failed(&mut self, failure: SqlError) -> SqlError {
         match failure {
             SqlError::TimedOut(_) => self.leave(),
             _ if failure.ends_connection() => self.session = None,
@@ -185,7 +223,7 @@ impl SqlStore {
     }
 
     /// Returns the connection, opened if there is none, and starts the time limit of this call.
-    pub(super) fn ready(&mut self) -> Result<&mut Session, StoreError> {
+    fn ready(&mut self) -> Result<&mut Session, StoreError> {
         let open = self.session.take().filter(|session| session.driver.is_usable());
         let mut session = match open {
             Some(session) => session,
@@ -195,30 +233,7 @@ impl SqlStore {
         Ok(self.session.insert(session))
     }
 
-    /// Looks up each tag by itself, because one name that the table can't hold makes a query for many fail.
-    pub(super) fn look_up_one_by_one(
-        &mut self,
-        under: &Identity,
-        tags: &[Tag],
-    ) -> Result<Vec<Option<TagTerms>>, StoreError> {
-        let one = |tag: &Tag| {
-            let tags = std::slice::from_ref(tag);
-            match self.read_once_more(|session| session.find_under(under, tags, false)) {
-                Err(SqlError::NoSuchName(_)) => Ok(None),
-                Err(failure) => Err(failure.answer(&self.location)),
-                Ok(rows) => {
-                    let row = rows.iter().find(|row| name(row) == Some(tag.as_str()));
-                    Ok(row.map(rows::terms))
-                }
-            }
-        };
-        let terms: Result<Vec<_>, StoreError> = tags.iter().map(one).collect();
-        // If another store answered, it says nothing that a tag is missing there.
-        self.read(|session| session.check(under))?;
-        terms
-    }
-
-    pub(super) fn connect(&mut self) -> Result<Session, StoreError> {
+    fn connect(&mut self) -> Result<Session, StoreError> {
         let driver = self.connector.connect()?;
         let (session, identity) = Session::over(driver, &mut *self.connector, &self.own)?;
         let known = self.own().known.clone();
@@ -325,10 +340,16 @@ impl SqlStore {
             if !judge(found.clone(), session.store())? {
                 return Ok(());
             }
-            if !session.side {
-                return Err(needs_side_tables(&session.location, "a role among several stores"));
-            }
+            session.require_side("a role among several stores")?;
             session.change_right(role)
         })
     }
+}
+
+/// How long to wait after this many conflicts in a row: a random time, so that the same two writers don't collide
+/// again.
+fn pause_after_conflict(tries: u32) -> Result<Duration, SqlError> {
+    let most_ms = (1_u64 << tries.min(10)).min(PAUSE_MAX_MS);
+    let chance = crate::random::generation().map_err(StoreError::from)?;
+    Ok(Duration::from_millis(chance.0 % (most_ms + 1)))
 }

@@ -159,6 +159,16 @@ impl From<StoreError> for SqlError {
 }
 
 impl SqlError {
+    /// The same, with the server's name before what concerns this server alone.
+    pub fn at(self, endpoint: &str) -> SqlError {
+        match self {
+            SqlError::Lost(words) => SqlError::Lost(format!("{endpoint}: {words}")),
+            SqlError::TimedOut(words) => SqlError::TimedOut(format!("{endpoint}: {words}")),
+            SqlError::ReadOnly(words) => SqlError::ReadOnly(format!("{endpoint}: {words}")),
+            other => other,
+        }
+    }
+
     /// Whether the connection must not be used again.
     pub(super) fn ends_connection(&self) -> bool {
         matches!(

@@ -22,17 +22,6 @@ pub enum Engine {
     OceanBase,
 }
 
-/// How far an engine is known to do what a store needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Support {
-    /// The tests run on it.
-    Tested,
-    /// According to its documentation it is a tested engine with another storage or replication below.
-    Expected,
-    /// It differs in something that claims rely on. The text says in what.
-    Untested(&'static str),
-}
-
 impl Engine {
     /// Recognises a server by what `version()` says, and whether it has the function `aurora_version`.
     #[must_use]
@@ -75,8 +64,7 @@ impl Engine {
     }
 
     /// Its name in messages.
-    #[must_use]
-    pub fn name(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Engine::PostgreSql => "PostgreSQL",
             Engine::AuroraPostgreSql => "Aurora PostgreSQL",
@@ -94,29 +82,27 @@ impl Engine {
         }
     }
 
-    /// How far it is known to do what a store needs.
-    #[must_use]
-    pub fn support(self) -> Support {
+    /// In what an engine that leafd was not tested on differs from what claims rely on. The others are tested, or
+    /// according to their documentation a tested engine with another storage or replication below.
+    fn untested(self) -> Option<&'static str> {
         match self {
-            Engine::PostgreSql | Engine::MariaDb => Support::Tested,
-            Engine::AuroraPostgreSql
-            | Engine::MySql
-            | Engine::Galera
-            | Engine::GroupReplication
-            | Engine::AuroraMySql => Support::Expected,
-            Engine::CockroachDb => Support::Untested(
-                "it has no xmin, which leafd needs to notice a table that was filled again",
-            ),
-            Engine::YugabyteDb => Support::Untested(
-                "it has no xmin, which leafd needs to notice a table that was filled again",
-            ),
-            Engine::TiDb => Support::Untested("each of its servers reports an identity of its own"),
-            Engine::GroupOfPrimaries => Support::Untested(
+            Engine::CockroachDb | Engine::YugabyteDb => {
+                Some("it has no xmin, which leafd needs to notice a table that was filled again")
+            }
+            Engine::TiDb => Some("each of its servers reports an identity of its own"),
+            Engine::GroupOfPrimaries => Some(
                 "hosts on different servers see different histories, and get no workers: have one primary \
                  (group_replication_single_primary_mode = ON)",
             ),
-            Engine::Vitess => Support::Untested("its tablets report different identities in turn"),
-            Engine::OceanBase => Support::Untested("its row locks differ from MySQL's"),
+            Engine::Vitess => Some("its tablets report different identities in turn"),
+            Engine::OceanBase => Some("its row locks differ from MySQL's"),
+            Engine::PostgreSql
+            | Engine::AuroraPostgreSql
+            | Engine::MySql
+            | Engine::MariaDb
+            | Engine::Galera
+            | Engine::GroupReplication
+            | Engine::AuroraMySql => None,
         }
     }
 
@@ -132,8 +118,8 @@ impl Engine {
     /// # Errors
     /// A text that names the engine, says why it is refused, and which setting allows it.
     pub fn check(self, untested_engine: bool) -> Result<(), String> {
-        match self.support() {
-            Support::Untested(why) if !untested_engine => Err(format!(
+        match self.untested() {
+            Some(why) if !untested_engine => Err(format!(
                 "it is {}, on which leafd was not tested: {why}. Ids could be issued twice there; if you have tested \
                  it, set untested_engine = true",
                 self.name()

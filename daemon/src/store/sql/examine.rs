@@ -7,8 +7,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use super::rights::{self, Purpose};
 use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
 use super::statements;
-use super::{Connector, Driver, Location, SqlError, SqlStore};
-use crate::store::Store as _;
+use super::{Connector, Driver, Location, SqlError, Store};
 use leafd_core::registry::{Entry, Mode, RegistryError};
 use leafd_core::store::{Identity, StoreError, TagRow};
 use leafd_core::{Tag, UnixMs};
@@ -90,7 +89,7 @@ pub(in crate::store) fn examine(
     let endpoint = driver.endpoint().to_owned();
     drop(driver);
 
-    let mut store = SqlStore::new(connector);
+    let mut store = Store::new(connector);
     let identity = store.identity();
     let workers = workers.map(|wish| store.look_at_workers(wish.mode, &wish.pool));
     let tags = tags(&mut store);
@@ -154,7 +153,7 @@ fn probe(table: &Table, right: &str) -> String {
     }
 }
 
-fn tags(store: &mut SqlStore) -> Result<(Vec<TagRow>, bool), StoreError> {
+fn tags(store: &mut Store) -> Result<(Vec<TagRow>, bool), StoreError> {
     let mut found: Vec<TagRow> = Vec::new();
     loop {
         let after: Option<Tag> = found.last().map(|row| row.tag.clone());

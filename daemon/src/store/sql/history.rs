@@ -2,43 +2,56 @@
 //! records. But each is written in the transaction that it records, so that no claim is missing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::rows::Cells;
-use super::session::{Session, needs_side_tables};
-use super::{Param, SqlError, statements};
+use super::session::Session;
+use super::{Param, SqlError, Store, statements};
 use leafd_core::registry::{Former, Holder, Taking};
-use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken};
+use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken, StoreError};
 use leafd_core::text::clean;
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
 
-impl Session {
-    /// Up to `limit` claims of a tag whose end is above this id.
-    pub(super) fn claims_after(
+impl Store {
+    /// Up to `limit` recorded claims of a tag whose end is above `id`, ordered by their ends. They include the claims
+    /// of a deleted tag of the same name.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
+    pub fn claims_after(
         &mut self,
         tag: &Tag,
         id: u64,
         limit: u32,
-    ) -> Result<Vec<ClaimRecord>, SqlError> {
-        if !self.side {
-            return Err(needs_side_tables(&self.location, "telling who claimed an id"));
-        }
+    ) -> Result<Vec<ClaimRecord>, StoreError> {
         let id = i64::try_from(id).unwrap_or(i64::MAX);
         let params = [Param::Text(tag.as_str()), Param::Integer(id), Param::Integer(limit.into())];
-        let rows = self.driver.query(statements::CLAIMS, &params)?;
-        rows.into_iter().map(|row| claim(row).ok_or_else(|| self.odd("leafd_claim"))).collect()
+        self.read(|session| {
+            session.require_side("telling who claimed an id")?;
+            let rows = session.driver.query(statements::CLAIMS, &params)?;
+            let claims =
+                rows.into_iter().map(|row| claim(row).ok_or_else(|| session.odd("leafd_claim")));
+            claims.collect()
+        })
     }
 
-    /// Deletes up to `limit` claims that are older than this. Returns how many it deleted.
-    pub(super) fn forget_claims(&mut self, age_ms: u64, limit: u32) -> Result<u64, SqlError> {
-        if !self.side {
-            return Ok(0);
-        }
-        let age = i64::try_from(age_ms).unwrap_or(i64::MAX);
-        let params = [Param::Integer(age), Param::Integer(limit.into())];
-        self.driver.execute(self.dialect.forget_claims, &params)
+    /// Deletes up to `limit` recorded claims of any tag that are older than `age` on the store's clock, the oldest
+    /// first. Returns how many it deleted.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn forget_claims(&mut self, age: Duration, limit: u32) -> Result<u64, StoreError> {
+        let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
+        let params = [Param::Integer(age_ms), Param::Integer(limit.into())];
+        self.write(|session| match session.side {
+            true => session.driver.execute(session.dialect.forget_claims, &params),
+            false => Ok(0),
+        })
     }
+}
 
+impl Session {
     /// Records that a host took a worker.
     pub(super) fn enter_taking(&mut self, worker: i64, taking: &Taking) -> Result<(), SqlError> {
         let number = |at: UnixMs| Param::Integer(i64::try_from(at.0).unwrap_or(i64::MAX));
@@ -58,7 +71,7 @@ impl Session {
         let number = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
         let params = [number(worker.0), number(at.0)];
         let mut one = |sql: &str| {
-            let row = self.driver.query(sql, &params)?.into_iter().next();
+            let row = self.row(sql, &params)?;
             row.map(|row| taking(row).ok_or_else(|| self.odd("leafd_worker_taken"))).transpose()
         };
         Ok(Former { taking: one(statements::TAKEN_BEFORE)?, next: one(statements::TAKEN_AFTER)? })

@@ -1,12 +1,11 @@
 //! The part that all stores share: everything but how to reach a database and what its SQL looks like. So no store
 //! makes a mistake of its own in a claim.
 //!
-//! [`SqlStore`] is a [`Store`](super::Store) over a `Driver`: one connection, which is opened when it is needed and
-//! dropped when it is in doubt. Side tables beside Leaf's table hold what Leaf has no column for. Without them, in a
+//! [`Store`] works over a `Driver`: one connection, which is opened when it is needed and dropped when it is in doubt.
+//! Side tables beside Leaf's table hold what Leaf has no column for. Without them, in a
 //! database that has only Leaf's table and perhaps grants only SELECT and UPDATE on it, claims work, and calls that
 //! need the side tables fail and say so.
 //!
-//! - `conflicts`: counts conflicts with what others write at the same moment.
 //! - `connector`: where a store is, and how to connect to it.
 //! - `dialect`: what a database writes differently.
 //! - `schema`: the tables.
@@ -29,7 +28,6 @@
 )]
 
 mod calls;
-mod conflicts;
 mod connector;
 mod dialect;
 mod driver;
@@ -48,7 +46,7 @@ mod tag_rows;
 
 use std::time::Duration;
 
-pub use calls::SqlStore;
+pub use calls::Store;
 pub use connector::Target;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) use connector::is_of_tls;
@@ -58,8 +56,9 @@ pub(super) use driver::{Call, Driver, Param, Signs, SqlError};
 pub(super) use examine::examine;
 pub use examine::{Examination, MissingRight, WorkersWish};
 pub use rights::Purpose;
-pub(super) use schema::{ColumnKind, META_TABLE, all_tables, make, print, table_statements};
-pub(super) use tables::{differences, has_first_rows, missing_tables, refuse_lacking};
+pub(super) use schema::{ColumnKind, META_TABLE, make, print};
+pub(super) use statements::{ENTER_META, META, SET_META};
+pub(super) use tables::{has_first_rows, missing_tables, refuse_lacking};
 
 /// How long the preferred server has to accept a connection before the next one is asked as well. A server whose
 /// process is stopped accepts connections and never answers. The first server that takes writes is used.

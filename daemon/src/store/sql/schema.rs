@@ -66,7 +66,7 @@ pub static TAG_TABLES: [Table; 5] = [
         name: META_TABLE,
         columns: &[
             ("name", ColumnKind::Word(64), "NOT NULL"),
-            ("value", ColumnKind::Word(9000), "NOT NULL"),
+            ("value", ColumnKind::Word(17_000), "NOT NULL"),
         ],
         key: "PRIMARY KEY (name)",
         end: "{own_table}",

@@ -3,6 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
 use super::rows::{Cells, name};
 use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
 use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS};
@@ -27,8 +30,10 @@ pub(super) struct Session {
     workers_checked: bool,
     pub(super) location: Location,
     pub(super) own: Arc<Mutex<HostState>>,
-    /// The store's note when it was last read, in the words of the table. Empty if there is none.
-    note: String,
+    /// The store's note when it was last read.
+    note: Note,
+    /// Its text in the table.
+    note_text: String,
     /// What the engine said about itself then.
     engine: String,
     /// The number of this host's last write, if the store has one.
@@ -54,9 +59,13 @@ pub(super) struct HostState {
     seen: Option<(History, BootMs)>,
 }
 
-/// Separates two values that share a row, so that every claim sees both: the role, and the version of the right to
-/// claim.
-const PARTS: char = '\t';
+/// What the row `role` of `leafd_meta` records. Every claim reads it.
+#[derive(Default, Serialize, Deserialize)]
+struct RoleRecord {
+    role: Arc<str>,
+    /// The version of the right to claim.
+    right: i64,
+}
 
 /// The first cells of an answer tell which store gave it, and in which of its lives: its name and role, its note, the
 /// number of this host's last write, the server, what distinguishes the tables and the server's timeline, the
@@ -101,7 +110,8 @@ impl Session {
             workers_checked: false,
             location,
             own: Arc::clone(own),
-            note: String::new(),
+            note: Note::default(),
+            note_text: String::new(),
             engine: String::new(),
             written: None,
             right: 0,
@@ -184,7 +194,7 @@ impl Session {
             .is_some_and(|value| !["OFF", "0", "NO"].contains(&&*value.to_ascii_uppercase()))
         {
             let words = "it has become read-only (read_only is ON)";
-            return Err(SqlError::ReadOnly(format!("{}: {words}", self.driver.endpoint())));
+            return Err(SqlError::ReadOnly(words.to_owned()).at(self.driver.endpoint()));
         }
         if !self.side {
             let identity = Identity {
@@ -197,26 +207,28 @@ impl Session {
         let (Some(name), Some(role)) = (name, role) else {
             return Err(meta_incomplete(&self.location));
         };
-        let (role, right) = role.split_once(PARTS).unwrap_or((&role, "0"));
-        self.right = right.parse().map_err(|_| {
+        let RoleRecord { role, right } = parse(&role).map_err(|cause| {
             self.location.refused_for(Why::ForeignValue, format_args!(
-                "has a value of \"role\" in leafd_meta that leafd did not write: it ends in {right:?} instead of a number"
+                "has a value of \"role\" in leafd_meta that leafd did not write ({cause}): restore the row from a backup"
             ))
         })?;
+        self.right = right;
         let mut identity = Identity {
             id: StoreId(format!("{kind}:{name}").into()),
             history: History::default(),
-            role: Role(role.into()),
+            role: Role(role),
         };
         if self.dialect.embedded {
             return Ok((identity, Kept::All));
         }
-        self.note = note.unwrap_or_default();
+        self.note_text = note.unwrap_or_default();
+        // Any other text is a note of a store without a past, which is not true.
+        self.note = parse(&self.note_text).unwrap_or_default();
         // The name of a database may have any letters, and the note's column may hold ASCII only.
         self.engine = format!("{server} {life}").trim_end().escape_default().to_string();
         let written = written.as_deref().and_then(|written| written.split_once(' '));
         self.written = written.and_then(|(number, _)| number.parse().ok());
-        let note = Note::parse(&self.note);
+        let note = &self.note;
         let position = position.or_else(|| here?.parse().ok());
         // A server that says something else about itself may be at any position.
         let mut kept = Kept::All;
@@ -265,8 +277,8 @@ impl Session {
     pub(super) fn change_right(&mut self, role: &Role) -> Result<(), SqlError> {
         let former = self.right;
         self.right = former.saturating_add(1);
-        let value = format!("{}{PARTS}{}", role.0, self.right);
-        self.set_meta("role", &value)?;
+        let record = RoleRecord { role: Arc::clone(&role.0), right: self.right };
+        self.set_meta("role", &text(&record))?;
         let value = self.right_value()?;
         self.set_meta("right", &value)?;
         let versions = [Param::Integer(self.right), Param::Integer(former)];
@@ -290,13 +302,13 @@ impl Session {
 
     /// Whether claims were made in the present life; `None` if there is no place for a note.
     pub(super) fn is_settled(&self) -> Option<bool> {
-        (self.side && !self.dialect.embedded).then(|| Note::parse(&self.note).settled)
+        (self.side && !self.dialect.embedded).then_some(self.note.settled)
     }
 
     /// How long this host has known the present life, if no claim was made in it yet. `None` for an embedded store,
     /// which has one host.
     pub(super) fn unsettled_for(&self) -> Option<Duration> {
-        let history = Note::parse(&self.note).history;
+        let history = self.note.history.clone();
         let (mut own, now) = (self.own(), clock::boot());
         if own.seen.as_ref().is_none_or(|(seen, _)| *seen != history) {
             own.seen = Some((history, now));
@@ -313,36 +325,33 @@ impl Session {
         if self.is_settled() != Some(false) {
             return Ok(());
         }
-        let note = Note { settled: true, ..Note::parse(&self.note) };
-        self.write_note(&note)
+        self.write_note(Note { settled: true, ..self.note.clone() })
     }
 
     /// Begins a new life, because commits are missing or may be. `known` is the history that this host trusts.
     pub(super) fn renew(&mut self, known: Option<&History>) -> Result<(), SqlError> {
         let life = crate::random::generation().map_err(StoreError::from)?.0;
-        let note = Note::parse(&self.note).renewed(life, &self.engine, known);
-        self.write_note(&note)
+        self.write_note(self.note.renewed(life, &self.engine, known))
     }
 
     /// Notes the first life of a store whose tables were just made. This must happen before any claim.
     pub(super) fn note_first(&mut self) -> Result<(), SqlError> {
         self.identity()?;
-        if Note::parse(&self.note).history.life().is_some() {
+        if self.note.history.life().is_some() {
             return Ok(());
         }
         let life = crate::random::generation().map_err(StoreError::from)?.0;
-        let note = Note::first(life, &self.engine);
-        self.write_note(&note)
+        self.write_note(Note::first(life, &self.engine))
     }
 
-    fn write_note(&mut self, note: &Note) -> Result<(), SqlError> {
-        let text = note.to_string();
-        let params = [Param::Text(&text), Param::Text(&self.note)];
+    fn write_note(&mut self, note: Note) -> Result<(), SqlError> {
+        let text = text(&note);
+        let params = [Param::Text(&text), Param::Text(&self.note_text)];
         if self.driver.execute(statements::SWAP_NOTE, &params)? != 1 {
             let words = "another host wrote to the note of the store's history at the same moment";
             return Err(SqlError::Conflict(words.to_owned()));
         }
-        self.note = text;
+        (self.note, self.note_text) = (note, text);
         Ok(())
     }
 
@@ -350,10 +359,10 @@ impl Session {
     /// this host's start, and where no other host could claim.
     pub(super) fn next_write(&self) -> Option<(i64, i64)> {
         let found = self.written.filter(|_| !self.dialect.embedded)?;
-        let history = Note::parse(&self.note).history;
+        let history = &self.note.history;
         let mut own = self.own();
         own.host.as_ref()?;
-        let next = own.proof.attempt(&history);
+        let next = own.proof.attempt(history);
         own.writing = Some(next);
         Some((next.cast_signed(), found.cast_signed()))
     }
@@ -368,14 +377,14 @@ impl Session {
 
     /// Enters this host in the present life, in which nothing proves yet that its writes are kept.
     pub(super) fn enter(&mut self) -> Result<(), SqlError> {
-        let history = Note::parse(&self.note).history;
+        let history = &self.note.history;
         let (host, token, next) = {
             let mut own = self.own();
             let Some((host, token)) = own.host.clone() else { return Ok(()) };
-            if own.proof.is_entered(&history) {
+            if own.proof.is_entered(history) {
                 return Ok(());
             }
-            let next = own.proof.attempt(&history);
+            let next = own.proof.attempt(history);
             own.writing = Some(next);
             (host, token, next)
         };
@@ -396,6 +405,27 @@ impl Session {
         }
     }
 
+    /// The first row that a query finds.
+    pub(super) fn row(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Option<Cells>, SqlError> {
+        Ok(self.driver.query(sql, params)?.into_iter().next())
+    }
+
+    /// Refuses what needs leafd's own tables if there is only Leaf's.
+    pub(super) fn require_side(&self, what: &str) -> Result<(), SqlError> {
+        if self.side {
+            return Ok(());
+        }
+        let words = format!(
+            "has only Leaf's table, or hides leafd's own tables from user {:?}: {what} needs them; create them with: leafd schema apply",
+            self.location.user
+        );
+        Err(self.location.refused(words).into())
+    }
+
     /// Changes the value of a name in `leafd_meta`.
     fn set_meta(&mut self, entry: &str, value: &str) -> Result<u64, SqlError> {
         self.driver.execute(statements::SET_META, &[Param::Text(entry), Param::Text(value)])
@@ -410,18 +440,15 @@ impl Session {
 
     /// The server's clock, in milliseconds of Unix time.
     pub(super) fn now_ms(&mut self) -> Result<u64, SqlError> {
-        let now =
-            self.driver.query(statements::NOW_MS, &[])?.into_iter().flatten().next().flatten();
-        let now = now.and_then(|now| now.parse().ok());
+        let now = self.row(statements::NOW_MS, &[])?;
+        let now = now.and_then(|row| row.first()?.as_ref()?.parse().ok());
         now.ok_or_else(|| SqlError::Rejected("the server doesn't report its time".to_owned()))
     }
 
     /// Checks the tables of workers, once for each connection. The tables of tags may exist without them.
     pub(super) fn require_workers(&mut self) -> Result<(), SqlError> {
+        self.require_side("leasing snowflake workers")?;
         let (dialect, location) = (self.dialect, &self.location);
-        if !self.side {
-            return Err(needs_side_tables(location, "leasing snowflake workers"));
-        }
         // Opening an embedded store's file has checked all its tables.
         if self.workers_checked || dialect.embedded {
             return Ok(());
@@ -467,10 +494,12 @@ impl HostState {
     }
 }
 
-pub(super) fn needs_side_tables(location: &Location, what: &str) -> SqlError {
-    let words = format!(
-        "has only Leaf's table, or hides leafd's own tables from user {:?}: {what} needs them; create them with: leafd schema apply",
-        location.user
-    );
-    SqlError::Said(location.refused(words))
+/// Reads a record of `leafd_meta`. Before the first one is written the text is empty.
+pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> serde_json::Result<T> {
+    if text.is_empty() { Ok(T::default()) } else { serde_json::from_str(text) }
+}
+
+/// The text of a record of `leafd_meta`.
+pub(super) fn text(record: &impl Serialize) -> String {
+    serde_json::to_string(record).expect("it has only texts and numbers")
 }

@@ -69,12 +69,12 @@ pub(super) const SET_CEILING: &str =
 // The store's own records.
 
 /// The name and value of every row in `leafd_meta`.
-pub(super) const META: &str = "SELECT name, value FROM leafd_meta";
+pub(in crate::store) const META: &str = "SELECT name, value FROM leafd_meta";
 /// (name, value): adds a row to `leafd_meta` if there is none of this name.
-pub(super) const ENTER_META: &str =
+pub(in crate::store) const ENTER_META: &str =
     "INSERT{ignore} INTO leafd_meta (name, value) VALUES (?1, ?2){unless name}";
 /// (name, value): changes a row of `leafd_meta`.
-pub(super) const SET_META: &str = "UPDATE leafd_meta SET value = ?2 WHERE name = ?1";
+pub(in crate::store) const SET_META: &str = "UPDATE leafd_meta SET value = ?2 WHERE name = ?1";
 /// (new text, old text): replaces the note in `leafd_meta`.
 pub(super) const SWAP_NOTE: &str =
     "UPDATE leafd_meta SET value = ?1 WHERE name = 'history' AND value = ?2";

@@ -2,43 +2,65 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
-use super::calls::SqlStore;
 use super::leases::Leases;
-use super::rows::{self, name};
-use super::session::{Session, needs_side_tables, wait_for_nodes};
+use super::rows::{self, Cells, name};
+use super::session::{Session, parse, text, wait_for_nodes};
 use super::statements;
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
-use super::{Param, SqlError};
+use super::{Param, SqlError, Store};
 use crate::registry::Registry;
-use crate::store::Store;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
-    CheckIn, Claim, ClaimRecord, ClaimWish, ClaimedBy, Generation, History, HostId, Identity,
-    NewTag, Role, StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start,
-    note_static_user, plan_claim,
+    CheckIn, Claim, ClaimWish, ClaimedBy, Generation, History, HostId, Identity, NewTag, Role,
+    StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start, note_static_user,
+    plan_claim,
 };
 use leafd_core::{Tag, WorkerId};
 
-impl Store for SqlStore {
-    fn identity(&mut self) -> Result<Identity, StoreError> {
+impl Store {
+    /// Tells which store answers. The server is asked each time.
+    ///
+    /// # Errors
+    /// [`StoreError`], as for every call. [`StoreError::Unavailable`] also when the server no longer takes writes.
+    pub fn identity(&mut self) -> Result<Identity, StoreError> {
         self.read(Session::identity)
     }
 
-    fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+    /// Records this store's role among several stores, if no role is recorded yet. It is no error to record the same
+    /// role again. The role in `under` is ignored.
+    ///
+    /// Waits for claims under another role that are under way.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] under another store or history; [`StoreError::Refused`] when another role is recorded
+    /// (the text names both), when `role` is invalid, and when there is only Leaf's table; others as for every call.
+    pub fn take_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
         self.record_role(role, |found, store| found.may_take(role, under, store))
     }
 
-    fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
+    /// Replaces the role in `under` by another one, when the operator asks for it.
+    ///
+    /// When this returns, no claim under the former role is under way or can still be made. So the ends that
+    /// [`Store::look_up`] then returns stay the same until a host claims under the new role.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`] when the store is not what `under` says, its role included; [`StoreError::Refused`]
+    /// when `role` is invalid, and when there is only Leaf's table; others as for every call.
+    pub fn replace_role(&mut self, under: &Identity, role: &Role) -> Result<(), StoreError> {
         self.record_role(role, |found, store| {
             found.check(under, store).map(|()| under.role != *role)
         })
     }
 
-    fn is_settled(&mut self, under: &Identity) -> Result<Option<bool>, StoreError> {
+    /// Whether claims were made in the store's present life. From then on no host is in time to report what it has
+    /// seen. Also enters this host there, so that its next writes prove that this one is kept. `None` for an embedded
+    /// store, which has no history, and if there is only Leaf's table, which has no place for one.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; others as for every call.
+    pub fn is_settled(&mut self, under: &Identity) -> Result<Option<bool>, StoreError> {
         self.write(|session| {
             session.check(under)?;
             let settled = session.is_settled();
@@ -49,7 +71,13 @@ impl Store for SqlStore {
         })
     }
 
-    fn renew(&mut self, under: &Identity, known: Option<&History>) -> Result<bool, StoreError> {
+    /// Begins a new life of the store, because it has lost commits, or may have: from now on the store shows another
+    /// history to all hosts. `known` is the history that this host trusts. Returns false if that can't be recorded,
+    /// because there is only Leaf's table, and if the store is embedded, because no other host uses it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], also when another host has begun a new life meanwhile; others as for every call.
+    pub fn renew(&mut self, under: &Identity, known: Option<&History>) -> Result<bool, StoreError> {
         self.write(|session| {
             session.check(under)?;
             if session.is_settled().is_none() {
@@ -60,17 +88,30 @@ impl Store for SqlStore {
         })
     }
 
-    fn trust(&mut self, known: &History, written: u64) {
+    /// This host trusts this history, in which its last write had this number or a later one. Where several servers
+    /// answer, a former one is not used.
+    pub fn trust(&mut self, known: &History, written: u64) {
         let mut own = self.own();
         own.trusts(known);
         own.remembered = Some((known.clone(), written));
     }
 
-    fn written(&self, history: &History) -> u64 {
+    /// The number of this host's last confirmed write in a history; 0 if there is none.
+    pub fn written(&self, history: &History) -> u64 {
         self.own().proof.confirmed(history)
     }
 
-    fn claim_as(
+    /// Claims numbers of a tag in one transaction that is durable when this returns.
+    ///
+    /// [`leafd_core::store::plan_claim`] decides what is claimed. A claim never takes ids that the store records as
+    /// claimed, even if somebody set the row back by hand. When it is unknown whether the commit happened, the call
+    /// fails and nobody gets the range.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`];
+    /// [`StoreError::UnknownTag`] unless there is a row of this tag, equal byte for byte;
+    /// [`StoreError::Exhausted`] when nothing is left below the ceiling; others as for every call.
+    pub fn claim(
         &mut self,
         by: Option<&ClaimedBy>,
         under: &Identity,
@@ -99,92 +140,95 @@ impl Store for SqlStore {
         self.unless_unknown(tag, claimed)
     }
 
-    fn claims_after(
-        &mut self,
-        tag: &Tag,
-        id: u64,
-        limit: u32,
-    ) -> Result<Vec<ClaimRecord>, StoreError> {
-        self.read(|session| session.claims_after(tag, id, limit))
-    }
-
-    fn forget_claims(&mut self, age: Duration, limit: u32) -> Result<u64, StoreError> {
-        let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-        self.write(|session| session.forget_claims(age_ms, limit))
-    }
-
-    fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError> {
+    /// One tag's row.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`], and others as for every call.
+    pub fn show(&mut self, tag: &Tag) -> Result<TagRow, StoreError> {
         let found = self.read_once_more(|session| Ok(session.require(tag, false)?.row));
         self.unless_unknown(tag, found)
     }
 
-    fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
-        let mut listed: Vec<TagRow> = Vec::new();
+    /// Up to `limit` rows after `after`, in the order of the table's key, so that the cost of a page depends on its
+    /// length alone. In tables that leafd made this is the order of the names' bytes; in other tables it is the order
+    /// of the key's collation. Rows are left out with a warning in the log if their tag is no [`Tag`], or if a number
+    /// column holds something else.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn list(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<TagRow>, StoreError> {
+        let page = |session: &mut Session, after: Option<&str>, limit| session.page(after, limit);
+        self.pages(after, limit, page, |row| Ok(rows::read(row)?.row))
+    }
+
+    /// Up to `limit` names after `after`, in the order of their bytes, each with the end of what the store remembers
+    /// as claimed under it (0 for nothing). They include names that have no row any more, or never had one here. They
+    /// do not include rows that leafd has never claimed from or changed. Names that are no [`Tag`] are left out with a
+    /// warning in the log. Empty if there is only Leaf's table, which remembers nothing.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
+        let page =
+            |session: &mut Session, after: Option<&str>, limit| session.page_of_ends(after, limit);
+        self.pages(after, limit, page, rows::remembered)
+    }
+
+    /// Reads pages of rows until `limit` of them make sense.
+    fn pages<T>(
+        &mut self,
+        after: Option<&Tag>,
+        limit: u32,
+        page: impl Fn(&mut Session, Option<&str>, usize) -> Result<Vec<Cells>, SqlError>,
+        read: impl Fn(Cells) -> Result<T, String>,
+    ) -> Result<Vec<T>, StoreError> {
+        let mut found = Vec::new();
         let mut after = after.map(|tag| tag.as_str().to_owned());
         // Rows that are left out don't count; otherwise a page of nothing else would look like the end.
-        while listed.len() < limit as usize {
-            let asked = limit as usize - listed.len();
-            let rows = self.read(|session| session.page(after.as_deref(), asked))?;
-            let last = rows.len() < asked;
-            if let Some(name) = rows.last().and_then(name) {
-                if after.as_deref() == Some(name) {
-                    let words = "has names in leaf_alloc that are not UTF-8: repair them with SQL";
-                    return Err(self.location.refused(words));
-                }
-                after = Some(name.to_owned());
-            }
+        while found.len() < limit as usize {
+            let asked = limit as usize - found.len();
+            let rows = self.read(|session| page(session, after.as_deref(), asked))?;
+            let is_last = rows.len() < asked;
+            after = rows.last().and_then(name).map(str::to_owned).or(after);
             for row in rows {
-                match rows::read(row) {
-                    Ok(found) => listed.push(found.row),
-                    Err(odd) => tracing::warn!(%odd, "left a row of leaf_alloc out of the list"),
+                match read(row) {
+                    Ok(row) => found.push(row),
+                    Err(odd) => {
+                        tracing::warn!(%odd, "left a row of leaf_alloc or leafd_tag out of a list");
+                    }
                 }
             }
-            if last {
+            if is_last {
                 break;
             }
         }
-        Ok(listed)
+        Ok(found)
     }
 
-    fn ends(&mut self, after: Option<&Tag>, limit: u32) -> Result<Vec<(Tag, u64)>, StoreError> {
-        let mut ends = Vec::new();
-        let mut after = after.map_or_else(String::new, |tag| tag.as_str().to_owned());
-        // Names that are left out don't count here either.
-        while ends.len() < limit as usize {
-            let asked = limit as usize - ends.len();
-            let rows = self.read(|session| session.page_of_ends(&after, asked))?;
-            let last = rows.len() < asked;
-            if let Some(name) = rows.last().and_then(name) {
-                after = name.to_owned();
-            }
-            for row in rows {
-                match rows::remembered(row) {
-                    Ok(end) => ends.push(end),
-                    Err(odd) => tracing::warn!(%odd, "left out a row of leafd_tag"),
-                }
-            }
-            if last {
-                break;
-            }
-        }
-        Ok(ends)
-    }
-
-    fn claimed_end(&mut self, tag: &Tag) -> Result<u64, StoreError> {
+    /// The end of what the store remembers as claimed under a name that has no row, 0 for nothing. A tag that is
+    /// created under this name must begin at this end or above.
+    ///
+    /// # Errors
+    /// As for every call.
+    pub fn claimed_end(&mut self, tag: &Tag) -> Result<u64, StoreError> {
         self.write(|session| match session.side {
             true => Ok(u64::try_from(session.claimed_end(tag)?).unwrap_or(0)),
             false => Ok(0),
         })
     }
 
-    fn create(&mut self, under: &Identity, new: &NewTag) -> Result<TagRow, StoreError> {
+    /// Creates a tag, with a generation above 0 that no earlier tag of the name had.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; [`StoreError::TagExists`]; [`StoreError::Refused`] when values are out of range, or
+    /// when `start` is below the end of what was claimed under this name before (the text names the number to use);
+    /// others as for every call.
+    pub fn create(&mut self, under: &Identity, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
         let generation = crate::random::generation()?;
         let masked = new.masked.map(|masking| masking.to_string());
         let outcome = self.write(|session| {
-            if !session.side {
-                return Err(needs_side_tables(&session.location, "creating a tag"));
-            }
+            session.require_side("creating a tag")?;
             let name = new.tag.as_str();
             let there = session.find_under(under, std::slice::from_ref(&new.tag), false)?;
             if let Some(row) = there.first() {
@@ -227,7 +271,13 @@ impl Store for SqlStore {
         Ok(outcome)
     }
 
-    fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
+    /// Changes a tag's settings. A daemon learns of the change with its next claim. A ceiling below what is already
+    /// claimed stops further claims, but takes no ids back.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when a value is out of range; others as for
+    /// every call.
+    pub fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
         change.check()?;
         self.write(|session| {
             let name = Param::Text(tag.as_str());
@@ -246,9 +296,7 @@ impl Store for SqlStore {
                     .execute(statements::SET_DESCRIPTION, &[name, Param::OptionalText(text)])?;
             }
             if let Some(ceiling) = change.ceiling {
-                if !session.side {
-                    return Err(needs_side_tables(&session.location, "a ceiling"));
-                }
+                session.require_side("a ceiling")?;
                 let params = [name, Param::Integer(ceiling.cast_signed())];
                 session.driver.execute(statements::SET_CEILING, &params)?;
             }
@@ -258,12 +306,16 @@ impl Store for SqlStore {
         })
     }
 
-    fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
+    /// Deletes a tag if it still has this generation, and returns its row as it was. The store still remembers under
+    /// the tag's name the end of what was claimed.
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when the tag was created again meanwhile, or when there is
+    /// only Leaf's table; others as for every call.
+    pub fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
         let next = crate::random::generation()?;
         self.write(|session| {
-            if !session.side {
-                return Err(needs_side_tables(&session.location, "deleting a tag"));
-            }
+            session.require_side("deleting a tag")?;
             let found = session.require(tag, true)?;
             found.row.check_generation(generation)?;
             let name = Param::Text(tag.as_str());
@@ -275,17 +327,31 @@ impl Store for SqlStore {
         })
     }
 
-    fn look_up(
+    /// The terms of each tag, in the order asked; `None` for a tag that doesn't exist. Takes one query for every few
+    /// hundred tags.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], and others as for every call.
+    pub fn look_up(
         &mut self,
         under: &Identity,
         tags: &[Tag],
     ) -> Result<Vec<Option<TagTerms>>, StoreError> {
         let mut answers = Vec::with_capacity(tags.len());
         for some in tags.chunks(TAGS_A_STATEMENT_MAX) {
-            let rows = match self.read_once_more(|session| session.find_under(under, some, false)) {
-                Err(SqlError::NoSuchName(_)) => {
-                    answers.extend(self.look_up_one_by_one(under, some)?);
+            let found = self.read_once_more(|session| session.find_under(under, some, false));
+            let rows = match found {
+                // One name that the table can't hold makes a query for many fail.
+                Err(SqlError::NoSuchName(_)) if some.len() > 1 => {
+                    for one in some {
+                        answers.extend(self.look_up(under, std::slice::from_ref(one))?);
+                    }
                     continue;
+                }
+                Err(SqlError::NoSuchName(_)) => {
+                    // If another store answered, it says nothing that a tag is missing there.
+                    self.read(|session| session.check(under))?;
+                    Vec::new()
                 }
                 found => found.map_err(|failure| failure.answer(&self.location))?,
             };
@@ -296,7 +362,22 @@ impl Store for SqlStore {
         Ok(answers)
     }
 
-    fn raise(
+    /// Lifts each tag's first unclaimed number to at least the given end: ids that a daemon has seen claimed must not
+    /// be claimed again. It never lowers a number, and may put one above the ceiling. Returns for each tag, in the
+    /// order given, whether its row changed; false if the row was there already, or if there is no such tag. The end
+    /// counts even then: if a tag of this name comes later, from a backup or created, its ids begin at this end or
+    /// above.
+    ///
+    /// `masking`: the caller has mask keys. Then a name without a row may have belonged to a masked tag, even if the
+    /// store remembers no mask. So nobody can create a tag of this name until an operator says how its ids were
+    /// masked.
+    ///
+    /// A transaction lifts a few hundred tags, so when this fails, some tags may be lifted already. It is safe to
+    /// repeat the call.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`], and others as for every call.
+    pub fn raise(
         &mut self,
         under: &Identity,
         ends: &[(Tag, u64)],
@@ -319,7 +400,15 @@ impl Store for SqlStore {
         Ok(answers)
     }
 
-    fn check_in(
+    /// Records that this host starts: replaces its start token by `next` if the store's token is in `known`, by
+    /// compare-and-set. A host that the store doesn't know is entered. If the store lacks a write that [`Store::trust`]
+    /// told of, it has lost commits, and begins a new life. Without `known` the host is new, and has no such write.
+    /// When the first answer was lost and the call is repeated, it finds `next` in the store and returns
+    /// [`CheckIn::Current`].
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; others as for every call. After those it is unknown whether the token was replaced.
+    pub fn check_in(
         &mut self,
         under: &Identity,
         host: &HostId,
@@ -335,8 +424,8 @@ impl Store for SqlStore {
             let remembered = remembered.filter(|(of, _)| *of == under.history && !known.is_empty());
             let least = remembered.map_or(0, |(_, written)| written);
             let ((found, last), is_kept) = wait_for_nodes(|| {
-                let rows = session.driver.query(statements::HOST_TOKEN, &[Param::Text(&host.0)])?;
-                let mut cells = rows.into_iter().flatten();
+                let row = session.row(statements::HOST_TOKEN, &[Param::Text(&host.0)])?;
+                let mut cells = row.into_iter().flatten();
                 let found = cells.next().flatten();
                 let last = cells.next().flatten().and_then(|last| last.parse().ok()).unwrap_or(0);
                 Ok(((found, last), last >= least))
@@ -365,11 +454,12 @@ impl Store for SqlStore {
         Ok(answer)
     }
 
-    fn conflicts(&self) -> Arc<AtomicU64> {
-        self.conflicts.total()
-    }
-
-    fn note_mask_key(
+    /// Records the check value of the mask key of this number, if none is recorded yet, and returns the recorded one.
+    /// A host whose key has another check value has another key than the host that came first.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
+    pub fn note_mask_key(
         &mut self,
         under: &Identity,
         key: KeyNumber,
@@ -377,9 +467,7 @@ impl Store for SqlStore {
     ) -> Result<u64, StoreError> {
         self.write(|session| {
             session.check(under)?;
-            if !session.side {
-                return Err(needs_side_tables(&session.location, "masking ids"));
-            }
+            session.require_side("masking ids")?;
             let entry = format!("{}{key}", rows::MASK_KEY_ENTRY);
             if let Some(known) = session.meta(&entry)? {
                 return parse_check_value(&entry, &known);
@@ -393,7 +481,13 @@ impl Store for SqlStore {
         })
     }
 
-    fn note_static_worker(
+    /// Records that the daemon of this start, on a host of this name, now uses a static worker number. Returns this
+    /// use, and after it those of other daemons that have recorded the same lately. Does nothing and returns nothing if there is only Leaf's
+    /// table, which has no place for it.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; others as for every call.
+    pub fn note_static_worker(
         &mut self,
         under: &Identity,
         worker: WorkerId,
@@ -408,16 +502,20 @@ impl Store for SqlStore {
                 return Ok(Vec::new());
             }
             let entry = format!("static_worker_{worker}");
-            let (known, now_ms) = (session.meta(&entry)?, session.now_ms()?);
-            let (text, others) =
-                note_static_user(known.as_deref().unwrap_or_default(), now_ms, &start.0, name);
+            let (known, at_ms) = (session.meta(&entry)?, session.now_ms()?);
+            // A record that makes no sense is replaced: each daemon notes its use again soon.
+            let mut users = parse(known.as_deref().unwrap_or_default()).unwrap_or_default();
+            let present = StaticUser { start: Arc::clone(&start.0), name: name.into(), at_ms };
+            note_static_user(&mut users, present);
             let sql = if known.is_some() { statements::SET_META } else { statements::ENTER_META };
-            session.driver.execute(sql, &[Param::Text(&entry), Param::Text(&text)])?;
-            Ok(others)
+            session.driver.execute(sql, &[Param::Text(&entry), Param::Text(&text(&users))])?;
+            Ok(users)
         })
     }
 
-    fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
+    /// The store as a registry of workers, over its own connection. The registry's calls are refused if there is only
+    /// Leaf's table, and if the tables for workers are missing. Claims don't need those tables.
+    pub fn workers(&mut self, mode: Mode) -> Box<dyn Registry + '_> {
         Box::new(Leases { store: self, mode })
     }
 }

@@ -1,5 +1,6 @@
 //! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
 
+use super::rows::{self, Cells};
 use super::schema::{META_TABLE, TAG_TABLES, Table, WORKER_TABLES, all_tables};
 use super::{Dialect, Driver, Location, Param, SqlError, statements};
 use leafd_core::store::Why;
@@ -138,33 +139,39 @@ fn refuse(
 
 /// Refuses an unknown format, and a `leafd_meta` that lacks rows.
 fn check_meta(driver: &mut dyn Driver, location: &Location) -> Result<(), SqlError> {
-    let rows = driver.query(statements::META, &[])?;
-    let value = |name: &str| {
-        let row = rows.iter().find(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)));
-        row.and_then(|row| row.get(1)).cloned().flatten()
-    };
-    match value("format").as_deref() {
-        Some(FORMAT) if ["identity", "role", "history"].iter().all(|name| value(name).is_some()) => {
-            Ok(())
-        }
+    let meta = driver.query(statements::META, &[])?;
+    check_format(&meta, location)?;
+    let has = |name: &&str| value(&meta, name).is_some();
+    match ["format", "identity", "role", "history"].iter().all(has) {
+        true => Ok(()),
+        false => Err(meta_incomplete(location)),
+    }
+}
+
+/// Refuses the tables of another version of leafd.
+fn check_format(meta: &[Cells], location: &Location) -> Result<(), SqlError> {
+    match value(meta, "format") {
         Some(format) if format != FORMAT => Err(location
             .refused(format_args!(
                 "was created by another leafd (format {format}; this one supports {FORMAT}): use that version"
             ))
             .into()),
-        _ => Err(meta_incomplete(location)),
+        _ => Ok(()),
     }
+}
+
+/// The value of a row of `leafd_meta`.
+fn value<'a>(meta: &'a [Cells], name: &str) -> Option<&'a str> {
+    let row = meta.iter().find(|row| rows::name(row) == Some(name))?;
+    row.get(1)?.as_deref()
 }
 
 /// Whether leafd's tables have the rows that they get when they are made.
 pub fn has_first_rows(driver: &mut dyn Driver) -> Result<bool, SqlError> {
     let meta = driver.query(statements::META, &[])?;
-    let is_there = |name: &str| {
-        meta.iter().any(|row| row.first().is_some_and(|is| is.as_deref() == Some(name)))
-    };
     let nameless = driver.query(statements::CLAIMED_END, &[Param::Text("")])?;
-    Ok(["format", "identity", "role", "right", "history"].into_iter().all(is_there)
-        && !nameless.is_empty())
+    let has = |name: &&str| value(&meta, name).is_some();
+    Ok(["format", "identity", "role", "right", "history"].iter().all(has) && !nameless.is_empty())
 }
 
 /// The error for a `leafd_meta` that lacks rows.
@@ -180,6 +187,9 @@ pub fn missing_tables(
     location: &Location,
 ) -> Result<Vec<&'static str>, SqlError> {
     let found = columns(driver, dialect)?;
+    if found.iter().any(|[table, ..]| table == META_TABLE) {
+        check_format(&driver.query(statements::META, &[])?, location)?;
+    }
     refuse_different(driver, dialect, location, &found)?;
     refuse_different_workers(driver, dialect, location, &found)?;
     let is_missing = |table: &&str| !found.iter().any(|[of, ..]| of == table);
@@ -207,7 +217,9 @@ pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<St
         return Ok(None);
     }
     let rows = driver.query(&format!("SELECT {}", driver.signs().server), &[])?;
-    Ok(rows.into_iter().flatten().flatten().next().filter(|name| name.is_ascii()))
+    let name = rows.into_iter().flatten().flatten().next();
+    // What an embedded store has for this is empty.
+    Ok(name.filter(|name| !name.is_empty() && name.is_ascii()))
 }
 
 #[cfg(test)]

@@ -137,28 +137,34 @@ impl Session {
             false => format!("SELECT {ROW_PLAIN} FROM {{alloc}} AS a"),
         };
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        match after {
-            None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT ?1"), &[limit]),
+        let rows = match after {
+            None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT ?1"), &[limit])?,
             Some(after) => self.driver.query(
                 &format!("{list} WHERE a.biz_tag > ?1 ORDER BY a.biz_tag LIMIT ?2"),
                 &[Param::Text(after), limit],
-            ),
+            )?,
+        };
+        // A name that is not UTF-8 is read as another name, and the next page would begin at a wrong place.
+        if after.is_some() && rows.last().and_then(name) == after {
+            let words = "has names in leaf_alloc that are not UTF-8: repair them with SQL";
+            return Err(self.location.refused(words).into());
         }
+        Ok(rows)
     }
 
     /// Up to `limit` names after this one, in the order of their bytes, each with the end that is remembered. The row
     /// without a name is never among them.
     pub(super) fn page_of_ends(
         &mut self,
-        after: &str,
+        after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<Cells>, SqlError> {
         if !self.side {
             return Ok(Vec::new());
         }
+        let after = after.unwrap_or_default();
         let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         let rows = self.driver.query(statements::ENDS, &[Param::Text(after), limit])?;
-        // A name that is not UTF-8 is read as another name, and the next page would begin at a wrong place.
         match rows.last().map(name) {
             Some(last) if last.is_none_or(|last| last <= after) => Err(SqlError::Rejected(
                 "leafd_tag has names that are not UTF-8: repair it with SQL".to_owned(),

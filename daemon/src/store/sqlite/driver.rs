@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{ErrorCode, ToSql, params_from_iter};
+use rusqlite::{Connection, ErrorCode, ToSql, params_from_iter};
 
-use super::file::{self, Create, OpenFile};
+use super::file::{self, Create};
 use super::sql::DIALECT;
+use crate::journal::Identity;
 use crate::store::sql::{Connector, Dialect, Driver, Location, Param, Signs, SqlError};
 use leafd_core::store::StoreError;
 
@@ -15,14 +16,15 @@ use leafd_core::store::StoreError;
 #[derive(Clone, Debug)]
 pub struct StoreFile {
     pub(super) path: PathBuf,
-    /// See [`host_fingerprint`](super::host_fingerprint).
-    pub(super) fingerprint: String,
+    pub(super) host: Identity,
 }
 
 /// An open file.
 #[derive(Debug)]
 pub struct SqliteDriver {
-    open: OpenFile,
+    connection: Connection,
+    /// The file's inode when it was opened.
+    inode: (u64, u64),
     target: StoreFile,
     /// The file was found to be damaged.
     damaged: bool,
@@ -46,13 +48,16 @@ impl Connector for StoreFile {
 
     /// A missing file is not made again: the new one would not know what was claimed.
     fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
-        let open = file::open_own(&self.path, &self.fingerprint, Create::Never)?;
-        Ok(Box::new(SqliteDriver::new(open, self.clone())))
+        Ok(Box::new(file::open_own(self, Create::Never)?))
     }
 }
 
 impl SqliteDriver {
-    pub(super) fn new(open: OpenFile, target: StoreFile) -> SqliteDriver {
+    pub(super) fn new(
+        connection: Connection,
+        inode: (u64, u64),
+        target: StoreFile,
+    ) -> SqliteDriver {
         // Nothing is needed to notice another store: a file that was copied or restored is refused until it is adopted,
         // and then has another identity.
         let nothing = || "''".to_owned();
@@ -64,7 +69,11 @@ impl SqliteDriver {
             position: "NULL",
             read_only: "NULL",
         };
-        SqliteDriver { open, target, damaged: false, signs }
+        SqliteDriver { connection, inode, target, damaged: false, signs }
+    }
+
+    pub(super) fn location(&self) -> Location {
+        self.target.location()
     }
 
     fn failed(&mut self, error: &rusqlite::Error) -> SqlError {
@@ -87,7 +96,9 @@ impl SqliteDriver {
 
 impl Driver for SqliteDriver {
     fn is_usable(&self) -> bool {
-        !self.damaged && self.open.is_still_at(&self.target.path)
+        // SQLite itself would go on using a file that was removed.
+        let is_there = |meta| file::inode(&meta) == self.inode;
+        !self.damaged && std::fs::metadata(&self.target.path).is_ok_and(is_there)
     }
 
     fn signs(&self) -> &Signs {
@@ -101,7 +112,7 @@ impl Driver for SqliteDriver {
     fn set_deadline(&mut self, _: Instant) {}
 
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
-        let statement = self.open.connection.prepare_cached(&DIALECT.render(sql));
+        let statement = self.connection.prepare_cached(&DIALECT.render(sql));
         let changed = statement.and_then(|mut one| one.execute(params_from_iter(params)));
         changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))
     }
@@ -112,7 +123,7 @@ impl Driver for SqliteDriver {
         params: &[Param<'_>],
     ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
         let rows = || {
-            let mut statement = self.open.connection.prepare_cached(&DIALECT.render(sql))?;
+            let mut statement = self.connection.prepare_cached(&DIALECT.render(sql))?;
             let columns = statement.column_count();
             let rows = statement.query_map(params_from_iter(params), |row| {
                 (0..columns).map(|column| row.get_ref(column).map(text)).collect()

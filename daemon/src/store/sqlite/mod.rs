@@ -16,30 +16,31 @@ pub(super) mod sql;
 
 use std::path::Path;
 
-use super::sql::SqlStore;
-use leafd_core::store::StoreError;
+use super::sql::Store;
+use crate::journal::Identity;
+use leafd_core::store::{StoreError, Why};
 
-use self::driver::{SqliteDriver, StoreFile};
-pub use self::file::{adopt, adopt_anew, host_fingerprint, look, start_tokens};
+use self::driver::StoreFile;
+use self::file::Create;
+pub use self::file::{adopt, look, start_tokens};
 pub use self::schema::print_schema;
 
 /// Opens the store at `path`, and makes it when there is no file. If another process holds the file locked, the next
 /// call opens it. The file may be closed at times; then, too, the next call opens it again.
 ///
-/// `fingerprint` identifies this host, see [`host_fingerprint`]. Each time that the file is opened, the file's own
-/// marks are added to it.
+/// The file must be `host`'s own. Each time that it is opened, its own marks are compared too.
 ///
 /// # Errors
 /// [`StoreError::Unavailable`] when the file can't be opened, read or written. [`StoreError::Refused`] when it is no
 /// SQLite database, is damaged, was written by a newer leafd, has another `leaf_alloc`, or belongs to another host
 /// (see [`adopt`]).
-pub fn open(path: &Path, fingerprint: &str) -> Result<SqlStore, StoreError> {
-    let target = StoreFile { path: path.to_owned(), fingerprint: fingerprint.to_owned() };
-    match file::open_own_unless_locked(path, fingerprint)? {
-        Some(open) => {
-            let driver = SqliteDriver::new(open, target.clone());
-            SqlStore::over(Box::new(driver), Box::new(target))
+pub fn open(path: &Path, host: &Identity) -> Result<Store, StoreError> {
+    let target = StoreFile { path: path.to_owned(), host: host.clone() };
+    match file::open_own(&target, Create::IfMissing) {
+        Err(StoreError::Unavailable { cause, .. }) if cause.why == Why::Locked => {
+            tracing::warn!(store = %path.display(), "{cause}; retrying");
+            Ok(Store::new(Box::new(target)))
         }
-        None => Ok(SqlStore::new(Box::new(target))),
+        opened => Store::over(Box::new(opened?), Box::new(target)),
     }
 }

@@ -51,11 +51,10 @@ pub static DIALECT: Dialect = Dialect {
             SELECT tag, end_id, claimed_ms FROM leafd_claim WHERE claimed_ms < {now_ms} - ?1
             ORDER BY claimed_ms LIMIT ?2)",
     columns: "SELECT lower(s.name), c.name, c.type FROM sqlite_schema AS s JOIN pragma_table_info(s.name) AS c
-        WHERE s.type = 'table'",
+        WHERE s.type IN ('table', 'view')",
     // If a tag had two rows, a claim would change both.
-    defects: "SELECT 'there is a ' || type || ' named ' || name FROM sqlite_schema
-        WHERE type <> 'table' AND (name LIKE 'leafd!_%' ESCAPE '!' OR name IN ('leaf_alloc', 'leaf_workerid_alloc'))
-        AND name <> 'leafd_claim_age'
+    defects: "SELECT 'there is a view named ' || name FROM sqlite_schema
+        WHERE type = 'view' AND (name LIKE 'leafd!_%' ESCAPE '!' OR name IN ('leaf_alloc', 'leaf_workerid_alloc'))
         UNION ALL
         SELECT 'leaf_alloc.biz_tag is not unique: make it the primary key'
         WHERE EXISTS (SELECT 1 FROM sqlite_schema WHERE lower(name) = 'leaf_alloc' AND type = 'table')

@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use leafd_wire::Layout as IdLayout;
 
-use super::calls::SqlStore;
+use super::calls::Store;
 use super::session::Session;
 use super::{Param, SqlError, statements};
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, Taking,
-    definition,
+    new_layouts,
 };
 use leafd_core::{Tag, UnixMs, WorkerId};
 
@@ -40,7 +40,7 @@ const NEXT_KEPT_OUT: u64 = 32;
 /// A store as a registry of workers.
 #[derive(Debug)]
 pub(super) struct Leases<'a> {
-    pub(super) store: &'a mut SqlStore,
+    pub(super) store: &'a mut Store,
     pub(super) mode: Mode,
 }
 
@@ -133,7 +133,7 @@ impl Registry for Leases<'_> {
     }
 }
 
-impl SqlStore {
+impl Store {
     /// The registry's clock, and what is recorded of the workers in a pool. Unlike a snapshot, this records nothing.
     pub(super) fn look_at_workers(
         &mut self,
@@ -150,34 +150,14 @@ impl SqlStore {
 
 fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), SqlError> {
     lock(session)?;
-    let recorded = session.driver.query(statements::LAYOUTS, &[])?;
-    let recorded: BTreeMap<String, String> = recorded
-        .into_iter()
-        .filter_map(|row| {
-            let mut cells = row.into_iter();
-            Some((cells.next()??, cells.next().flatten().unwrap_or_default()))
-        })
-        .collect();
-    let mut new = BTreeMap::new();
-    for (name, layout) in layouts {
-        let defined = definition(layout);
-        let known = recorded.get(name.as_str()).or_else(|| new.get(name.as_str()));
-        match known {
-            Some(known) if *known == defined => {}
-            Some(known) => {
-                return Err(refused(format!(
-                    "layout {:?} is recorded in the worker registry as {known}, but is configured as {defined}. It \
-                     must be the same on all hosts: correct the configuration, or give the layout another name",
-                    name.as_str()
-                )));
-            }
-            None => drop(new.insert(name.as_str().to_owned(), defined)),
-        }
-    }
-    for (name, defined) in &new {
-        session
-            .driver
-            .execute(statements::ENTER_LAYOUT, &[Param::Text(name), Param::Text(defined)])?;
+    let recorded = session.driver.query(statements::LAYOUTS, &[])?.into_iter();
+    let recorded = recorded.filter_map(|row| {
+        let mut cells = row.into_iter();
+        Some((cells.next()??, cells.next().flatten().unwrap_or_default()))
+    });
+    for (name, definition) in new_layouts(&recorded.collect(), layouts)? {
+        let params = [Param::Text(&name), Param::Text(&definition)];
+        session.driver.execute(statements::ENTER_LAYOUT, &params)?;
     }
     Ok(())
 }
@@ -221,11 +201,7 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
             "there is no worker {worker}: the table holds no such number"
         )));
     };
-    let leased = session
-        .driver
-        .query(statements::FIND_WORKER, &[Param::Integer(number)])?
-        .into_iter()
-        .next();
+    let leased = session.row(statements::FIND_WORKER, &[Param::Integer(number)])?;
     let given = given(session, worker)?;
     let (has_row, is_given) = (leased.is_some(), given.is_some());
     let found = match rows::recorded(mode, worker, leased.map(rows::leased), given) {
@@ -286,8 +262,7 @@ fn give(
         return Err(refused("a permanent worker needs a holder".to_owned()));
     };
     lock(session)?;
-    let mine = session.driver.query(statements::PERMANENT_OF, &[Param::Text(&holder.id)])?;
-    if let Some(row) = mine.into_iter().next() {
+    if let Some(row) = session.row(statements::PERMANENT_OF, &[Param::Text(&holder.id)])? {
         return theirs(session, pool, &holder.id, row);
     }
     // The fork's numbers begin with 1 and go up from the highest one. A lower number that has become free is not used
@@ -352,11 +327,7 @@ fn theirs(
     }
     let worker = WorkerId(number);
     let number = number.cast_signed();
-    let leased = session
-        .driver
-        .query(statements::FIND_WORKER, &[Param::Integer(number)])?
-        .into_iter()
-        .next();
+    let leased = session.row(statements::FIND_WORKER, &[Param::Integer(number)])?;
     let given = rows::given(row);
     if let Ok(given) = &given
         && *given.identity != *id
@@ -385,8 +356,7 @@ fn given(
     worker: WorkerId,
 ) -> Result<Option<rows::Read<rows::PermanentNumber>>, SqlError> {
     let one = worker.0..worker.0.saturating_add(1);
-    let row = session.driver.query(statements::PERMANENT, &range(&one))?.into_iter().next();
-    Ok(row.map(rows::given))
+    Ok(session.row(statements::PERMANENT, &range(&one))?.map(rows::given))
 }
 
 fn write_holding(
