@@ -54,8 +54,7 @@ pub fn new_layouts(
 }
 
 /// The whole layout as registries record it. The form is canonical: equal texts are equal layouts.
-#[must_use]
-pub fn definition(layout: &Layout) -> String {
+fn definition(layout: &Layout) -> String {
     let Layout { time_bits, worker_bits, sequence_bits, unit_ms, epoch_ms } = layout;
     format!(
         "time_bits={time_bits} worker_bits={worker_bits} sequence_bits={sequence_bits} unit_ms={unit_ms} \

@@ -16,7 +16,7 @@ use std::time::Duration;
 use crate::store::{History, Identity, StartToken, StoreId};
 use crate::{UnixMs, WorkerId};
 
-pub use check::{INSTANT_MAX, check_id, definition, new_layouts};
+pub use check::{INSTANT_MAX, check_id, new_layouts};
 pub use error::RegistryError;
 
 /// How a registry that supports both ways assigns its numbers.
@@ -76,6 +76,7 @@ pub struct LeaseRecord {
 
 /// The holder of a worker.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Holder {
     /// A host's journal by its id (leased), or the configured identity (permanent). 1 to [`HOLDER_BYTES_MAX`] bytes of
     /// printable ASCII without spaces.

@@ -3,13 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use leafd::registry::zookeeper::contents::{self, Stamp};
+use leafd::registry::zookeeper::contents;
 use leafd_core::lease::{JournalChange, Lease, LeaseSettings, Mode, Request, Response, Step};
 use leafd_core::registry::{
     Entry, Holder, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
 use leafd_core::store::{History, StartToken, StoreId};
 use leafd_core::{BootMs, Now, UnixMs, WorkerId};
+
+use zookeeper_client::Stat;
 
 use crate::input::Input;
 
@@ -31,7 +33,7 @@ pub(crate) fn run(input: &[u8]) {
     let clock = UnixMs(now.unix.0.saturating_add_signed(i64::from(input.u32().cast_signed())));
     let mut entries = BTreeMap::new();
     while !input.is_empty() {
-        let stamp = Stamp { zxid: i64::from(input.u8() % 4), ms: input.number() };
+        let stat = stat(i64::from(input.u8() % 4), input.number());
         let child = match input.u8() % 4 {
             0 => input.text(),
             1 => format!("10.0.0.1:8080-{}", input.u8()),
@@ -42,9 +44,9 @@ pub(crate) fn run(input: &[u8]) {
             1 => format!("{{\"timestamp\":{}}}", input.number()).into_bytes(),
             _ => record(&mut input).into_bytes(),
         };
-        match contents::leased(&child, &bytes, stamp) {
+        match contents::leased(&child, &bytes, &stat) {
             Some(Ok((entry, again))) => {
-                let (read, _) = contents::leased(&child, &again, stamp)
+                let (read, _) = contents::leased(&child, &again, &stat)
                     .expect("the same name")
                     .expect("leafd reads what it writes");
                 assert_eq!(read, entry);
@@ -54,17 +56,39 @@ pub(crate) fn run(input: &[u8]) {
                 assert!(!odd.is_empty());
                 let worker = WorkerId(child.parse().expect("it was a number"));
                 let holding = LeaseRecord { holder: None, expires: INSTANT_MAX };
-                let written = contents::time_of(stamp);
+                let written = time_of(&stat);
                 entries.insert(worker.0, Entry { worker, holding, seen: written, written });
             }
             None => {}
         }
-        leaf(&child, &bytes, stamp, &mut input);
+        leaf(&child, &bytes, stat, &mut input);
         if let Ok(again) = contents::registration(&bytes) {
             assert_eq!(contents::registration(&again), Ok(again));
         }
     }
     lease(now, clock, entries);
+}
+
+/// The state of a node that this transaction wrote at this time, in milliseconds since 1970.
+fn stat(mzxid: i64, mtime: i64) -> Stat {
+    Stat {
+        czxid: 0,
+        mzxid,
+        pzxid: 0,
+        ctime: 0,
+        mtime,
+        version: 0,
+        cversion: 0,
+        aversion: 0,
+        ephemeral_owner: 0,
+        data_length: 0,
+        num_children: 0,
+    }
+}
+
+/// Times before 1970 read as 1970.
+fn time_of(stat: &Stat) -> UnixMs {
+    UnixMs(u64::try_from(stat.mtime).unwrap_or(0))
 }
 
 /// What leafd might have written.
@@ -80,16 +104,16 @@ fn record(input: &mut Input<'_>) -> String {
 }
 
 /// Leaf's node, alone and beside one of leafd's.
-fn leaf(child: &str, bytes: &[u8], stamp: Stamp, input: &mut Input<'_>) {
+fn leaf(child: &str, bytes: &[u8], stat: Stat, input: &mut Input<'_>) {
     let payload = match input.u8() % 2 {
         0 => bytes.to_vec(),
         _ => format!("{{\"timestamp\":{}}}", input.number()).into_bytes(),
     };
-    let beside = Stamp { zxid: i64::from(input.u8() % 4), ..stamp };
-    for side in [None, Some((bytes, beside))] {
-        match contents::permanent(child, (&payload, stamp), side) {
+    let beside = Stat { mzxid: i64::from(input.u8() % 4), ..stat };
+    for side in [None, Some((bytes.to_vec(), beside))] {
+        match contents::permanent(child, (payload.clone(), stat), side) {
             Some(Ok(entry)) => {
-                assert_eq!(entry.written, contents::time_of(stamp));
+                assert_eq!(entry.written, time_of(&stat));
                 let holder = entry.holding.holder;
                 assert!(holder.is_none_or(|holder| !holder.id.is_empty()));
             }

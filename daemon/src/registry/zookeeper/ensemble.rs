@@ -16,10 +16,10 @@ use zookeeper_client::{
 use super::EnsembleTarget;
 use super::leaf_tree::{self, LeafTree};
 use super::record::Registration;
-use super::session::{CallError, EnsembleSession};
+use super::session::CallError;
 use crate::config::StorePassword;
 use crate::random;
-use leafd_core::registry::{CompareAndSet, Entry, RegistryError, RegistryId, definition};
+use leafd_core::registry::{CompareAndSet, Entry, RegistryError, RegistryId, new_layouts};
 use leafd_core::store::{History, StoreId};
 use leafd_core::{Tag, UnixMs};
 
@@ -28,12 +28,6 @@ const READ_TOGETHER: usize = 256;
 
 /// How many such requests run at once.
 const READS_UNDER_WAY: usize = 8;
-
-/// A registry's folder in an ensemble, and the connection to it.
-pub(super) struct Ensemble {
-    session: EnsembleSession,
-    place: EnsemblePlace,
-}
 
 /// What distinguishes the registries of an ensemble.
 pub(super) struct Folders {
@@ -72,36 +66,6 @@ pub(super) struct RegistryState {
     registration: Registration,
 }
 
-impl Ensemble {
-    pub(super) fn new(target: EnsembleTarget, folders: Folders) -> Ensemble {
-        let acls = match target.auth {
-            StorePassword::None => Acls::anyone_all(),
-            _ => Acls::creator_all(),
-        };
-        let name = format!("zookeeper {}", target.servers);
-        let place = EnsemblePlace { folders, acls, name, seen: None };
-        Ensemble { session: EnsembleSession::new(target), place }
-    }
-
-    /// Runs `work` within the call's deadline.
-    pub(super) fn call<T>(
-        &mut self,
-        work: impl AsyncFnOnce(&Client, &mut EnsemblePlace) -> Result<T, CallError>,
-    ) -> Result<T, RegistryError> {
-        let prepare =
-            async |client: &Client, place: &mut EnsemblePlace| place.prepare(client).await;
-        self.session.call(&mut self.place, prepare, work)
-    }
-
-    /// See [`Registry::register_layouts`](crate::registry::Registry::register_layouts).
-    pub(super) fn register_layouts(
-        &mut self,
-        layouts: &[(Tag, Layout)],
-    ) -> Result<(), RegistryError> {
-        self.call(async |client, place| place.register_layouts(client, layouts).await)
-    }
-}
-
 impl RegistryState {
     /// See [`Snapshot::history_age`](leafd_core::registry::Snapshot::history_age).
     pub(super) fn history_age(&self, now: UnixMs) -> Option<Duration> {
@@ -110,8 +74,25 @@ impl RegistryState {
 }
 
 impl EnsemblePlace {
+    pub(super) fn new(target: &EnsembleTarget, folders: Folders) -> EnsemblePlace {
+        let acls = match target.auth {
+            StorePassword::None => Acls::anyone_all(),
+            _ => Acls::creator_all(),
+        };
+        let name = format!("zookeeper {}", target.servers);
+        EnsemblePlace { folders, acls, name, seen: None }
+    }
+
     pub(super) fn refused(&self, words: impl std::fmt::Display) -> CallError {
-        RegistryError::Refused(format!("the worker registry {}: {words}", self.name).into()).into()
+        self.refusal(words).into()
+    }
+
+    pub(super) fn refusal(&self, words: impl std::fmt::Display) -> RegistryError {
+        RegistryError::Refused(format!("the worker registry {}: {words}", self.name).into())
+    }
+
+    pub(super) fn unavailable(&self, cause: impl std::fmt::Display) -> RegistryError {
+        RegistryError::Unavailable { registry: self.name.clone(), cause: cause.to_string().into() }
     }
 
     /// The options for leafd's own nodes.
@@ -134,7 +115,7 @@ impl EnsemblePlace {
     }
 
     /// Checks whether a new connection leads to a registry. Creates one in an ensemble that has none.
-    async fn prepare(&mut self, client: &Client) -> Result<(), CallError> {
+    pub(super) async fn prepare(&mut self, client: &Client) -> Result<(), CallError> {
         if client.check_stat("/").await?.is_none() {
             let words = "that path doesn't exist; correct it, or create it with: zkCli.sh create";
             return Err(self.refused(words));
@@ -321,7 +302,7 @@ impl EnsemblePlace {
         }
     }
 
-    async fn register_layouts(
+    pub(super) async fn register_layouts(
         &self,
         client: &Client,
         layouts: &[(Tag, Layout)],
@@ -334,26 +315,11 @@ impl EnsemblePlace {
             };
             let mut recorded: BTreeMap<String, String> = serde_json::from_slice(&bytes)
                 .map_err(|cause| self.refused(format!("{path} can't be read: {cause}")))?;
-            let mut missing = false;
-            for (name, layout) in layouts {
-                let ours = definition(layout);
-                match recorded.get(name.as_str()) {
-                    Some(theirs) if *theirs == ours => {}
-                    Some(theirs) => {
-                        return Err(self.refused(format!(
-                            "the layout {name:?} is recorded there as {theirs}, but is configured as {ours}. It must \
-                             be the same on all hosts: give it another name, or correct the configuration"
-                        )));
-                    }
-                    None => {
-                        recorded.insert(name.as_str().to_owned(), ours);
-                        missing = true;
-                    }
-                }
-            }
-            if !missing {
+            let new = new_layouts(&recorded, layouts)?;
+            if new.is_empty() {
                 return Ok(());
             }
+            recorded.extend(new);
             let bytes = serde_json::to_vec(&recorded)
                 .expect("it serializes, because it has only text and numbers");
             match client.set_data(&path, &bytes, Some(stat.version)).await {

@@ -6,10 +6,10 @@ use leafd_wire::Layout;
 use zookeeper_client::{Client, Error, Stat};
 
 use super::EnsembleTarget;
-use super::ensemble::{Ensemble, EnsemblePlace, Folders, modified, read_all};
+use super::ensemble::{EnsemblePlace, Folders, modified, read_all};
 use super::leaf_tree::{self, LeafTree};
 use super::record::NodeRecord;
-use super::session::CallError;
+use super::session::{CallError, Ensemble};
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
@@ -152,7 +152,7 @@ pub(super) fn worker(child: &str) -> Option<u64> {
 /// What can't be read.
 pub(super) fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
     let record = NodeRecord::parse(bytes)?;
-    let (holding, seen, written) = (record.holding(), record.seen(), modified(stat));
+    let (holding, seen, written) = (record.holding(), record.seen, modified(stat));
     Ok(Entry { worker: WorkerId(worker), holding, seen, written })
 }
 

@@ -4,27 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use leafd_core::UnixMs;
 use leafd_core::registry::{Holder, LeaseRecord, check_id};
-use leafd_core::store::StartToken;
 
 /// Who has a worker, until when, and the writer's clock. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeRecord {
     /// `None` when it was given back.
-    holder: Option<WrittenHolder>,
-    bound: u64,
-    seen: u64,
+    holder: Option<Holder>,
+    bound: UnixMs,
+    pub(super) seen: UnixMs,
     /// The number, for a permanent holder.
     #[serde(skip_serializing_if = "Option::is_none")]
-    worker: Option<u64>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WrittenHolder {
-    id: String,
-    name: String,
-    incarnation: String,
+    pub(super) worker: Option<u64>,
 }
 
 /// The registry's identity.
@@ -39,12 +30,7 @@ pub(super) struct Registration {
 impl NodeRecord {
     /// The record of a checked holding.
     pub(super) fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> NodeRecord {
-        let holder = holding.holder.as_ref().map(|holder| WrittenHolder {
-            id: holder.id.to_string(),
-            name: holder.name.to_string(),
-            incarnation: holder.incarnation.0.to_string(),
-        });
-        NodeRecord { holder, bound: holding.expires.0, seen: seen.0, worker }
+        NodeRecord { holder: holding.holder.clone(), bound: holding.expires, seen, worker }
     }
 
     /// # Errors
@@ -52,14 +38,12 @@ impl NodeRecord {
     pub(super) fn parse(bytes: &[u8]) -> Result<NodeRecord, String> {
         let record: NodeRecord =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-        record.check().map(|()| record)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let Some(WrittenHolder { id, name, incarnation }) = &self.holder else { return Ok(()) };
-        check_id("holder id", id)
-            .and_then(|()| check_id("name", name))
-            .and_then(|()| check_id("incarnation", incarnation))
+        if let Some(Holder { id, name, incarnation }) = &record.holder {
+            check_id("holder id", id)
+                .and_then(|()| check_id("name", name))
+                .and_then(|()| check_id("incarnation", &incarnation.0))?;
+        }
+        Ok(record)
     }
 
     pub(super) fn to_bytes(&self) -> Vec<u8> {
@@ -67,20 +51,7 @@ impl NodeRecord {
     }
 
     pub(super) fn holding(&self) -> LeaseRecord {
-        let holder = self.holder.as_ref().map(|holder| Holder {
-            id: holder.id.as_str().into(),
-            name: holder.name.as_str().into(),
-            incarnation: StartToken(holder.incarnation.as_str().into()),
-        });
-        LeaseRecord { holder, expires: UnixMs(self.bound) }
-    }
-
-    pub(super) fn seen(&self) -> UnixMs {
-        UnixMs(self.seen)
-    }
-
-    pub(super) fn worker(&self) -> Option<u64> {
-        self.worker
+        LeaseRecord { holder: self.holder.clone(), expires: self.bound }
     }
 }
 
@@ -106,6 +77,7 @@ impl Registration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leafd_core::store::StartToken;
 
     fn holding() -> LeaseRecord {
         let holder =
@@ -118,7 +90,7 @@ mod tests {
         for holding in [holding(), LeaseRecord { holder: None, expires: UnixMs(7) }] {
             let record = NodeRecord::new(&holding, UnixMs(5), None);
             let read = NodeRecord::parse(&record.to_bytes()).unwrap();
-            assert_eq!((read.holding(), read.seen(), read.worker()), (holding, UnixMs(5), None));
+            assert_eq!((read.holding(), read.seen, read.worker), (holding, UnixMs(5), None));
         }
         let text = br#"{"holder":{"id":"h1","name":"db-7","incarnation":"00ff"},"bound":1,"seen":2,"worker":3}"#;
         assert_eq!(NodeRecord::parse(text).unwrap().to_bytes(), text);
@@ -139,6 +111,7 @@ mod tests {
             r#"{"holder":null,"bound":1,"seen":2,"more":3}"#,
             r#"{"holder":null,"bound":1,"seen":2}x"#,
             r#"{"holder":{"id":"h"},"bound":1,"seen":2}"#,
+            r#"{"holder":{"id":"h","name":"n","incarnation":"i","more":1},"bound":1,"seen":2}"#,
             r#"{"holder":{"id":"h 1","name":"n","incarnation":"i"},"bound":1,"seen":2}"#,
             r#"{"holder":{"id":"","name":"n","incarnation":"i"},"bound":1,"seen":2}"#,
         ] {

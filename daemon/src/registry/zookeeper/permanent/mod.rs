@@ -23,10 +23,10 @@ use self::number::own;
 use self::pair::Pair;
 use self::watch::{NodeWatch, WrittenNodes};
 use super::EnsembleTarget;
-use super::ensemble::{Ensemble, EnsemblePlace, Folders, read_all};
+use super::ensemble::{EnsemblePlace, Folders, read_all};
 use super::leaf_node::{self, LeafNode};
 use super::record::NodeRecord;
-use super::session::CallError;
+use super::session::{CallError, Ensemble};
 use crate::config::{LeafAddress, LeafName};
 use crate::registry::Registry;
 use leafd_core::registry::{

@@ -64,7 +64,7 @@ impl Forever {
                 before.own = Some(stat.version);
             } else {
                 let bound = record.holding().expires;
-                before.used.extend(record.worker().map(|worker| (worker, bound)));
+                before.used.extend(record.worker.map(|worker| (worker, bound)));
             }
         }
         Ok(before)

@@ -43,7 +43,7 @@ impl Pair {
         if let Some((record, side)) = &side
             && side.mzxid == stat.mzxid
         {
-            return Ok(Entry { worker, holding: record.holding(), seen: record.seen(), written });
+            return Ok(Entry { worker, holding: record.holding(), seen: record.seen, written });
         }
         let seen = leaf_node::timestamp(payload).map_err(|cause| unreadable("payload", cause))?;
         let cover = u64::try_from(LEAF_COVER.as_millis()).unwrap_or(u64::MAX);
