@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use leafd_wire::{COUNT_MAX, Header, IdsRequest, InfoReply, Layout, opcode};
+use leafd_wire::{Header, IdsRequest, InfoReply, Layout, opcode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout_at;
 
@@ -16,10 +16,9 @@ use crate::clock::exact_ns;
 use crate::core::Attempts;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
-use crate::ids::Ids;
-use crate::pipeline::{BATCH_MAX, batch_too_large};
+use crate::ids::{Ids, requests_of_batch};
 use crate::pool::{BACK_OFF_MAX, BACK_OFF_MIN, CONNECTIONS_MAX, IDLE_MAX, with_jitter};
-use crate::replies::{Asked, DrawnIds, RequestOutcome};
+use crate::replies::{DrawnIds, RequestOutcome};
 use crate::tag::Tag;
 
 /// A [`Client`] for tokio: no call blocks the runtime's threads.
@@ -134,19 +133,11 @@ impl AsyncClient {
     /// # Errors
     /// As [`Client::next_batch`].
     pub async fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        if count > BATCH_MAX {
-            return Err(batch_too_large(count));
-        }
         let tag = self.client.tag(tag)?;
         let mut deadline = self.client.deadline();
-        let (mut runs, mut left) = (Vec::new(), count);
-        while left > 0 {
-            let part = u32::try_from(left).unwrap_or(COUNT_MAX).min(COUNT_MAX);
-            let asked = Asked::Ids { count: part, hold: false };
-            let DrawnIds { first, rest, .. } = self.ids(&tag, asked, &mut deadline).await?;
-            runs.push(first);
-            runs.extend(rest);
-            left -= u64::from(part);
+        let mut runs = Vec::new();
+        for count in requests_of_batch(count)? {
+            runs.extend(self.ids(&tag, count, false, &mut deadline).await?.runs);
         }
         Ok(Ids::of(runs))
     }
@@ -156,15 +147,11 @@ impl AsyncClient {
     /// # Errors
     /// As [`Client::info`].
     pub async fn info(&self) -> Result<InfoReply> {
-        let asked = Asked::Body { opcode: opcode::INFO };
         let mut deadline = self.client.deadline();
-        let outcome = self.exchange(asked, &mut deadline, |_, id, out| {
+        let body = self.exchange(opcode::INFO, &mut deadline, |_, id, out| {
             Header::request(opcode::INFO, 0, id).put_frame(&info_body(), out);
         });
-        match outcome.await? {
-            RequestOutcome::Body(body) => info_of(&body),
-            _ => Err(Error::Protocol { what: "an answer without a body".to_owned() }),
-        }
+        info_of(&body.await?)
     }
 
     /// The layout of the snowflake ids that are drawn with the tag name `name`.
@@ -176,8 +163,7 @@ impl AsyncClient {
     }
 
     async fn draw(&self, tag: &Tag) -> Result<u64> {
-        let asked = Asked::Ids { count: 1, hold: false };
-        Ok(self.ids(tag, asked, &mut self.client.deadline()).await?.first.first)
+        Ok(self.ids(tag, 1, false, &mut self.client.deadline()).await?.first_id())
     }
 
     /// An id from the tag's next run, which one task at a time asks for.
@@ -207,9 +193,7 @@ impl AsyncClient {
 
     /// Asks for a run of `count` ids and holds it. Returns an id if they may not be held.
     async fn hold(&self, tag: &Tag, count: u32, deadline: &mut Deadline) -> Result<Option<u64>> {
-        let sent_ns = exact_ns();
-        let drawn = self.ids(tag, Asked::Ids { count, hold: true }, deadline).await?;
-        Ok(tag.hold_drawn(&drawn, sent_ns))
+        Ok(tag.hold_drawn(&self.ids(tag, count, true, deadline).await?))
     }
 
     /// Asks for the next run in the background, unless a task does.
@@ -226,31 +210,36 @@ impl AsyncClient {
         });
     }
 
-    async fn ids(&self, tag: &Tag, asked: Asked, deadline: &mut Deadline) -> Result<DrawnIds> {
-        let Asked::Ids { count, hold } = asked else { unreachable!("ids are asked for") };
-        let outcome = self.exchange(asked, deadline, |deadline, id, out| {
+    async fn ids(
+        &self,
+        tag: &Tag,
+        count: u32,
+        hold: bool,
+        deadline: &mut Deadline,
+    ) -> Result<DrawnIds> {
+        let mut sent_ns = 0;
+        let body = self.exchange(opcode::IDS, deadline, |deadline, id, out| {
+            sent_ns = exact_ns();
             let deadline_ms = deadline.left_ms();
             IdsRequest { tag: tag.name().as_bytes(), count, deadline_ms }.put(hold, id, out);
         });
-        match outcome.await? {
-            RequestOutcome::Ids(drawn) => Ok(drawn),
-            _ => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
-        }
+        let body = body.await?;
+        DrawnIds::decode(&body, count, hold, sent_ns)
     }
 
     async fn exchange(
         &self,
-        asked: Asked,
+        opcode: u8,
         deadline: &mut Deadline,
         mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
-    ) -> Result<RequestOutcome> {
+    ) -> Result<Vec<u8>> {
         self.shared.check_process()?;
         let mut attempts = Attempts::default();
         let mut pause = BACK_OFF_MIN;
         loop {
             let mut used = self.connect(deadline).await?;
             let until = deadline.end_of_grace().into();
-            let exchange = used.connection.exchange(asked, |id, out| put(deadline, id, out));
+            let exchange = used.connection.exchange(opcode, |id, out| put(deadline, id, out));
             // A connection whose request was given up is closed.
             let outcome = timeout_at(until, exchange).await.map_err(|_| deadline.missed())?;
             if matches!(outcome, RequestOutcome::Broken { .. }) {
@@ -261,8 +250,8 @@ impl AsyncClient {
             }
             let unserved = matches!(outcome, RequestOutcome::Broken { served: false, .. });
             let settled = self.client.core.settle(outcome, Some(&mut attempts), deadline)?;
-            if let Some(outcome) = settled {
-                return Ok(outcome);
+            if let Some(body) = settled {
+                return Ok(body);
             }
             if unserved {
                 let left = deadline.last_moment().saturating_duration_since(Instant::now());

@@ -9,9 +9,9 @@ use leafd_wire::{REPLY_LENGTH_MAX, Status};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 
-use crate::connection::broken_by;
+use crate::connection::{OVERSIZED, STRAY, broken_by};
 use crate::error::Break;
-use crate::replies::{Asked, RequestOutcome};
+use crate::replies::RequestOutcome;
 
 pub(crate) struct AsyncConnection {
     stream: UnixStream,
@@ -50,7 +50,7 @@ impl AsyncConnection {
     /// Sends a request, whose frame `put` writes, and waits for its outcome.
     pub(crate) async fn exchange(
         &mut self,
-        asked: Asked,
+        opcode: u8,
         put: impl FnOnce(u32, &mut Vec<u8>),
     ) -> RequestOutcome {
         // Never 0: with request id 0 a daemon addresses the connection as a whole.
@@ -59,23 +59,22 @@ impl AsyncConnection {
         put(self.last_number, &mut frame);
         // If the peer reads no more, it may have sent a reason before it closed: reading finds that, then the end.
         let _ = self.stream.write_all(&frame).await;
-        match self.outcome(asked).await {
+        match self.outcome(opcode).await {
             Ok(outcome) => outcome,
             Err(why) => RequestOutcome::Broken { why, served: self.served },
         }
     }
 
-    async fn outcome(&mut self, asked: Asked) -> Result<RequestOutcome, Break> {
+    async fn outcome(&mut self, opcode: u8) -> Result<RequestOutcome, Break> {
         loop {
-            let first = Frame::first(&self.received, REPLY_LENGTH_MAX)
-                .map_err(|error| Break::FrameLength(error.length))?;
+            let first = Frame::first(&self.received, REPLY_LENGTH_MAX).map_err(|_| OVERSIZED)?;
             if let Some((frame, length)) = first {
                 let header = frame.header;
                 let closes = Status::from_number(header.status).is_some_and(Status::closes);
                 let outcome = match header.request_id {
-                    id if id == self.last_number => RequestOutcome::of(&frame, asked)?,
+                    id if id == self.last_number => RequestOutcome::of(&frame, opcode)?,
                     0 if closes => RequestOutcome::failed(&frame)?,
-                    _ => return Err(Break::Protocol("a reply has the id of no request")),
+                    _ => return Err(STRAY),
                 };
                 self.closing |= closes;
                 self.served |= header.status == Status::Ok as u16;

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::held::{next, next_slow};
 use crate::ids::Ids;
 use crate::paths::{check_socket_path, default_socket_path};
-use crate::pipeline::{Pipeline, draw_batch};
+use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
 use crate::tag::Tag;
 
@@ -126,13 +126,13 @@ impl Client {
 
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
     ///
-    /// More than [`crate::COUNT_MAX`] take several requests, some of them in flight at once. For zero ids no request
-    /// is sent. At most [`crate::BATCH_MAX`].
+    /// More than [`crate::COUNT_MAX`] take several requests, one after another. For zero ids no request is sent. At most
+    /// [`crate::BATCH_MAX`].
     ///
     /// # Errors
     /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        draw_batch(&self.core, tag, count, self.limit)
+        self.core.draw_batch(tag, count, self.limit)
     }
 
     /// A handle of `tag` for drawing many ids. The daemon is not asked whether the tag exists.
@@ -249,17 +249,14 @@ pub(crate) fn info_body() -> [u8; 4] {
 }
 
 pub(crate) fn info_of(body: &[u8]) -> Result<InfoReply> {
-    let info =
-        InfoReply::decode(body).map_err(|error| Error::Protocol { what: error.to_string() })?;
+    let info = InfoReply::decode(body).map_err(|error| Error::protocol(error.what))?;
     if info.version != leafd_wire::VERSION {
-        return Err(Error::Protocol {
-            what: format!(
-                "leafd {} chose protocol version {}, but this client offered only version {}",
-                info.release,
-                info.version,
-                leafd_wire::VERSION
-            ),
-        });
+        return Err(Error::protocol(format!(
+            "leafd {} chose protocol version {}, but this client offered only version {}",
+            info.release,
+            info.version,
+            leafd_wire::VERSION
+        )));
     }
     Ok(info)
 }
@@ -276,6 +273,5 @@ pub(crate) fn layout_of(info: &InfoReply, name: &str) -> Result<Layout> {
 }
 
 fn text(body: Vec<u8>) -> Result<String> {
-    String::from_utf8(body)
-        .map_err(|_| Error::Protocol { what: "an answer's text is not UTF-8".to_owned() })
+    String::from_utf8(body).map_err(|_| Error::protocol("an answer's text is not UTF-8"))
 }

@@ -6,23 +6,23 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
-use leafd_wire::frame::{Frame, frame_end};
+use leafd_wire::frame::Frame;
 use leafd_wire::{REPLY_LENGTH_MAX, Status, flag};
 
 use crate::error::Break;
 use crate::interruption::{has_ended, is_ended, is_signalled, noticed};
 use crate::polling::{Before, Polling, SLOW, Tried, WINDOW};
-use crate::replies::{Asked, RequestOutcome};
+use crate::replies::RequestOutcome;
 use crate::socket::{Readiness, Socket};
 
-/// Room for received bytes at first. A longer frame gets more.
-const BUFFER_BYTES: usize = 4 * 1024;
+/// How much is received at once.
+const CHUNK_BYTES: usize = 16 * 1024;
 
 /// The capacity kept for outgoing bytes; more is given back.
 const OUTGOING_KEPT_BYTES: usize = 64 * 1024;
 
-/// With this many answers overdue, the connection counts as dead.
-const OVERDUE_MAX: u32 = 256;
+pub(crate) const STRAY: Break = Break::Protocol("a reply has the id of no request");
+pub(crate) const OVERSIZED: Break = Break::Protocol("a reply's length is out of range");
 
 pub(crate) struct Connection {
     socket: Socket,
@@ -32,10 +32,10 @@ pub(crate) struct Connection {
     /// Whether it has answered anything.
     pub(crate) served: bool,
     polling: Polling,
-    /// Bytes that were received but not consumed: from `start` to `end`.
-    buffer: Vec<u8>,
-    start: usize,
-    end: usize,
+    /// Bytes that were received, of which the first `consumed` have been read.
+    received: Vec<u8>,
+    consumed: usize,
+    chunk: Box<[u8]>,
     arrived: Instant,
     /// Bytes that the system has not taken, from `sent` on.
     outgoing: Vec<u8>,
@@ -45,8 +45,6 @@ pub(crate) struct Connection {
     /// The daemon closes it after its last answer.
     closing: bool,
     last_number: u32,
-    /// Requests that were given up and have no answer yet.
-    overdue: u32,
 }
 
 // === impl Connection ===
@@ -61,16 +59,15 @@ impl Connection {
             used_ns: 0,
             served: false,
             polling: Polling::new(may_poll),
-            buffer: vec![0; BUFFER_BYTES],
-            start: 0,
-            end: 0,
+            received: Vec::new(),
+            consumed: 0,
+            chunk: vec![0; CHUNK_BYTES].into(),
             arrived: made,
             outgoing: Vec::new(),
             sent: 0,
             deaf: false,
             closing: false,
             last_number: 0,
-            overdue: 0,
         })
     }
 
@@ -81,13 +78,7 @@ impl Connection {
     /// Whether further requests may use it.
     pub(crate) fn is_usable(&self) -> bool {
         // Bytes that nobody has asked for are no good sign.
-        let is_in_step = self.start == self.end || self.overdue > 0;
-        !self.closing && !self.deaf && is_in_step && self.overdue < OVERDUE_MAX
-    }
-
-    /// Gives up a request: its answer, should it come, is skipped.
-    pub(crate) fn give_up_one(&mut self) {
-        self.overdue += 1;
+        !self.closing && !self.deaf && self.consumed == self.received.len()
     }
 
     /// Queues a request and returns its number: `put` writes its frame. It goes out by the next [`Connection::send`].
@@ -123,11 +114,12 @@ impl Connection {
 
     /// Receives what is there, without waiting. Returns whether that was anything.
     pub(crate) fn receive(&mut self) -> Result<bool, Break> {
-        self.make_room()?;
-        match self.socket.receive(&mut self.buffer[self.end..]) {
+        self.received.drain(..self.consumed);
+        self.consumed = 0;
+        match self.socket.receive(&mut self.chunk) {
             Ok(0) => Err(Break::End),
             Ok(got) => {
-                self.end += got;
+                self.received.extend_from_slice(&self.chunk[..got]);
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -135,35 +127,21 @@ impl Connection {
         }
     }
 
-    /// The outcome of request `number`, if its answer was received. Answers to requests that were given up are skipped.
+    /// The outcome of request `number`, if its answer was received.
     pub(crate) fn answer_to(
         &mut self,
         number: u32,
-        asked: Asked,
+        opcode: u8,
     ) -> Result<Option<RequestOutcome>, Break> {
-        loop {
-            let taken = self.take_frame(|frame| {
-                if frame.header.request_id == number {
-                    RequestOutcome::of(frame, asked).map(Some)
-                } else if frame.header.request_id == 0 {
-                    RequestOutcome::failed(frame).map(Some)
-                } else {
-                    Ok(None)
-                }
-            })?;
-            match taken {
-                None => return Ok(None),
-                Some(Some(outcome)) => return Ok(Some(outcome)),
-                Some(None) => self.skip()?,
+        self.take_frame(|frame| {
+            if frame.header.request_id == number {
+                RequestOutcome::of(frame, opcode)
+            } else if frame.header.request_id == 0 {
+                RequestOutcome::failed(frame)
+            } else {
+                Err(STRAY)
             }
-        }
-    }
-
-    /// Skips an answer, which must be to a request that was given up.
-    pub(crate) fn skip(&mut self) -> Result<(), Break> {
-        let left = self.overdue.checked_sub(1);
-        self.overdue = left.ok_or(Break::Protocol("a reply has the id of no request"))?;
-        Ok(())
+        })
     }
 
     /// Takes the next received frame, if it is complete. One with the request id 0 is meant for the whole connection.
@@ -171,22 +149,19 @@ impl Connection {
         &mut self,
         read: impl FnOnce(&Frame<'_>) -> Result<T, Break>,
     ) -> Result<Option<T>, Break> {
-        let first = Frame::first(&self.buffer[self.start..self.end], REPLY_LENGTH_MAX)
-            .map_err(|error| Break::FrameLength(error.length))?;
+        let first = Frame::first(&self.received[self.consumed..], REPLY_LENGTH_MAX)
+            .map_err(|_| OVERSIZED)?;
         let Some((frame, length)) = first else { return Ok(None) };
         let header = frame.header;
         let closes = Status::from_number(header.status).is_some_and(Status::closes);
         if header.request_id == 0 && !closes {
-            return Err(Break::Protocol("a reply has the id of no request"));
+            return Err(STRAY);
         }
         let read = read(&frame);
         self.polling.answered(self.arrived, header.flags & flag::AWAKE != 0);
         self.served |= header.status == Status::Ok as u16;
         self.closing |= closes;
-        self.start += length;
-        if self.start == self.end {
-            (self.start, self.end) = (0, 0);
-        }
+        self.consumed += length;
         read.map(Some)
     }
 
@@ -266,24 +241,6 @@ impl Connection {
                 return Ok(tried);
             }
         }
-    }
-
-    /// Makes room for the rest of the current frame, whose length has been checked.
-    fn make_room(&mut self) -> Result<(), Break> {
-        let begun = &self.buffer[self.start..self.end];
-        let needed = match frame_end(begun, REPLY_LENGTH_MAX) {
-            Ok(end) => end.unwrap_or(0).max(begun.len() + 1).max(BUFFER_BYTES / 2),
-            Err(error) => return Err(Break::FrameLength(error.length)),
-        };
-        if self.start + needed > self.buffer.len() {
-            self.buffer.copy_within(self.start..self.end, 0);
-            self.end -= self.start;
-            self.start = 0;
-            if needed > self.buffer.len() {
-                self.buffer.resize(needed, 0);
-            }
-        }
-        Ok(())
     }
 }
 

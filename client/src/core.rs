@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use leafd_wire::{Header, IdsRequest, Status};
+use leafd_wire::{Header, IdsRequest, Status, opcode};
 
 use crate::arena::{Arena, Guard};
 use crate::deadline::Deadline;
-use crate::error::{Break, Error, Result};
+use crate::error::{Break, Result};
+use crate::ids::{Ids, requests_of_batch};
 use crate::interruption::Outside;
 use crate::names::{Names, TagEntry};
 use crate::polling::has_cores_to_spare;
 use crate::pool::{Endpoint, Pool};
-use crate::replies::{Asked, DrawnIds, RequestOutcome};
+use crate::replies::{DrawnIds, RequestOutcome};
 
 /// The shared part of a client. Fields drop in this order: names before the arena of their cells.
 pub(crate) struct Core {
@@ -133,26 +134,33 @@ impl Core {
         }
     }
 
-    /// Draws ids by a request of its own. Also returns when it was sent (exact clock, ns).
+    /// Draws ids by a request of its own.
     pub(crate) fn draw(
         &self,
         tag: &str,
         count: u32,
         hold: bool,
         deadline: &mut Deadline,
-    ) -> Result<(DrawnIds, u64)> {
+    ) -> Result<DrawnIds> {
         let mut sent_ns = 0;
-        let asked = Asked::Ids { count, hold };
         let attempts = Some(Attempts::default());
-        let outcome = self.exchange(asked, attempts, deadline, |deadline, id, out| {
+        let body = self.exchange(opcode::IDS, attempts, deadline, |deadline, id, out| {
             sent_ns = crate::clock::exact_ns();
             let deadline_ms = deadline.left_ms();
             IdsRequest { tag: tag.as_bytes(), count, deadline_ms }.put(hold, id, out);
         })?;
-        match outcome {
-            RequestOutcome::Ids(drawn) => Ok((drawn, sent_ns)),
-            _ => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
+        DrawnIds::decode(&body, count, hold, sent_ns)
+    }
+
+    /// Draws a batch, in the order of issue.
+    pub(crate) fn draw_batch(&self, tag: &str, count: u64, limit: Option<Duration>) -> Result<Ids> {
+        let tag = self.entry(tag)?.name();
+        let mut deadline = self.deadline(limit);
+        let mut runs = Vec::new();
+        for count in requests_of_batch(count)? {
+            runs.extend(self.draw(tag, count, false, &mut deadline)?.runs);
         }
+        Ok(Ids::of(runs))
     }
 
     /// Sends any other request. `repeatable`: it may be sent again after a broken connection.
@@ -165,42 +173,38 @@ impl Core {
         deadline: &mut Deadline,
     ) -> Result<Vec<u8>> {
         let attempts = repeatable.then(Attempts::default);
-        let asked = Asked::Body { opcode };
-        let outcome = self.exchange(asked, attempts, deadline, |_, id, out| {
+        self.exchange(opcode, attempts, deadline, |_, id, out| {
             Header::request(opcode, flags, id).put_frame(body, out);
-        })?;
-        match outcome {
-            RequestOutcome::Body(body) => Ok(body),
-            _ => Err(Error::Protocol { what: "an answer without a body".to_owned() }),
-        }
+        })
     }
 
-    pub(crate) fn exchange(
+    /// Sends a request and waits for the body of its answer. `None` for attempts: it is sent only once.
+    fn exchange(
         &self,
-        asked: Asked,
+        opcode: u8,
         mut attempts: Option<Attempts>,
         deadline: &mut Deadline,
         mut put: impl FnMut(&Deadline, u32, &mut Vec<u8>),
-    ) -> Result<RequestOutcome> {
+    ) -> Result<Vec<u8>> {
         let _outside = Outside::new();
         loop {
             // A connection that has closed meanwhile would take a request along that is sent only once.
             let checked = attempts.is_none();
-            let outcome = self.pool().exchange(checked, asked, deadline, &mut put)?;
+            let outcome = self.pool().exchange(checked, opcode, deadline, &mut put)?;
             let Some(outcome) = outcome else { return Err(deadline.missed()) };
-            if let Some(outcome) = self.settle(outcome, attempts.as_mut(), deadline)? {
-                return Ok(outcome);
+            if let Some(body) = self.settle(outcome, attempts.as_mut(), deadline)? {
+                return Ok(body);
             }
         }
     }
 
-    /// The outcome for the caller; `None`: send the request again.
+    /// The body for the caller; `None`: send the request again.
     pub(crate) fn settle(
         &self,
         outcome: RequestOutcome,
         attempts: Option<&mut Attempts>,
         deadline: &Deadline,
-    ) -> Result<Option<RequestOutcome>> {
+    ) -> Result<Option<Vec<u8>>> {
         match outcome {
             RequestOutcome::Failed(error) => {
                 let stopping = error.status() == Some(Status::ShuttingDown);
@@ -215,7 +219,7 @@ impl Core {
                 }
                 Err(why.into_error(&self.endpoint.path))
             }
-            RequestOutcome::Ids(_) | RequestOutcome::Body(_) => Ok(Some(outcome)),
+            RequestOutcome::Body(body) => Ok(Some(body)),
         }
     }
 }

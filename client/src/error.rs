@@ -86,8 +86,6 @@ pub(crate) enum Break {
     Os(i32),
     /// The peer doesn't speak the protocol.
     Protocol(&'static str),
-    /// A frame's length field is out of range.
-    FrameLength(u32),
 }
 
 // === impl Error ===
@@ -104,8 +102,8 @@ impl Error {
 
     /// Whether the same call may succeed later without any repair.
     ///
-    /// [`Error::Interrupted`] is not retryable: the caller asked for the end of the call. After an administrative request failed by [`Error::Disconnected`] or
-    /// [`Error::Timeout`], first find out whether it took effect.
+    /// [`Error::Interrupted`] is not retryable: the caller asked for the end of the call. After an administrative request
+    /// that failed with [`Error::Disconnected`] or [`Error::Timeout`], first find out whether it took effect.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -145,6 +143,10 @@ impl Error {
                 .then(|| Duration::from_millis(u64::from(retry_after_ms))),
             message: message.to_owned(),
         }
+    }
+
+    pub(crate) fn protocol(what: impl Into<String>) -> Error {
+        Error::Protocol { what: what.into() }
     }
 
     pub(crate) fn invalid(what: impl Into<String>) -> Error {
@@ -238,20 +240,12 @@ fn is_from_environment(path: &Path) -> bool {
 impl Break {
     /// Whether a request may be repeated on a new connection.
     pub(crate) fn is_retryable(self) -> bool {
-        !matches!(self, Break::Protocol(_) | Break::FrameLength(_))
+        !matches!(self, Break::Protocol(_))
     }
 
     pub(crate) fn into_error(self, path: &Path) -> Error {
         let source = match self {
-            Break::Protocol(what) => return Error::Protocol { what: what.to_owned() },
-            Break::FrameLength(length) => {
-                return Error::Protocol {
-                    what: format!(
-                        "a reply's length field says {length}; at most {} is allowed",
-                        leafd_wire::REPLY_LENGTH_MAX
-                    ),
-                };
-            }
+            Break::Protocol(what) => return Error::protocol(what),
             Break::End => io::Error::new(io::ErrorKind::UnexpectedEof, "the daemon closed it"),
             Break::Os(number) => io::Error::from_raw_os_error(number),
         };

@@ -56,13 +56,13 @@ impl Tag {
     /// [`crate::Error::Protocol`] for a body that doesn't answer such a request. Nothing is held then.
     #[doc(hidden)]
     pub fn hold(&self, body: &[u8], asked: u32, asked_ns: u64) -> Result<Option<u64>> {
-        let drawn = crate::replies::decode_held(body, asked)?;
         // A time in the future would let the run live too long.
-        Ok(self.hold_drawn(&drawn, asked_ns.min(exact_ns())))
+        let drawn = DrawnIds::decode(body, asked, true, asked_ns.min(exact_ns()))?;
+        Ok(self.hold_drawn(&drawn))
     }
 
-    pub(crate) fn hold_drawn(&self, drawn: &DrawnIds, asked_ns: u64) -> Option<u64> {
-        if self.holds() { self.entry().queue(drawn, asked_ns) } else { Some(drawn.first.first) }
+    pub(crate) fn hold_drawn(&self, drawn: &DrawnIds) -> Option<u64> {
+        if self.holds() { self.entry().queue(drawn) } else { Some(drawn.first_id()) }
     }
 }
 

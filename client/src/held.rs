@@ -7,7 +7,7 @@
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
-use leafd_wire::IdsRequest;
+use leafd_wire::{IdsRequest, opcode};
 
 use crate::clock::{coarse_ns, exact_ns};
 use crate::core::Core;
@@ -15,9 +15,9 @@ use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::interruption::{Outside, SLICE, has_ended, in_handler, is_ended, is_watched};
 use crate::names::TagEntry;
-use crate::replies::{Asked, DrawnIds, RequestOutcome};
+use crate::replies::{DrawnIds, RequestOutcome};
 use crate::slot::RUN_COUNT_MAX;
-use crate::supply::{HeldRun, Locked, QUEUED_MAX, Refill, Stock, Supply, expiry_ns};
+use crate::supply::{Locked, QUEUED_MAX, Refill, Stock, Supply};
 
 /// The next id, from the held run if there is one.
 #[inline]
@@ -50,8 +50,7 @@ pub(crate) fn next_slow(
     if holds {
         return entry.next_slow(core, &mut deadline);
     }
-    let (drawn, _) = core.draw(entry.name(), 1, false, &mut deadline)?;
-    Ok(drawn.first.first)
+    Ok(core.draw(entry.name(), 1, false, &mut deadline)?.first_id())
 }
 
 // === impl TagEntry ===
@@ -88,8 +87,7 @@ impl TagEntry {
             if in_handler() {
                 // The fetching thread may be this very one.
                 drop(stock);
-                let (drawn, _) = core.draw(self.name(), 1, false, deadline)?;
-                return Ok(drawn.first.first);
+                return Ok(core.draw(self.name(), 1, false, deadline)?.first_id());
             }
             let left = deadline.last_moment().saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -142,17 +140,14 @@ impl TagEntry {
     }
 
     /// Queues drawn runs behind the held one. Returns an id if they may not be held, or came too late for it.
-    pub(crate) fn queue(&self, drawn: &DrawnIds, sent_ns: u64) -> Option<u64> {
+    pub(crate) fn queue(&self, drawn: &DrawnIds) -> Option<u64> {
         let mut stock = self.supply().lock();
-        let hold_ms = drawn.hold_ms;
-        stock.never_hold = hold_ms == 0;
-        let expires_ns = expiry_ns(sent_ns, hold_ms);
-        if expires_ns <= exact_ns() {
-            return Some(drawn.first.first);
+        stock.never_hold = drawn.hold_ms == 0;
+        if drawn.expires_ns() <= exact_ns() {
+            return Some(drawn.first_id());
         }
-        let runs = std::iter::once(&drawn.first).chain(&drawn.rest);
         let room = QUEUED_MAX.saturating_sub(stock.queued.len());
-        stock.queued.extend(runs.map(|&run| HeldRun { run, hold_ms, expires_ns }).take(room));
+        stock.queued.extend(drawn.held_runs().take(room));
         None
     }
 
@@ -169,38 +164,39 @@ impl TagEntry {
         let count = stock.wish();
         drop(stock);
 
+        let was_asked = refill.is_some();
         let ahead = refill.and_then(|refill| collect(core, refill, deadline));
         let outcome = match ahead {
             Some(drawn) => Ok(drawn),
-            None if has_ended() || refill.is_some() && deadline.is_over() => Err(deadline.missed()),
+            None if has_ended() || was_asked && deadline.is_over() => Err(deadline.missed()),
             None => core.draw(self.name(), count, true, deadline),
         };
 
         let mut stock = supply.lock();
         stock.fetching = false;
         supply.wake(&stock);
-        let (drawn, sent_ns) = outcome?;
-        Ok(stock.stow(self.slot(), &drawn, sent_ns))
+        Ok(stock.stow(self.slot(), &outcome?))
     }
 
     /// Draws one id by a request of its own.
     fn next_unheld(&self, core: &Core, supply: &Supply, deadline: &mut Deadline) -> Result<u64> {
-        let (drawn, _) = core.draw(self.name(), 1, true, deadline)?;
+        let drawn = core.draw(self.name(), 1, true, deadline)?;
         if drawn.hold_ms > 0 {
             // The tag was created anew, and its ids may be held now.
             supply.lock().never_hold = false;
         }
-        Ok(drawn.first.first)
+        Ok(drawn.first_id())
     }
 }
 
 /// What a request sent ahead has brought, if that is usable. An old error says little: a new request shows what is wrong
 /// now.
-fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<(DrawnIds, u64)> {
-    match core.pool().collect(refill.ticket, deadline.end_of_grace())? {
-        RequestOutcome::Ids(drawn) if expiry_ns(refill.sent_ns, drawn.hold_ms) > exact_ns() => {
-            Some((drawn, refill.sent_ns))
-        }
+fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<DrawnIds> {
+    let Refill { pooled, number, count, sent_ns } = refill;
+    match core.pool().answer(pooled, number, opcode::IDS, true, deadline.end_of_grace())? {
+        RequestOutcome::Body(body) => DrawnIds::decode(&body, count, true, sent_ns)
+            .ok()
+            .filter(|drawn| drawn.expires_ns() > exact_ns()),
         _ => None,
     }
 }
@@ -210,13 +206,14 @@ fn ask_ahead(stock: &mut Stock, entry: &TagEntry, core: &Core) {
     if stock.refill.is_some() || stock.fetching || !stock.queued.is_empty() || stock.never_hold {
         return;
     }
+    // If no connection can be spared, nothing is lost: the end of the run asks again.
+    let Some(mut pooled) = core.pool().take_ahead() else { return };
     let sent_ns = exact_ns();
     stock.learn(entry.slot(), sent_ns);
     let count = stock.wish();
     let deadline_ms = u32::try_from(core.limits.deadline.as_millis()).unwrap_or(u32::MAX);
     let request = IdsRequest { tag: entry.name().as_bytes(), count, deadline_ms };
-    let asked = Asked::Ids { count, hold: true };
-    // If it can't be sent, nothing is lost: the end of the run asks again.
-    let ticket = core.pool().send_ahead(asked, |id, out| request.put(true, id, out));
-    stock.refill = ticket.map(|ticket| Refill { ticket, sent_ns });
+    let number = pooled.connection.submit(|id, out| request.put(true, id, out));
+    pooled.connection.send();
+    stock.refill = Some(Refill { pooled, number, count, sent_ns });
 }

@@ -3,7 +3,12 @@
 use std::iter::FusedIterator;
 use std::vec;
 
-use leafd_wire::Run;
+use leafd_wire::{COUNT_MAX, Run};
+
+use crate::error::{Error, Result};
+
+/// The most ids in a batch.
+pub const BATCH_MAX: u64 = 1_000_000_000;
 
 /// Ids that were drawn together, in the order of issue.
 ///
@@ -18,13 +23,9 @@ pub struct Ids {
 }
 
 impl Ids {
-    pub(crate) fn new(first: Run, rest: Vec<Run>) -> Ids {
-        let left = rest.iter().fold(u64::from(first.count), |sum, run| sum + u64::from(run.count));
-        Ids { front: first, rest: rest.into_iter(), left }
-    }
-
     pub(crate) fn of(runs: Vec<Run>) -> Ids {
-        Ids::new(Run { first: 1, count: 0, stride: 1 }, runs)
+        let left = runs.iter().map(|run| u64::from(run.count)).sum();
+        Ids { front: Run { first: 1, count: 0, stride: 1 }, rest: runs.into_iter(), left }
     }
 
     /// How many ids are left.
@@ -65,19 +66,30 @@ impl Iterator for Ids {
 
 impl FusedIterator for Ids {}
 
+/// How many ids each request for a batch asks for.
+pub(crate) fn requests_of_batch(count: u64) -> Result<impl Iterator<Item = u32>> {
+    if count > BATCH_MAX {
+        return Err(Error::invalid(format!(
+            "a batch has at most {BATCH_MAX} ids, not {count}; draw several batches"
+        )));
+    }
+    let most = u64::from(COUNT_MAX);
+    Ok((0..count.div_ceil(most)).map(move |index| (count - index * most).min(most) as u32))
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 
     #[test]
     fn runs_come_out_id_by_id() {
-        let first = Run { first: 5, count: 2, stride: 1 };
         let last = i64::MAX as u64;
-        let rest = vec![
+        let runs = vec![
+            Run { first: 5, count: 2, stride: 1 },
             Run { first: 10, count: 3, stride: 4 },
             Run { first: last, count: 1, stride: u32::MAX },
         ];
-        let mut ids = Ids::new(first, rest);
+        let mut ids = Ids::of(runs);
         assert_eq!(ids.remaining(), 6);
         assert_eq!(ids.next(), Some(5));
         let runs: Vec<Run> = ids.clone().into_runs().collect();

@@ -70,14 +70,14 @@ pub use deadline::WAIT_MAX;
 pub use error::{Error, Result};
 #[doc(hidden)]
 pub use event_loop::HeldId;
-pub use ids::Ids;
+pub use ids::{BATCH_MAX, Ids};
 #[doc(hidden)]
 pub use interruption::{Interpreter, set_interpreter};
 pub use leafd_wire::reply::InfoReply;
 pub use leafd_wire::{COUNT_MAX, Layout, Parts, Run, Status, opcode};
 pub use names::TAGS_MAX;
 pub use paths::default_socket_path;
-pub use pipeline::{Answer, BATCH_MAX, IN_FLIGHT_MAX, Pipeline};
+pub use pipeline::{Answer, IN_FLIGHT_MAX, Pipeline};
 pub use public_ids::PublicIds;
 pub use source::{FakeClient, IdSource};
 pub use tag::Tag;

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use leafd_wire::frame::Frame;
-use leafd_wire::{COUNT_MAX, IdsRequest, Run};
+use leafd_wire::{COUNT_MAX, IdsRequest, opcode};
 
-use crate::connection::Connection;
+use crate::connection::{Connection, STRAY};
 use crate::core::{Attempts, Core};
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::ids::Ids;
 use crate::interruption::Outside;
 use crate::pool::{Pool, PooledConnection};
-use crate::replies::{Asked, DrawnIds, RequestOutcome};
+use crate::replies::{DrawnIds, RequestOutcome};
 
 /// The first requests are sent once they have so many bytes, some thirty requests: the daemon then answers them while
 /// more are queued.
@@ -26,12 +26,6 @@ const SEND_AT_BYTES_MAX: usize = 16 * 1024;
 
 /// The most requests of a pipeline that may await an answer.
 pub const IN_FLIGHT_MAX: usize = 65_536;
-
-/// The most ids in a batch.
-pub const BATCH_MAX: u64 = 1_000_000_000;
-
-/// How many requests of one large batch are in flight at once.
-const BATCH_IN_FLIGHT: usize = 4;
 
 /// A queue of id requests. While any is outstanding, the pipeline uses one of the client's connections for itself.
 ///
@@ -89,7 +83,7 @@ struct PipelineConnection {
 #[derive(Default)]
 struct Answers {
     /// The pipeline's numbers of the requests in flight, by their numbers on the wire.
-    in_flight: HashMap<u32, (u64, Asked)>,
+    in_flight: HashMap<u32, u64>,
     /// Outcomes that were not returned yet.
     ready: VecDeque<(u64, RequestOutcome)>,
 }
@@ -134,26 +128,14 @@ impl Pipeline {
     /// [`Error::InvalidArgument`] for an impossible tag or count or too many requests,
     /// [`Error::Connect`] if no connection can be made.
     pub fn push(&mut self, tag: &str, count: u32) -> Result<u64> {
-        let mut deadline = self.core.deadline(self.limit);
-        let whole_ms = deadline.whole_ms();
-        self.push_until(tag, count, &mut deadline, whole_ms)
-    }
-
-    fn push_until(
-        &mut self,
-        tag: &str,
-        count: u32,
-        deadline: &mut Deadline,
-        deadline_ms: u32,
-    ) -> Result<u64> {
         if !(1..=COUNT_MAX).contains(&count) {
             return Err(Error::invalid(format!("a request takes 1 to {COUNT_MAX} ids")));
         }
         let tag = self.core.entry(tag)?.name().into();
         let number = self.first + self.pushed.len() as u64;
-        let mut pushed = Pushed { tag, count, deadline: *deadline, attempts: Attempts::default() };
-        self.submit(number, &mut pushed, deadline_ms)?;
-        *deadline = pushed.deadline;
+        let deadline = self.core.deadline(self.limit);
+        let mut pushed = Pushed { tag, count, deadline, attempts: Attempts::default() };
+        self.submit(number, &mut pushed, deadline.whole_ms())?;
         self.pushed.push_back(Some(pushed));
         self.outstanding += 1;
         Ok(number)
@@ -207,19 +189,22 @@ impl Pipeline {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         // A request that was given up is no longer in the queue.
         let mut pushed = self.pushed.get_mut(index)?.take()?;
-        let ids = match self.core.settle(outcome, Some(&mut pushed.attempts), &pushed.deadline) {
-            Ok(Some(RequestOutcome::Ids(DrawnIds { first, rest, .. }))) => {
-                Ok(Ids::new(first, rest))
+        let settled = self.core.settle(outcome, Some(&mut pushed.attempts), &pushed.deadline);
+        let ids = match settled {
+            Ok(Some(body)) => {
+                DrawnIds::decode(&body, pushed.count, false, 0).map(|drawn| Ids::of(drawn.runs))
             }
-            Ok(Some(_)) => Err(Error::Protocol { what: "an answer without ids".to_owned() }),
             Err(error) => Err(error),
-            Ok(None) => match self.resubmit(number, &mut pushed) {
-                Ok(()) => {
-                    self.pushed[index] = Some(pushed);
-                    return None;
+            Ok(None) => {
+                let left_ms = pushed.deadline.left_ms();
+                match self.submit(number, &mut pushed, left_ms) {
+                    Ok(()) => {
+                        self.pushed[index] = Some(pushed);
+                        return None;
+                    }
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
         };
         self.outstanding -= 1;
         self.forget_answered();
@@ -241,11 +226,6 @@ impl Pipeline {
             self.pushed.pop_front();
             self.first += 1;
         }
-    }
-
-    fn resubmit(&mut self, number: u64, pushed: &mut Pushed) -> Result<()> {
-        let deadline_ms = pushed.deadline.left_ms();
-        self.submit(number, pushed, deadline_ms)
     }
 
     /// `deadline_ms`: what the daemon is told. Connecting may use up some of it. The daemon then waits longer than
@@ -274,7 +254,7 @@ impl Pipeline {
         let count = pushed.count;
         let request = IdsRequest { tag: pushed.tag.as_bytes(), count, deadline_ms };
         let on_wire = connection.submit(|id, out| request.put(false, id, out));
-        answers.in_flight.insert(on_wire, (number, Asked::Ids { count, hold: false }));
+        answers.in_flight.insert(on_wire, number);
         if connection.unsent_bytes() >= self.send_at_bytes {
             connection.send();
             self.send_at_bytes = SEND_AT_BYTES_MAX.min(self.send_at_bytes * 2);
@@ -288,7 +268,7 @@ impl Pipeline {
         self.connection.as_mut().filter(|own| own.pool == pool)
     }
 
-    /// Lets the next call use the connection. Answers that are still to come are skipped.
+    /// Lets the next call use the connection, unless answers are still to come.
     fn let_go(&mut self) {
         if self.own_connection().is_none() {
             return self.forsake_parents();
@@ -296,9 +276,10 @@ impl Pipeline {
         let Some(PipelineConnection { pooled, answers, .. }) = self.connection.take() else {
             return;
         };
-        if let Some(mut pooled) = pooled {
-            answers.in_flight.iter().for_each(|_| pooled.connection.give_up_one());
-            self.core.pool().give_back(pooled);
+        match pooled {
+            Some(pooled) if answers.in_flight.is_empty() => self.core.pool().give_back(pooled),
+            Some(pooled) => self.core.pool().give_up(pooled),
+            None => {}
         }
     }
 
@@ -326,12 +307,11 @@ impl PipelineConnection {
                 else {
                     return None;
                 };
-                let mut lost: Vec<(u64, Asked)> =
-                    self.answers.in_flight.drain().map(|(_, request)| request).collect();
-                lost.sort_unstable_by_key(|(number, _)| *number);
-                let lost = lost.into_iter();
-                let lost = lost.map(|(number, _)| (number, RequestOutcome::Broken { why, served }));
-                self.answers.ready.extend(lost);
+                let mut lost: Vec<u64> =
+                    self.answers.in_flight.drain().map(|(_, number)| number).collect();
+                lost.sort_unstable();
+                let broken = |number| (number, RequestOutcome::Broken { why, served });
+                self.answers.ready.extend(lost.into_iter().map(broken));
                 None
             }
         }
@@ -341,27 +321,20 @@ impl PipelineConnection {
 impl Answers {
     /// Takes the received frames.
     fn take_in(&mut self, connection: &mut Connection) -> std::result::Result<(), Break> {
-        while let Some(is_known) = connection.take_frame(|frame| self.take(frame))? {
-            if !is_known {
-                connection.skip()?;
-            }
-        }
+        while connection.take_frame(|frame| self.take(frame))?.is_some() {}
         Ok(())
     }
 
-    /// `false`: it answers no request of the pipeline.
-    fn take(&mut self, frame: &Frame<'_>) -> std::result::Result<bool, Break> {
+    fn take(&mut self, frame: &Frame<'_>) -> std::result::Result<(), Break> {
         if frame.header.request_id == 0 {
-            for (_, (number, _)) in self.in_flight.drain() {
+            for (_, number) in self.in_flight.drain() {
                 self.ready.push_back((number, RequestOutcome::failed(frame)?));
             }
-            return Ok(true);
+            return Ok(());
         }
-        let Some((number, asked)) = self.in_flight.remove(&frame.header.request_id) else {
-            return Ok(false);
-        };
-        self.ready.push_back((number, RequestOutcome::of(frame, asked)?));
-        Ok(true)
+        let number = self.in_flight.remove(&frame.header.request_id).ok_or(STRAY)?;
+        self.ready.push_back((number, RequestOutcome::of(frame, opcode::IDS)?));
+        Ok(())
     }
 }
 
@@ -383,52 +356,4 @@ impl std::fmt::Debug for Core {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("Core").field(&self.path()).finish()
     }
-}
-
-/// A batch of ids, in the order of issue.
-pub(crate) fn draw_batch(
-    core: &Arc<Core>,
-    tag: &str,
-    count: u64,
-    limit: Option<Duration>,
-) -> Result<Ids> {
-    let entry = core.entry(tag)?;
-    let mut deadline = core.deadline(limit);
-    match u32::try_from(count) {
-        Ok(0) => Ok(Ids::of(Vec::new())),
-        Ok(count) if count <= COUNT_MAX => {
-            let (drawn, _) = core.draw(entry.name(), count, false, &mut deadline)?;
-            Ok(Ids::new(drawn.first, drawn.rest))
-        }
-        _ if count > BATCH_MAX => Err(batch_too_large(count)),
-        _ => draw_many(core, tag, count, deadline),
-    }
-}
-
-pub(crate) fn batch_too_large(count: u64) -> Error {
-    Error::invalid(format!(
-        "a batch has at most {BATCH_MAX} ids, not {count}; draw several batches"
-    ))
-}
-
-/// Draws more ids than one request may ask for.
-fn draw_many(core: &Arc<Core>, tag: &str, count: u64, mut deadline: Deadline) -> Result<Ids> {
-    let _outside = Outside::new();
-    let mut pipeline = Pipeline::new(core, None);
-    let mut parts: Vec<Vec<Run>> = Vec::new();
-    let mut left = count;
-    while left > 0 || pipeline.outstanding() > 0 {
-        while left > 0 && pipeline.outstanding() < BATCH_IN_FLIGHT {
-            let part = u32::try_from(left).unwrap_or(COUNT_MAX).min(COUNT_MAX);
-            let left_ms = deadline.left_ms();
-            pipeline.push_until(tag, part, &mut deadline, left_ms)?;
-            parts.push(Vec::new());
-            left -= u64::from(part);
-        }
-        if let Some(answer) = pipeline.answer() {
-            // Requests are answered in any order; their ids are given in the order of asking.
-            parts[answer.request as usize] = answer.ids?.into_runs().collect();
-        }
-    }
-    Ok(Ids::of(parts.concat()))
 }

@@ -2,7 +2,6 @@
 //!
 //! A forked child never sees its parent's pool: it finds a null pointer and makes its own.
 
-use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr;
@@ -15,14 +14,14 @@ use crate::connection::Connection;
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::interruption::{SLICE, is_ended, is_watched};
-use crate::replies::{Asked, RequestOutcome};
+use crate::replies::RequestOutcome;
 use crate::socket::{Inherited, SocketRecord};
 
 /// The most connections of a client. Further calls wait for one.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
 
-/// So many of them may carry requests that nobody waits for yet.
-const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
+/// So many of them carry no requests that nobody waits for yet.
+const FOR_CALLERS: usize = CONNECTIONS_MAX / 2;
 
 /// A connection that was not needed for so long is closed.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -66,10 +65,6 @@ struct State {
     waiting: usize,
     next_try: Option<Instant>,
     back_off: Duration,
-    /// Requests that were sent ahead, and the answers that have come.
-    ahead: Vec<Ahead>,
-    answered: HashMap<u64, RequestOutcome>,
-    last_ahead: u64,
 }
 
 /// A connection of a pool. Its user returns it by [`Pool::give_back`], or by [`Pool::broken`].
@@ -79,13 +74,6 @@ pub(crate) struct PooledConnection {
     index: usize,
     /// [`State::breaks`] when it was made.
     made_after: u64,
-}
-
-struct Ahead {
-    ticket: u64,
-    number: u32,
-    asked: Asked,
-    pooled: PooledConnection,
 }
 
 // === impl Endpoint ===
@@ -125,9 +113,6 @@ impl Pool {
             waiting: 0,
             next_try: None,
             back_off: BACK_OFF_MIN,
-            ahead: Vec::new(),
-            answered: HashMap::new(),
-            last_ahead: 0,
         };
         Pool {
             pid: std::process::id(),
@@ -149,7 +134,7 @@ impl Pool {
             if checked {
                 self.drop_closed(&mut state);
             }
-            if let Some(pooled) = self.take_idle(&mut state) {
+            if let Some(pooled) = state.idle.pop() {
                 deadline.connected(pooled.connection.made);
                 return Ok(pooled);
             }
@@ -204,34 +189,36 @@ impl Pool {
     pub(crate) fn exchange(
         &self,
         checked: bool,
-        asked: Asked,
+        opcode: u8,
         deadline: &mut Deadline,
         put: impl FnOnce(&Deadline, u32, &mut Vec<u8>),
     ) -> Result<Option<RequestOutcome>> {
         let mut pooled = self.take(checked, deadline)?;
         let number = pooled.connection.submit(|id, out| put(deadline, id, out));
         pooled.connection.send();
-        Ok(self.answer(pooled, number, asked, false, deadline.end_of_grace()))
+        Ok(self.answer(pooled, number, opcode, false, deadline.end_of_grace()))
     }
 
-    fn answer(
+    /// The outcome of a request that was sent. `None`: it did not come by `until`. `maybe_there`: it may have come already.
+    pub(crate) fn answer(
         &self,
         mut pooled: PooledConnection,
         number: u32,
-        asked: Asked,
+        opcode: u8,
         maybe_there: bool,
         until: Instant,
     ) -> Option<RequestOutcome> {
-        let connection = &mut pooled.connection;
-        let waited =
-            connection.wait(maybe_there, until, |connection| connection.answer_to(number, asked));
+        let waited = pooled
+            .connection
+            .wait(maybe_there, until, |connection| connection.answer_to(number, opcode));
         match waited {
-            Ok(outcome) => {
-                if outcome.is_none() {
-                    connection.give_up_one();
-                }
+            Ok(Some(outcome)) => {
                 self.give_back(pooled);
-                outcome
+                Some(outcome)
+            }
+            Ok(None) => {
+                self.give_up(pooled);
+                None
             }
             Err(why) => Some(self.broken(pooled, why)),
         }
@@ -253,8 +240,15 @@ impl Pool {
                 self.close(&mut state, oldest);
             }
         } else {
-            self.close(&mut state, pooled);
+            self.close_unusable(&mut state, pooled);
         }
+        self.wake(state);
+    }
+
+    /// Closes a connection whose answers may still come: they must meet no other request.
+    pub(crate) fn give_up(&self, pooled: PooledConnection) {
+        let mut state = self.lock();
+        self.close(&mut state, pooled);
         self.wake(state);
     }
 
@@ -267,79 +261,19 @@ impl Pool {
         RequestOutcome::Broken { why, served }
     }
 
-    /// Sends a request whose answer is to be collected later, if an idle connection is at hand. Never waits.
-    pub(crate) fn send_ahead(
-        &self,
-        asked: Asked,
-        put: impl FnOnce(u32, &mut Vec<u8>),
-    ) -> Option<u64> {
+    /// An idle connection for a request that nobody waits for yet, if one can be spared. Never waits.
+    pub(crate) fn take_ahead(&self) -> Option<PooledConnection> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        if state.ahead.len() >= AHEAD_MAX {
-            self.settle_ahead(&mut state);
-        }
-        if state.ahead.len() >= AHEAD_MAX {
-            return None;
-        }
-        let mut pooled = self.take_idle(&mut state)?;
-        let number = pooled.connection.submit(put);
-        pooled.connection.send();
-        state.last_ahead += 1;
-        let ticket = state.last_ahead;
-        state.ahead.push(Ahead { ticket, number, asked, pooled });
-        Some(ticket)
-    }
-
-    /// Waits for the answer to a request that was sent ahead. `None`: it did not come by `until`, or is lost.
-    pub(crate) fn collect(&self, ticket: u64, until: Instant) -> Option<RequestOutcome> {
-        let mut state = self.lock();
-        if let Some(outcome) = state.answered.remove(&ticket) {
-            return Some(outcome);
-        }
-        let index = state.ahead.iter().position(|ahead| ahead.ticket == ticket)?;
-        let Ahead { number, asked, pooled, .. } = state.ahead.swap_remove(index);
-        drop(state);
-        self.answer(pooled, number, asked, true, until)
+        let spare = state.idle.len() + state.free_indexes.len() > FOR_CALLERS;
+        if spare { state.idle.pop() } else { None }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn take_idle(&self, state: &mut State) -> Option<PooledConnection> {
-        if state.idle.is_empty() {
-            self.settle_ahead(state);
-        }
-        state.idle.pop()
-    }
-
-    /// Takes in the answers that have come to requests sent ahead. Their connections are then idle.
-    fn settle_ahead(&self, state: &mut State) {
-        for index in (0..state.ahead.len()).rev() {
-            let Ahead { number, asked, pooled, .. } = &mut state.ahead[index];
-            let connection = &mut pooled.connection;
-            let received = connection.receive();
-            let outcome = match connection.answer_to(*number, *asked) {
-                Ok(Some(outcome)) => outcome,
-                Ok(None) => match received {
-                    Ok(_) => continue,
-                    Err(why) => RequestOutcome::Broken { why, served: connection.served },
-                },
-                Err(why) => RequestOutcome::Broken { why, served: connection.served },
-            };
-            let Ahead { ticket, pooled, .. } = state.ahead.swap_remove(index);
-            if matches!(outcome, RequestOutcome::Broken { .. }) {
-                self.close_broken(state, pooled);
-            } else if state.may_reuse(&pooled) {
-                state.idle.push(pooled);
-            } else {
-                self.close(state, pooled);
-            }
-            state.answered.insert(ticket, outcome);
-        }
     }
 
     /// Waits until another call has ended.
@@ -378,6 +312,14 @@ impl Pool {
                 self.close(state, idle);
             }
         }
+        self.close_unusable(state, pooled);
+    }
+
+    /// A connection that never answered counts as a failed attempt.
+    fn close_unusable(&self, state: &mut State, pooled: PooledConnection) {
+        if !pooled.connection.served {
+            state.refused(Instant::now());
+        }
         self.close(state, pooled);
     }
 
@@ -385,10 +327,6 @@ impl Pool {
         self.endpoint.records[pooled.index].clear();
         self.all[pooled.index].store(ptr::null_mut(), Ordering::Relaxed);
         state.free_indexes.push(pooled.index);
-        if !pooled.connection.served {
-            // A connection that never answered counts as a failed attempt.
-            state.refused(Instant::now());
-        }
     }
 
     fn wake(&self, state: MutexGuard<'_, State>) {

@@ -137,9 +137,7 @@ impl PublicIds {
             }
         }
         let reply = self.core.ask(opcode, form.flags(), body, true, deadline)?;
-        MaskReply::decode(&reply)
-            .and_then(read)
-            .map_err(|error| Error::Protocol { what: error.to_string() })
+        MaskReply::decode(&reply).and_then(read).map_err(|error| Error::protocol(error.what))
     }
 }
 
@@ -157,7 +155,7 @@ fn in_batches<T, U>(items: &[T], mut ask: impl FnMut(&[T]) -> Result<Vec<U>>) ->
         let answer = ask(some)?;
         if answer.len() != some.len() {
             let what = format!("{} ids in answer to {}", answer.len(), some.len());
-            return Err(Error::Protocol { what });
+            return Err(Error::protocol(what));
         }
         all.extend(answer);
     }

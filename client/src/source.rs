@@ -7,8 +7,7 @@ use leafd_wire::{Run, Status};
 
 use crate::client::Client;
 use crate::error::{Error, Result};
-use crate::ids::Ids;
-use crate::pipeline::{BATCH_MAX, batch_too_large};
+use crate::ids::{Ids, requests_of_batch};
 
 /// Where ids come from: a [`Client`], or a [`FakeClient`] in tests.
 pub trait IdSource {
@@ -76,9 +75,7 @@ impl FakeClient {
 
 impl IdSource for FakeClient {
     fn next(&self, tag: &str) -> Result<u64> {
-        self.next_batch(tag, 1)?
-            .next()
-            .ok_or_else(|| Error::Protocol { what: "an answer without ids".to_owned() })
+        self.next_batch(tag, 1)?.next().ok_or_else(|| Error::protocol("an answer without ids"))
     }
 
     fn next_direct(&self, tag: &str) -> Result<u64> {
@@ -86,9 +83,7 @@ impl IdSource for FakeClient {
     }
 
     fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        if count > BATCH_MAX {
-            return Err(batch_too_large(count));
-        }
+        let _ = requests_of_batch(count)?;
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(status) = state.failures.pop_front() {
             return Err(Error::service(status as u16, 0, "the fake was told to fail"));

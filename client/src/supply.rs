@@ -6,6 +6,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use leafd_wire::{COUNT_MAX, Run};
 
 use crate::clock::exact_ns;
+use crate::pool::PooledConnection;
 use crate::replies::DrawnIds;
 use crate::sizing::Sizing;
 use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
@@ -46,9 +47,11 @@ pub(crate) struct HeldRun {
     pub(crate) expires_ns: u64,
 }
 
-#[derive(Clone, Copy)]
 pub(crate) struct Refill {
-    pub(crate) ticket: u64,
+    pub(crate) pooled: PooledConnection,
+    /// Its number on the connection.
+    pub(crate) number: u32,
+    pub(crate) count: u32,
     pub(crate) sent_ns: u64,
 }
 
@@ -61,10 +64,6 @@ struct Current {
 }
 
 pub(crate) type Locked<'a> = MutexGuard<'a, Stock>;
-
-pub(crate) fn expiry_ns(sent_ns: u64, hold_ms: u32) -> u64 {
-    sent_ns.saturating_add(u64::from(hold_ms) * 1_000_000)
-}
 
 // === impl Supply ===
 
@@ -94,21 +93,29 @@ impl Supply {
     }
 }
 
+impl DrawnIds {
+    /// The runs, for holding them.
+    pub(crate) fn held_runs(&self) -> impl Iterator<Item = HeldRun> {
+        let (hold_ms, expires_ns) = (self.hold_ms, self.expires_ns());
+        self.runs.iter().map(move |&run| HeldRun { run, hold_ms, expires_ns })
+    }
+}
+
 // === impl Stock ===
 
 impl Stock {
     /// Stores drawn ids and takes the first one.
-    pub(crate) fn stow(&mut self, slot: &Slot, drawn: &DrawnIds, sent_ns: u64) -> u64 {
+    pub(crate) fn stow(&mut self, slot: &Slot, drawn: &DrawnIds) -> u64 {
         let hold_ms = drawn.hold_ms;
         if hold_ms == 0 {
             // Whatever came beyond the one id is skipped.
             self.never_hold = true;
-            return drawn.first.first;
+            return drawn.first_id();
         }
-        // Counted from when the request was sent, because the time of issue is not known better.
-        let expires_ns = expiry_ns(sent_ns, hold_ms);
-        self.queued.extend(drawn.rest.iter().map(|&run| HeldRun { run, hold_ms, expires_ns }));
-        self.install(slot, HeldRun { run: drawn.first, hold_ms, expires_ns })
+        let mut runs = drawn.held_runs();
+        let id = runs.next().map_or(drawn.first_id(), |first| self.install(slot, first));
+        self.queued.extend(runs);
+        id
     }
 
     /// Installs a run and takes its first id, so that each fetch brings its caller an id.
@@ -168,13 +175,9 @@ mod tests {
         let mut stock = supply.lock();
         let first_wish = stock.wish();
         for first in [1, 101] {
-            let drawn = DrawnIds {
-                hold_ms: 8,
-                first: Run { first, count: first_wish, stride: 1 },
-                rest: Vec::new(),
-            };
-            let sent_ns = exact_ns() - 50_000_000;
-            assert_eq!(stock.stow(slot, &drawn, sent_ns), first);
+            let runs = vec![Run { first, count: first_wish, stride: 1 }];
+            let drawn = DrawnIds { runs, hold_ms: 8, sent_ns: exact_ns() - 50_000_000 };
+            assert_eq!(stock.stow(slot, &drawn), first);
             stock.learn(slot, exact_ns());
         }
         assert!(stock.wish() <= first_wish, "{} after two late runs", stock.wish());

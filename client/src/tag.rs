@@ -11,7 +11,6 @@ use crate::error::Result;
 use crate::held::next_slow;
 use crate::ids::Ids;
 use crate::names::TagEntry;
-use crate::pipeline::draw_batch;
 use crate::slot::{Slot, Taken};
 
 /// One tag of a client, made by [`crate::Client::tag`]. It is cheap to clone, and usable in forked
@@ -104,7 +103,7 @@ impl Tag {
     /// # Errors
     /// As [`crate::Client::next_batch`].
     pub fn next_batch(&self, count: u64) -> Result<Ids> {
-        draw_batch(&self.core, self.name(), count, self.limit)
+        self.core.draw_batch(self.name(), count, self.limit)
     }
 
     /// An id of the held run, if there is one. It never waits.

@@ -45,7 +45,6 @@ fn a_silent_daemon_is_a_timeout() {
         let error = client.within(Duration::from_millis(200)).next("silent").unwrap_err();
         check_within(start.elapsed(), 200, 900);
         assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
-        // The connection is as good as before.
         check_unique((0..100).map(|_| client.next("orders").unwrap()));
         let mut pipeline = client.within(Duration::from_millis(100)).pipeline();
         pipeline.push("silent", 1).unwrap();
@@ -53,9 +52,7 @@ fn a_silent_daemon_is_a_timeout() {
         let answers: Vec<_> = std::iter::from_fn(|| pipeline.answer()).collect();
         assert!(answers[0].ids.is_ok() && answers[0].request == 1);
         assert!(matches!(answers[1].ids, Err(Error::Timeout { .. })));
-        drop(pipeline);
     }
-    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 2);
 }
 
 #[test]
@@ -76,7 +73,6 @@ fn late_answers_meet_no_other_request() {
         ids.extend((0..20).map(|_| client.next("orders").unwrap()));
     }
     assert_eq!(check_unique(ids), 400);
-    assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 1);
 }
 
 #[test]
