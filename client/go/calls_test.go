@@ -3,7 +3,6 @@ package leafd
 import (
 	"context"
 	"errors"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -76,10 +75,7 @@ func TestOthersGoOnWhenTheCallerThatFetchesGivesUp(t *testing.T) {
 	}
 	eventually(t, "the others wait", func() bool {
 		known, _ := c.supplies.Load("orders")
-		s := known.(*supply)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return s.waiting == 3
+		return known.(*supply).waiting.Load() == 4
 	})
 	cancel()
 	wantIs(t, <-failed, context.Canceled, false, false)
@@ -140,7 +136,7 @@ func TestARequestIsRepeatedOnceWhenAServingConnectionBreaks(t *testing.T) {
 	p.answers(func(asked) []byte { return nil })
 	_, err := c.Next(context.Background(), "orders")
 	wantIs(t, err, ErrDisconnected, true, false)
-	if asked := len(p.drawn()); asked > 3+1+breaksMax {
+	if asked := len(p.drawn()); asked > 3+breaksMax {
 		t.Fatalf("it was sent %d times", asked)
 	}
 }
@@ -157,15 +153,17 @@ func TestStaleConnectionsAreOneBreak(t *testing.T) {
 
 func TestAConnectionFromBeforeABreakIsNotUsedAgain(t *testing.T) {
 	p := newPeer(t)
-	c := client(t, p.path, Options{})
-	call, cancel := c.pool.call(context.Background())
+	c := client(t, p.path, Options{Timeout: time.Minute})
+	call, cancel := c.link.call(context.Background())
 	defer cancel()
-	first, _ := c.pool.get(call)
-	second, _ := c.pool.get(call)
-	c.pool.put(first, io.EOF)
-	c.pool.put(second, nil)
-	if third, _ := c.pool.get(call); third == second {
-		t.Fatal("it is stale")
+	old, _ := c.link.connect(call, false)
+	c.link.giveBack(old, true)
+	if again, _ := c.link.connect(call, false); again != old {
+		t.Fatal("an idle connection is not used")
+	}
+	c.link.giveBack(old, true)
+	if fresh, _ := c.link.connect(call, true); fresh == old {
+		t.Fatal("it may be stale")
 	}
 }
 
@@ -374,9 +372,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	c.Close()
 	c.Close()
 	eventually(t, "all connections are closed", func() bool {
-		c.pool.mu.Lock()
-		defer c.pool.mu.Unlock()
-		return len(c.pool.idle) == 0 && len(c.pool.busy) == 0
+		return len(c.link.idle) == 0 && len(c.link.turns) == 0
 	})
 	wantIs(t, c.Ping(context.Background()), ErrClosed, false, false)
 }

@@ -3,9 +3,9 @@
 //	client, err := leafd.New(leafd.Options{})
 //	id, err := client.Next(ctx, "orders")
 //
-// A client takes ids out of runs that the process holds, in nanoseconds, or draws them directly from the daemon, in
-// microseconds. All goroutines share one client. A restart of the daemon is no error: calls wait for it within their
-// time, and their requests are repeated once.
+// A client returns ids from runs that the process holds, in nanoseconds, or draws them directly from the daemon, in
+// microseconds. All goroutines can share one client. If the daemon restarts, calls wait for it within their time limit and
+// retry their requests once.
 package leafd
 
 import (
@@ -26,12 +26,12 @@ type Options struct {
 	// Socket is the path of the daemon's socket; by default DefaultSocket().
 	Socket string
 	// Timeout limits calls whose context has no deadline: 2 s by default, at most 60 s. Such a call waits up to 250 ms longer
-	// for the daemon's reason.
+	// for the daemon's error.
 	Timeout time.Duration
-	// Wait has calls wait for a daemon that was never there, as long as their time lasts. By default that is an error at
-	// once. Calls always wait for a daemon that seems to be restarting.
+	// Wait makes calls wait for a daemon that has not been started yet, up to their time limit. By default they fail at
+	// once. Calls always wait for a daemon that appears to be restarting.
 	Wait bool
-	// Direct has Next draw every id directly.
+	// Direct makes Next draw every id directly from the daemon.
 	Direct bool
 }
 
@@ -44,16 +44,16 @@ type Generator interface {
 
 var _ Generator = (*Client)(nil)
 
-// Client draws ids. Any goroutine may use it.
+// Client draws ids. It is safe for concurrent use.
 type Client struct {
-	pool     *pool
+	link     *link
 	direct   bool
 	supplies sync.Map // from names to *supply
 	tags     atomic.Int64
 	closed   atomic.Bool
 }
 
-// New makes a client, which connects on first use.
+// New returns a client. It connects on first use.
 func New(options Options) (*Client, error) {
 	if options.Socket == "" {
 		options.Socket = DefaultSocket()
@@ -68,14 +68,17 @@ func New(options Options) (*Client, error) {
 	if options.Timeout < 0 || options.Timeout > deadlineMax {
 		return nil, invalid("a timeout is at most %v, not %v", deadlineMax, options.Timeout)
 	}
-	return &Client{pool: newPool(options.Socket, options.Timeout, options.Wait), direct: options.Direct}, nil
+	return &Client{link: newLink(options.Socket, options.Timeout, options.Wait), direct: options.Direct}, nil
 }
 
-// Next returns the next id of a tag, which is a segment tag or the name of a snowflake layout.
+// Next returns the next id of a segment tag or a snowflake layout.
 //
-// Most calls take it out of a run that the process holds, without looking at the context. Ids of different goroutines
-// and processes are not in order of time then.
+// Most calls return an id from a run that the process holds, and don't check the context. Ids drawn by different
+// goroutines or processes are then not in order of time.
 func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
+	if c.direct {
+		return c.NextDirect(ctx, tag)
+	}
 	supply, err := c.supply(tag)
 	if err != nil {
 		return 0, err
@@ -83,30 +86,43 @@ func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	return supply.next(ctx)
 }
 
-// NextDirect draws the next id of a tag by a request of its own. It is higher than any that was drawn so on this host before.
+// NextDirect draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
 func (c *Client) NextDirect(ctx context.Context, tag string) (int64, error) {
-	supply, err := c.supply(tag)
+	ids, err := c.NextBatch(ctx, tag, 1)
 	if err != nil {
 		return 0, err
 	}
-	return supply.nextDirect(ctx)
+	return ids[0], nil
 }
 
-// NextBatch draws up to a billion ids directly, in the order in which they are issued. Each million is a request; after an
-// error the ids that came before it are skipped.
+// NextBatch draws up to a billion ids directly, in the order of issue. Each million is a separate request. If one of them
+// fails, the ids of the others are skipped.
 func (c *Client) NextBatch(ctx context.Context, tag string, count int) ([]int64, error) {
-	supply, err := c.supply(tag)
-	if err != nil {
-		return nil, err
+	if count < 0 || count > batchMax {
+		return nil, invalid("a batch has 0 to %d ids, not %d", batchMax, count)
 	}
-	return supply.nextBatch(ctx, count)
+	call, cancel := c.link.call(ctx)
+	defer cancel()
+	ids := make([]int64, 0, min(count, countMax))
+	for len(ids) < count {
+		got, err := c.link.draw(call, tag, min(count-len(ids), countMax), false)
+		if err != nil {
+			return nil, err
+		}
+		for _, run := range got.runs {
+			for offset := int64(0); offset < run.count; offset++ {
+				ids = append(ids, run.first+offset*run.stride)
+			}
+		}
+	}
+	return ids, nil
 }
 
 // Info returns what the daemon reports about itself.
 func (c *Client) Info(ctx context.Context) (info Info, err error) {
-	call, cancel := c.pool.call(ctx)
+	call, cancel := c.link.call(ctx)
 	defer cancel()
-	err = c.pool.ask(call, func(uint32) []byte {
+	err = c.link.ask(call, func(uint32) []byte {
 		return infoRequest(protocolVersion, protocolVersion)
 	}, func(body []byte) (err error) {
 		if info, err = readInfo(body); err == nil && info.Version != protocolVersion {
@@ -123,7 +139,7 @@ const (
 	Snowflake = "snowflake"
 )
 
-// Ping returns nil if the daemon answers and can issue ids of all these kinds now. It suits health checks.
+// Ping returns nil if the daemon answers and can issue ids of all these kinds now. Use it for health checks.
 func (c *Client) Ping(ctx context.Context, kinds ...string) error {
 	info, err := c.Info(ctx)
 	for _, kind := range kinds {
@@ -135,12 +151,13 @@ func (c *Client) Ping(ctx context.Context, kinds ...string) error {
 }
 
 // Socket returns the path of the daemon's socket.
-func (c *Client) Socket() string { return c.pool.path }
+func (c *Client) Socket() string { return c.link.path }
 
 // Close closes the connection and drops all held ids. Waiting and later calls fail with [ErrClosed].
 func (c *Client) Close() error {
 	c.closed.Store(true)
-	c.pool.close()
+	c.link.end()
+	c.link.closeIdle()
 	c.supplies.Range(func(_, value any) bool {
 		value.(*supply).close()
 		return true
@@ -158,7 +175,7 @@ func (c *Client) supply(tag string) (*supply, error) {
 	if c.tags.Load() >= tagsMax {
 		return nil, invalid("one client uses at most %d tags; make another client for %q", tagsMax, tag)
 	}
-	known, loaded := c.supplies.LoadOrStore(tag, newSupply(tag, c.pool, c.direct))
+	known, loaded := c.supplies.LoadOrStore(tag, newSupply(tag, c.link))
 	if !loaded {
 		c.tags.Add(1)
 	}

@@ -12,9 +12,9 @@ import (
 var (
 	// ErrUnreachable means that no connection to the daemon could be made.
 	ErrUnreachable = errors.New("daemon unreachable")
-	// ErrDisconnected means that the connection broke, and that the request was already repeated as often as allowed.
+	// ErrDisconnected means that the connection broke, and broke again on each retry.
 	ErrDisconnected = errors.New("connection lost")
-	// ErrProtocol means that the peer does not speak leafd's protocol.
+	// ErrProtocol means that the peer violated leafd's protocol.
 	ErrProtocol = errors.New("protocol error")
 	// ErrClosed means that the client has been closed.
 	ErrClosed = errors.New("client is closed")
@@ -55,22 +55,20 @@ func (e *Error) Is(target error) bool {
 	return ok && status == e.Status && status != StatusOK
 }
 
-// Retryable reports whether the same call may succeed later without any other action. It is false when the caller's
-// context has ended, because the same call would fail at once.
+// Retryable reports whether the same call may succeed later without any repair. It is false if the caller's context has
+// ended, because the same call would fail at once.
 func (e *Error) Retryable() bool {
 	if e.Status != StatusOK {
 		return e.Status.Retryable()
 	}
-	for _, never := range []error{os.ErrPermission, context.Canceled, context.DeadlineExceeded} {
-		if errors.Is(e.Cause, never) {
-			return false
-		}
+	is := func(cause error) bool { return errors.Is(e.Cause, cause) }
+	if is(os.ErrPermission) || is(context.Canceled) || is(context.DeadlineExceeded) {
+		return false
 	}
-	return errors.Is(e.Cause, ErrUnreachable) || errors.Is(e.Cause, ErrNotReady) || errors.Is(e.Cause, ErrDisconnected) ||
-		errors.Is(e.Cause, os.ErrDeadlineExceeded)
+	return is(ErrUnreachable) || is(ErrNotReady) || is(ErrDisconnected) || is(os.ErrDeadlineExceeded)
 }
 
-// Timeout reports whether the time for the call was over.
+// Timeout reports whether the call ran out of time.
 func (e *Error) Timeout() bool {
 	return e.Status == StatusDeadline || errors.Is(e.Cause, os.ErrDeadlineExceeded) ||
 		errors.Is(e.Cause, context.DeadlineExceeded)
@@ -96,8 +94,7 @@ func broken(what string) error {
 		"; check that the socket belongs to leafd and that the versions of client and daemon match", Cause: ErrProtocol}
 }
 
-// Status is the outcome of a request as a number of the protocol. A number that this client does not know is treated
-// like StatusInternal.
+// Status is the outcome of a request, by its number in the protocol. Treat an unknown number like StatusInternal.
 type Status uint16
 
 // The statuses of the protocol. The numbers never change.
@@ -143,7 +140,7 @@ func (s Status) String() string {
 
 func (s Status) Error() string { return "leafd: " + s.String() }
 
-// Retryable reports whether the same request for ids may succeed later without any other action.
+// Retryable reports whether the same request for ids may succeed later without any repair.
 func (s Status) Retryable() bool {
 	return s >= StatusOverloaded && s <= StatusNoWorker || s == StatusJournal || s == StatusShuttingDown ||
 		s == StatusConnectionLimit

@@ -19,8 +19,8 @@ const (
 	longRunMax = 2 * time.Second
 )
 
-// heldRun is a run that this process holds. Its cursor only goes up, so that each id is handed out once, however long a
-// goroutine pauses in between.
+// heldRun is a run that this process holds. Its cursor only increases, so each id is returned once, however long a
+// goroutine is suspended.
 type heldRun struct {
 	_      [128]byte // the cursor shares no cache line with anything else
 	cursor atomic.Int64
@@ -29,20 +29,19 @@ type heldRun struct {
 	run
 	sent     time.Time
 	hold     time.Duration
-	refillAt int64 // taking the id at this offset has the next run fetched
-	// The clock is read at offsets where these bits are 0. A timer drops long-lived runs in time, so that only every 64th
-	// of their ids reads it.
+	refillAt int64 // whoever takes the id at this offset starts to fetch the next run
+	// The clocks are checked at offsets where these bits are 0. A timer drops long-lived runs, so for them every 64th id is
+	// enough.
 	uncheckedBits int64
 }
 
-// exhausted is the run of a tag that holds none.
+// exhausted stands for having no run.
 var exhausted = &heldRun{}
 
-// newHeldRun makes a run, whose first id may be taken already.
 func newHeldRun(r run, firstTaken bool, sent time.Time, hold time.Duration) *heldRun {
 	h := &heldRun{run: r, sent: sent, hold: hold}
-	// Half of a long run is left for the answer to arrive. A short run is used slowly, or its process has just begun and
-	// may end soon; the later it asks, the fewer ids are skipped then.
+	// A long run is used up quickly, so half of it is left for the time until the answer arrives. A short run is used
+	// slowly, or its process has just started and may end soon: the later the request, the fewer ids are skipped.
 	if h.refillAt = r.count / 2; r.count < shortRunCount {
 		h.refillAt = r.count - (r.count+3)/4
 	}
@@ -55,8 +54,7 @@ func newHeldRun(r run, firstTaken bool, sent time.Time, hold time.Duration) *hel
 	return h
 }
 
-// isTooOld goes by two clocks, because the monotonic one stands still while the machine is suspended, and the other one
-// can be set.
+// isTooOld checks two clocks: the monotonic one stops while the machine is suspended, and the wall clock can be set.
 func (h *heldRun) isTooOld() bool {
 	now := time.Now()
 	return now.Sub(h.sent) >= h.hold || now.Round(0).Sub(h.sent.Round(0)) >= h.hold
@@ -72,7 +70,7 @@ func (h *heldRun) take() (id, offset int64, ok bool) {
 	return h.first + offset*h.stride, offset, ok
 }
 
-// poison makes sure that no goroutine that has loaded this run takes a further id.
+// poison prevents goroutines that have already loaded this run from taking further ids.
 func (h *heldRun) poison() {
 	if h != exhausted {
 		h.cursor.Add(1 << 62)
@@ -84,33 +82,26 @@ func (h *heldRun) used() int64 { return min(h.cursor.Load(), h.count) }
 // sizing decides how many ids the next run should have. It reads no clock.
 type sizing struct{ wish int64 }
 
-// observe learns that so many ids of a run were used in a time.
+// observe learns from a run: how many of its ids were used, and in what time.
 func (s *sizing) observe(hold time.Duration, count, used int64, lasted time.Duration) {
-	taken, ns := float64(max(used, 1)), float64(max(int64(lasted), 1))
+	taken, ns := float64(max(used, 1)), float64(max(lasted, 1))
 	next, floor := float64(s.wish), int64(longFloor)
 	if hold < shortHold {
 		floor = 1
-		next = taken * float64(min(int64(shortRun), int64(hold/2))) / ns
+		next = taken * float64(min(shortRun, hold/2)) / ns
 	} else if whole := ns * float64(count) / taken; whole < float64(longRunMin) {
 		next *= 2
 	} else if whole > float64(longRunMax) {
 		next /= 2
 	}
-	most := float64(min(s.wish*growthMax, runCountMax))
-	if next > most {
-		next = most
-	}
-	s.wish = max(floor, int64(next))
+	s.wish = max(floor, int64(min(next, float64(min(s.wish*growthMax, runCountMax)))))
 }
 
-func max(a, b int64) int64 {
-	if a > b {
-		return a
-	}
-	return b
-}
+type ordered interface{ ~int | ~int64 | ~float64 }
 
-func min(a, b int64) int64 {
+func max[T ordered](a, b T) T { return -min(-a, -b) }
+
+func min[T ordered](a, b T) T {
 	if a < b {
 		return a
 	}

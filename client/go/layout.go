@@ -10,7 +10,7 @@ type Layout struct {
 	Epoch                              time.Time
 }
 
-// Leaf is the layout of Leaf's own snowflake ids, which are drawn under the name "snowflake".
+// Leaf is the layout of Leaf's snowflake ids, which leafd issues under the name "snowflake".
 var Leaf = Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Millisecond, Epoch: time.UnixMilli(1288834974657)}
 
 const (

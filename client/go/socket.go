@@ -12,8 +12,8 @@ const (
 	justGoneWithin = 10 * time.Second
 )
 
-// DefaultSocket returns the path at which a client without [Options.Socket] looks for the daemon: $LEAFD_SOCKET if set; for
-// root the system's socket; else the first that exists of the user's own sockets and the system's.
+// DefaultSocket returns the path that a client without [Options.Socket] uses: $LEAFD_SOCKET if set; for root the system's
+// socket; for other users the first existing one of the user's own sockets and the system's.
 func DefaultSocket() string {
 	return chooseSocket(os.Getenv, os.Geteuid() == 0, exists)
 }
@@ -49,7 +49,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// hasJustGone reports whether a daemon's socket was here a moment ago: its lock is left, and the folder has just changed.
+// hasJustGone reports whether a daemon's socket was removed recently: its lock file remains, and the folder has just changed.
 func hasJustGone(socket string) bool {
 	folder, err := os.Stat(filepath.Dir(socket))
 	return err == nil && time.Since(folder.ModTime()) < justGoneWithin && exists(socket+".lock")

@@ -1,7 +1,9 @@
 package leafd
 
 import (
+	"bytes"
 	"encoding/binary"
+	"io"
 	"math"
 	"strings"
 	"time"
@@ -17,8 +19,7 @@ const (
 	deadlineMax     = 60 * time.Second
 	tagRunesMax     = 128
 	headerBytes     = 12
-	runBytes        = 16
-	messageBytesMax = 4096 // longer messages are cut, because nobody reads them
+	messageBytesMax = 4096 // longer messages are cut
 
 	opInfo, opIDs, opMask, opUnmask = 1, 2, 4, 5
 	opReply                         = 128 // added to the request's opcode
@@ -48,15 +49,17 @@ func infoRequest(versionMin, versionMax uint16) []byte {
 	return le.AppendUint16(le.AppendUint16(request(opInfo, false, 0, 4), versionMin), versionMax)
 }
 
-// maskRequest asks about count items, which are numbers of 8 bytes or, with text, length-prefixed.
-func maskRequest(opcode byte, text bool, form PublicForm, tag string, count int, items []byte) []byte {
+// maskRequest makes a MASK or UNMASK request. The items are numbers of 8 bytes or, for UNMASK with text, length-prefixed.
+func maskRequest(opcode byte, text bool, form PublicForm, tag string, items [][]byte) []byte {
 	if !text {
 		form.Prefix = ""
 	}
-	frame := append(request(opcode, text, flagText, 8+len(tag)+len(form.Prefix)+len(items)), form.Bits, form.Key)
-	frame = le.AppendUint16(le.AppendUint16(frame, uint16(count)), uint16(len(tag)))
-	frame = le.AppendUint16(frame, uint16(len(form.Prefix)))
-	return append(append(append(frame, tag...), form.Prefix...), items...)
+	body := bytes.Join(append([][]byte{[]byte(tag), []byte(form.Prefix)}, items...), nil)
+	frame := append(request(opcode, text, flagText, 8+len(body)), form.Bits, form.Key)
+	for _, length := range []int{len(items), len(tag), len(form.Prefix)} {
+		frame = le.AppendUint16(frame, uint16(length))
+	}
+	return append(frame, body...)
 }
 
 // run is first, first + stride, and so on: count ids.
@@ -68,7 +71,7 @@ func (r run) valid() bool {
 		(r.count-1)*r.stride <= math.MaxInt64-r.first
 }
 
-// drawn is the answer to a request for ids. A hold time of 0 means that the ids must not be held.
+// drawn is the answer to a request for ids. If hold is 0, the ids must not be held.
 type drawn struct {
 	runs []run
 	hold time.Duration
@@ -82,97 +85,102 @@ func (d drawn) first() int64 {
 	return d.runs[0].first
 }
 
-// readIDs reads the answer to a request for count ids; with hold, fewer are allowed.
-func readIDs(body []byte, count int, hold bool) (drawn, error) {
-	if len(body) < 8 || len(body)-8 != int(le.Uint16(body[4:]))*runBytes {
-		return drawn{}, broken("the number of runs differs from the answer's length")
-	}
-	number, total := int(le.Uint16(body[4:])), int64(0)
-	if number == 0 || number > count {
-		return drawn{}, broken("an answer does not have the number of ids that was requested")
-	}
-	runs := make([]run, number)
-	for i := range runs {
-		at := body[8+i*runBytes:]
-		runs[i] = run{int64(le.Uint64(at)), int64(le.Uint32(at[8:])), int64(le.Uint32(at[12:]))}
-		if !runs[i].valid() {
-			return drawn{}, broken("a run is empty or leaves the positive 64-bit numbers")
-		}
-		total += runs[i].count
-	}
-	if total > int64(count) || !hold && total < int64(count) {
-		return drawn{}, broken("an answer does not have the number of ids that was requested")
-	}
-	return drawn{runs: runs, hold: time.Duration(le.Uint32(body)) * time.Millisecond}, nil
-}
-
-// readHeader reads the header of a reply to a request of an opcode, and returns the length of its body.
-func readHeader(head []byte, opcode byte) (status Status, length, id uint32, err error) {
-	status, length, id = Status(le.Uint16(head[6:])), le.Uint32(head), le.Uint32(head[8:])
-	if length < headerBytes-4 || length > replyLengthMax || head[4] != opcode+opReply && (id != 0 || head[4] != opReply) {
-		err = broken("a reply has an impossible length or opcode")
-	}
-	return status, length - (headerBytes - 4), id, err
-}
-
-// readMasked returns the items of an answer about count of them.
-func readMasked(body []byte, count int) ([][]byte, error) {
-	if len(body) < 4 || int(le.Uint16(body)) != count {
-		return nil, broken("an answer does not have the number of public ids that was requested")
-	}
-	length := int(le.Uint16(body[2:]))
-	if body = body[4:]; length == 0 || len(body) != count*length {
-		return nil, broken("the number of public ids differs from the answer's length")
-	}
-	items := make([][]byte, count)
-	for i := range items {
-		items[i] = body[i*length : (i+1)*length]
-	}
-	return items, nil
-}
-
-// cursor reads fields one after the other. Beyond the end it reads zeros and notes that.
-type cursor struct {
+// fields reads the fields of a body one by one. Past the end it reads zeros and sets short.
+type fields struct {
 	body  []byte
 	short bool
 }
 
-func (c *cursor) take(bytes int) []byte {
-	if len(c.body) < bytes {
-		c.body, c.short = nil, true
-		return make([]byte, bytes)
+func (f *fields) take(length int) []byte {
+	if len(f.body) < length {
+		f.body, f.short = nil, true
+		return make([]byte, length)
 	}
-	taken := c.body[:bytes]
-	c.body = c.body[bytes:]
+	taken := f.body[:length]
+	f.body = f.body[length:]
 	return taken
 }
 
-func (c *cursor) u16() uint16  { return le.Uint16(c.take(2)) }
-func (c *cursor) u32() uint32  { return le.Uint32(c.take(4)) }
-func (c *cursor) text() string { return string(c.take(int(c.u16()))) }
+func (f *fields) u16() uint16  { return le.Uint16(f.take(2)) }
+func (f *fields) u32() uint32  { return le.Uint32(f.take(4)) }
+func (f *fields) u64() int64   { return int64(le.Uint64(f.take(8))) }
+func (f *fields) text() string { return string(f.take(int(f.u16()))) }
+
+func (f *fields) ms() time.Duration { return time.Duration(f.u32()) * time.Millisecond }
+
+// complete reports whether the body ended with the last field.
+func (f *fields) complete() bool { return !f.short && len(f.body) == 0 }
+
+// readReply reads a frame from the daemon.
+func readReply(in io.Reader) (status Status, opcode byte, id uint32, body []byte, err error) {
+	var head [headerBytes]byte
+	if _, err = io.ReadFull(in, head[:]); err != nil {
+		return
+	}
+	length := le.Uint32(head[:])
+	if length < headerBytes-4 || length > replyLengthMax {
+		err = broken("a reply has an impossible length")
+		return
+	}
+	body = make([]byte, length-(headerBytes-4))
+	_, err = io.ReadFull(in, body)
+	return Status(le.Uint16(head[6:])), head[4], le.Uint32(head[8:]), body, err
+}
+
+// readIDs reads the answer to a request for count ids; with hold, fewer are allowed.
+func readIDs(body []byte, count int, hold bool) (drawn, error) {
+	f := fields{body: body}
+	got, total := drawn{hold: f.ms()}, int64(0)
+	number := f.u16()
+	f.u16()
+	for ; number > 0 && !f.short; number-- {
+		r := run{f.u64(), int64(f.u32()), int64(f.u32())}
+		if !f.short && !r.valid() {
+			return drawn{}, broken("a run is empty or leaves the positive 64-bit numbers")
+		}
+		got.runs = append(got.runs, r)
+		total += r.count
+	}
+	if !f.complete() {
+		return drawn{}, broken("the number of runs differs from the answer's length")
+	}
+	if total == 0 || total > int64(count) || !hold && total < int64(count) {
+		return drawn{}, broken("an answer does not have the number of ids that was requested")
+	}
+	return got, nil
+}
+
+// readMasked returns the items of the answer to a request for count of them.
+func readMasked(body []byte, count int) ([][]byte, error) {
+	f := fields{body: body}
+	number, length := int(f.u16()), int(f.u16())
+	items := make([][]byte, count)
+	for i := range items {
+		items[i] = f.take(length)
+	}
+	if number != count || length == 0 || !f.complete() {
+		return nil, broken("an answer does not have the number of public ids that was requested")
+	}
+	return items, nil
+}
 
 // readInfo reads the answer to INFO. Later daemons may append fields, which are ignored.
 func readInfo(body []byte) (Info, error) {
-	c := cursor{body: body}
-	info := Info{Version: int(c.u16()), Layouts: map[string]Layout{}}
-	ready := c.u16()
+	f := fields{body: body}
+	info := Info{Version: int(f.u16()), Layouts: map[string]Layout{}}
+	ready := f.u16()
 	info.SegmentsReady, info.SnowflakeReady = ready&1 != 0, ready&2 != 0
-	info.RequestBytesMax, info.CountMax, info.PipelineMax = c.u32(), c.u32(), c.u32()
-	info.DeadlineMax = time.Duration(c.u32()) * time.Millisecond
-	info.PID, info.Release = c.u32(), c.text()
+	info.RequestBytesMax, info.CountMax, info.PipelineMax = f.u32(), f.u32(), f.u32()
+	info.DeadlineMax, info.PID, info.Release = f.ms(), f.u32(), f.text()
 	valid := utf8.ValidString(info.Release)
-	for left := c.u16(); left > 0 && !c.short; left-- {
-		name, bits := c.text(), c.take(4)
-		tick, epoch := c.u32(), le.Uint64(c.take(8))
-		layout := Layout{bits[0], bits[1], bits[2], time.Duration(tick) * time.Millisecond, time.UnixMilli(int64(epoch))}
-		if !c.short && (layout.Check() != nil || epoch > unixMsMax) {
-			return Info{}, broken("the layout " + name + " is not valid")
-		}
-		valid = valid && utf8.ValidString(name)
+	for left := f.u16(); left > 0 && !f.short; left-- {
+		name, bits := f.text(), f.take(4)
+		layout := Layout{bits[0], bits[1], bits[2], f.ms(), time.UnixMilli(f.u64())}
+		valid = valid && utf8.ValidString(name) && layout.Check() == nil
 		info.Layouts[name] = layout
 	}
-	if c.short || !valid {
-		return Info{}, broken("the answer to INFO ends too early or is not UTF-8")
+	if f.short || !valid {
+		return Info{}, broken("the answer to INFO ends too early, or has an invalid text or layout")
 	}
 	return info, nil
 }
@@ -190,18 +198,11 @@ func readRefusal(status Status, body []byte) error {
 	return &Error{Status: status, RetryAfter: time.Duration(le.Uint32(body)) * time.Millisecond, Message: message}
 }
 
-// checkTag returns an error for a name that no tag can have, by the daemon's rule.
+// checkTag returns an error for a name that the daemon rejects for any tag.
 func checkTag(tag string) error {
-	if count := utf8.RuneCountInString(tag); count < 1 || count > tagRunesMax {
-		return invalid("a tag has 1 to %d characters; this one has %d", tagRunesMax, count)
-	}
-	if !utf8.ValidString(tag) {
-		return invalid("the tag %q is not UTF-8", tag)
-	}
-	for _, character := range tag {
-		if unicode.IsControl(character) {
-			return invalid("the tag %q has the control character %U", tag, character)
-		}
+	count := utf8.RuneCountInString(tag)
+	if count < 1 || count > tagRunesMax || !utf8.ValidString(tag) || strings.IndexFunc(tag, unicode.IsControl) >= 0 {
+		return invalid("a tag has 1 to %d characters in UTF-8, without control characters; %q is none", tagRunesMax, tag)
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-// Package leafdtest has a fake for the tests of programs that draw ids: it needs no daemon.
+// Package leafdtest contains a fake client for tests. It needs no daemon.
 package leafdtest
 
 import (
@@ -9,8 +9,8 @@ import (
 	"leafd.io/leafd"
 )
 
-// Fake is a [leafd.Generator] whose ids are known beforehand: those of each tag are 1, 2, 3 and so on. The zero value is
-// ready to use. Any goroutine may use it.
+// Fake is a [leafd.Generator] with predictable ids: 1, 2, 3 and so on for each tag. The zero value is ready to use. It is
+// safe for concurrent use.
 type Fake struct {
 	mu   sync.Mutex
 	last map[string]int64
@@ -19,7 +19,7 @@ type Fake struct {
 
 var _ leafd.Generator = (*Fake)(nil)
 
-// Start makes first the next id of a tag.
+// Start sets the next id of a tag.
 func (f *Fake) Start(tag string, first int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
