@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::LEAFD_TIMEOUT_DEFAULT;
-use crate::error::{CallError, LeafdError, LeafdStatus};
+use crate::error::{CallError, LeafdError, LeafdStatus, known};
 
 /// Runs a call's body, and returns and writes its outcome.
 ///
@@ -24,10 +24,33 @@ pub(crate) unsafe fn call(
         Err(panic) => Some(panicked(panic.as_ref())),
     };
     // SAFETY: as the caller says.
-    if let Some(error) = unsafe { error.as_mut() } {
-        error.set(failed.as_ref());
+    match (unsafe { error.as_mut() }, &failed) {
+        (Some(error), None) => error.clear(),
+        (Some(error), Some(failed)) => *error = **failed,
+        (None, _) => {}
     }
-    failed.map_or(LeafdStatus::Ok, |failed| failed.status)
+    failed.and_then(|failed| known(failed.status)).map_or(LeafdStatus::Ok, |(status, _)| status)
+}
+
+/// Runs a call's body, and writes its result to an output.
+///
+/// # Safety
+/// As for [`call`] and [`output`].
+#[inline]
+pub(crate) unsafe fn call_for<T>(
+    error: *mut LeafdError,
+    place: *mut T,
+    name: &str,
+    body: impl FnOnce() -> Result<T, CallError>,
+) -> LeafdStatus {
+    // SAFETY: as the caller says.
+    unsafe {
+        call(error, || {
+            let place = output(place, name)?;
+            *place = body()?;
+            Ok(())
+        })
+    }
 }
 
 /// The number that a call's body returns; `none` if it fails.
@@ -44,17 +67,15 @@ fn panicked(panic: &(dyn Any + Send)) -> CallError {
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let said = said.unwrap_or("a panic without a message");
     let message = format!("a defect in libleafd: {said}; please report it");
-    CallError::new(LeafdStatus::Panic, message)
+    LeafdError::new(LeafdStatus::Panic, &message)
 }
 
-/// The place of an output.
-///
 /// # Safety
 /// `output` is null or valid for writes.
 #[inline]
-pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, CallError> {
+unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, CallError> {
     // SAFETY: as the caller says.
-    unsafe { output.as_mut() }.ok_or_else(|| CallError::null(name))
+    unsafe { output.as_mut() }.ok_or_else(|| LeafdError::null(name))
 }
 
 /// A text from C.
@@ -64,11 +85,11 @@ pub(crate) unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut
 #[inline]
 pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, CallError> {
     if text.is_null() {
-        return Err(CallError::null(name));
+        return Err(LeafdError::null(name));
     }
     // SAFETY: as the caller says.
     let bytes = unsafe { CStr::from_ptr(text) };
-    bytes.to_str().map_err(|_| CallError::invalid(format!("the {name} {bytes:?} is not UTF-8")))
+    bytes.to_str().map_err(|_| LeafdError::invalid(&format!("the {name} {bytes:?} is not UTF-8")))
 }
 
 /// A time limit; `None`: the client's own.

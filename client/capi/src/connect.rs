@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leafd_client::Client;
 
-use crate::call::{call, limit, number_or, output, write_text};
+use crate::call::{call, call_for, limit, number_or, write_text};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 use crate::handle::{self, FreedHandles, Handle, HandleKind};
 use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING};
@@ -98,14 +98,13 @@ pub unsafe extern "C" fn leafd_new(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let client = output(client, "client")?;
+        call_for(error, client, "client", || {
             let mut builder = Client::builder();
             if let Some(settings) = settings.as_ref() {
                 let flags = settings.flags;
                 if flags & !(LEAFD_DIRECT | LEAFD_NO_POLLING) != 0 {
                     let message = format!("flags are {flags:#x}; this library supports 1 and 2");
-                    return Err(CallError::invalid(message));
+                    return Err(LeafdError::invalid(&message));
                 }
                 builder = builder
                     .wait(Duration::from_millis(u64::from(settings.wait_ms)))
@@ -120,8 +119,7 @@ pub unsafe extern "C" fn leafd_new(
                     builder = builder.deadline(timeout);
                 }
             }
-            *client = handle::make(builder.build()?).cast();
-            Ok(())
+            Ok(handle::make(builder.build()?).cast())
         })
     }
 }
@@ -150,14 +148,12 @@ pub unsafe extern "C" fn leafd_info(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let info = output(info, "info")?;
-            let told = with(client, timeout_ms, Client::info)?;
-            let (segments_ready, snowflake_ready) = (told.segments_ready, told.snowflake_ready);
-            let release = [0; LEAFD_RELEASE_BYTES];
-            *info = LeafdInfo { segments_ready, snowflake_ready, pid: told.pid, release };
-            write_text(&told.release, &mut info.release);
-            Ok(())
+        call_for(error, info, "info", || {
+            let info = with(client, timeout_ms, Client::info)?;
+            let mut release = [0; LEAFD_RELEASE_BYTES];
+            write_text(&info.release, &mut release);
+            let (segments_ready, snowflake_ready) = (info.segments_ready, info.snowflake_ready);
+            Ok(LeafdInfo { segments_ready, snowflake_ready, pid: info.pid, release })
         })
     }
 }

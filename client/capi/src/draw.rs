@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use leafd_client::{BATCH_MAX, Ids, Tag};
 
 use crate::LEAFD_DIRECT;
-use crate::call::{call, limit, number_or, output, text};
+use crate::call::{call, call_for, limit, number_or, text};
 use crate::connect::{self, LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 use crate::handle::{self, FreedHandles, Handle, HandleKind};
@@ -30,14 +30,26 @@ pub(crate) unsafe fn get<'a>(tag: *const LeafdTag) -> Result<&'a Tag, CallError>
     unsafe { handle::get(tag.cast::<Handle<Tag>>()) }
 }
 
+/// Runs `body` with the tag, limited by the call's timeout.
+fn with_tag<T>(
+    tag: &Tag,
+    timeout_ms: u32,
+    body: impl FnOnce(&Tag) -> leafd_client::Result<T>,
+) -> Result<T, CallError> {
+    Ok(match limit(timeout_ms) {
+        Some(limit) => body(&tag.clone().within(limit))?,
+        None => body(tag)?,
+    })
+}
+
 /// Places for `count` ids.
 unsafe fn places<'a>(ids: *mut u64, count: usize) -> Result<&'a mut [u64], CallError> {
     if ids.is_null() {
-        return if count == 0 { Ok(&mut []) } else { Err(CallError::null("ids")) };
+        return if count == 0 { Ok(&mut []) } else { Err(LeafdError::null("ids")) };
     }
     if count as u64 > BATCH_MAX {
         let message = format!("one call draws at most {BATCH_MAX} ids, not {count}");
-        return Err(CallError::invalid(message));
+        return Err(LeafdError::invalid(&message));
     }
     // SAFETY: as the caller's caller says.
     Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })
@@ -66,10 +78,9 @@ pub unsafe extern "C" fn leafd_next(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (tag, id) = (text(tag, "tag")?, output(id, "id")?);
-            *id = with(client, timeout_ms, |client| client.next(tag))?;
-            Ok(())
+        call_for(error, id, "id", || {
+            let tag = text(tag, "tag")?;
+            with(client, timeout_ms, |client| client.next(tag))
         })
     }
 }
@@ -87,10 +98,9 @@ pub unsafe extern "C" fn leafd_next_direct(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (tag, id) = (text(tag, "tag")?, output(id, "id")?);
-            *id = with(client, timeout_ms, |client| client.next_direct(tag))?;
-            Ok(())
+        call_for(error, id, "id", || {
+            let tag = text(tag, "tag")?;
+            with(client, timeout_ms, |client| client.next_direct(tag))
         })
     }
 }
@@ -111,14 +121,15 @@ pub unsafe extern "C" fn leafd_tag_new(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (name, tag) = (text(name, "name")?, output(tag, "tag")?);
+        call_for(error, tag, "tag", || {
+            let name = text(name, "name")?;
             if flags & !LEAFD_DIRECT != 0 {
-                return Err(CallError::invalid(format!("flags are {flags:#x}; a tag supports 1")));
+                return Err(LeafdError::invalid(&format!(
+                    "flags are {flags:#x}; a tag supports 1"
+                )));
             }
             let made = connect::get(client)?.tag(name)?;
-            *tag = handle::make(if flags == 0 { made } else { made.direct() }).cast();
-            Ok(())
+            Ok(handle::make(if flags == 0 { made } else { made.direct() }).cast())
         })
     }
 }
@@ -141,14 +152,12 @@ pub unsafe extern "C" fn leafd_tag_next(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (tag, id) = (get(tag)?, output(id, "id")?);
-            *id = match (tag.take(), limit(timeout_ms)) {
-                (Some(id), _) => id,
-                (None, Some(limit)) => tag.clone().within(limit).next()?,
-                (None, None) => tag.next()?,
-            };
-            Ok(())
+        call_for(error, id, "id", || {
+            let tag = get(tag)?;
+            match tag.take() {
+                Some(id) => Ok(id),
+                None => with_tag(tag, timeout_ms, Tag::next),
+            }
         })
     }
 }
@@ -199,11 +208,7 @@ pub unsafe extern "C" fn leafd_tag_next_many(
     unsafe {
         call(error, || {
             let (tag, ids) = (get(tag)?, places(ids, count)?);
-            let drawn = match limit(timeout_ms) {
-                Some(limit) => tag.clone().within(limit).next_batch(count as u64)?,
-                None => tag.next_batch(count as u64)?,
-            };
-            fill(ids, drawn);
+            fill(ids, with_tag(tag, timeout_ms, |tag| tag.next_batch(count as u64))?);
             Ok(())
         })
     }

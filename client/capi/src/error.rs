@@ -87,6 +87,7 @@ pub enum LeafdStatus {
 
 /// The error of a call. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct LeafdError {
     /// The status that the call returned.
     pub status: u32,
@@ -103,15 +104,8 @@ pub struct LeafdError {
 /// Room for the message in a `leafd_error`, including its zero.
 pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 
-/// A failed call, with all that is known about it.
-#[derive(Debug)]
-pub(crate) struct CallError {
-    pub(crate) status: LeafdStatus,
-    message: String,
-    retry_after_ms: u32,
-    retryable: bool,
-    os_error: i32,
-}
+/// A failed call, as C will see it.
+pub(crate) type CallError = Box<LeafdError>;
 
 /// Every status with its name.
 const STATUSES: [(LeafdStatus, &CStr); 34] = {
@@ -154,7 +148,7 @@ const STATUSES: [(LeafdStatus, &CStr); 34] = {
     ]
 };
 
-fn known(status: u32) -> Option<(LeafdStatus, &'static CStr)> {
+pub(crate) fn known(status: u32) -> Option<(LeafdStatus, &'static CStr)> {
     STATUSES.iter().find(|(known, _)| *known as u32 == status).copied()
 }
 
@@ -184,35 +178,26 @@ impl LeafdError {
         message: [0; LEAFD_ERROR_MESSAGE_BYTES],
     };
 
-    /// Records a call's outcome.
-    pub(crate) fn set(&mut self, failed: Option<&CallError>) {
-        let Some(failed) = failed else {
-            *self = LeafdError { message: self.message, ..LeafdError::EMPTY };
-            return self.message[0] = 0;
-        };
-        self.status = failed.status as u32;
-        self.retry_after_ms = failed.retry_after_ms;
-        self.os_error = failed.os_error;
-        self.retryable = failed.retryable;
-        write_text(&failed.message, &mut self.message);
+    /// Clears an error without touching most of its message.
+    pub(crate) fn clear(&mut self) {
+        *self = LeafdError { message: self.message, ..LeafdError::EMPTY };
+        self.message[0] = 0;
     }
-}
 
-// === impl CallError ===
-
-impl CallError {
     /// A failure that a retry doesn't help.
-    pub(crate) fn new(status: LeafdStatus, message: String) -> CallError {
-        CallError { status, message, retry_after_ms: 0, retryable: false, os_error: 0 }
-    }
-
     #[cold]
-    pub(crate) fn null(name: &str) -> CallError {
-        CallError::new(LeafdStatus::NullPointer, format!("the pointer `{name}` is NULL"))
+    pub(crate) fn new(status: LeafdStatus, message: &str) -> CallError {
+        let mut error = Box::new(LeafdError { status: status as u32, ..LeafdError::EMPTY });
+        write_text(message, &mut error.message);
+        error
     }
 
-    pub(crate) fn invalid(message: String) -> CallError {
-        CallError::new(LeafdStatus::InvalidArgument, message)
+    pub(crate) fn null(name: &str) -> CallError {
+        LeafdError::new(LeafdStatus::NullPointer, &format!("the pointer `{name}` is NULL"))
+    }
+
+    pub(crate) fn invalid(message: &str) -> CallError {
+        LeafdError::new(LeafdStatus::InvalidArgument, message)
     }
 }
 
@@ -233,12 +218,10 @@ impl From<Error> for CallError {
             _ => (LeafdStatus::Internal, 0),
         };
         let retry_after = error.retry_after().map_or(0, |after| after.as_millis());
-        CallError {
-            status,
-            message: error.to_string(),
-            retry_after_ms: u32::try_from(retry_after).unwrap_or(u32::MAX),
-            retryable: error.is_retryable(),
-            os_error,
-        }
+        let mut failed = LeafdError::new(status, &error.to_string());
+        failed.retry_after_ms = u32::try_from(retry_after).unwrap_or(u32::MAX);
+        failed.retryable = error.is_retryable();
+        failed.os_error = os_error;
+        failed
     }
 }

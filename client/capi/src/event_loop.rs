@@ -4,9 +4,9 @@ use std::ffi::{c_int, c_void};
 
 use leafd_client::{Interpreter, set_interpreter};
 
-use crate::call::{call, number_or, output};
+use crate::call::{call, call_for, number_or};
 use crate::draw::{LeafdTag, get};
-use crate::error::{CallError, LeafdError, LeafdStatus};
+use crate::error::{LeafdError, LeafdStatus};
 
 /// This bit in the result of `leafd_loop_take()`, beside the id, means: request the next run now.
 pub const LEAFD_LOOP_REFILL: u64 = 0x8000_0000_0000_0000;
@@ -66,14 +66,12 @@ pub unsafe extern "C" fn leafd_loop_hold(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (tag, id) = (get(tag)?, output(id, "id")?);
+        call_for(error, id, "id", || {
             if reply.is_null() {
-                return Err(CallError::null("reply"));
+                return Err(LeafdError::null("reply"));
             }
             let body = std::slice::from_raw_parts(reply, length);
-            *id = tag.hold(body, asked, asked_ns)?.unwrap_or(0);
-            Ok(())
+            Ok(get(tag)?.hold(body, asked, asked_ns)?.unwrap_or(0))
         })
     }
 }
@@ -114,9 +112,9 @@ pub unsafe extern "C" fn leafd_set_interpreter(
             let interpreter = match given {
                 None => None,
                 Some(LeafdInterpreter { leave, enter, check }) => Some(Interpreter {
-                    leave: leave.ok_or_else(|| CallError::null("leave"))?,
-                    enter: enter.ok_or_else(|| CallError::null("enter"))?,
-                    check: check.ok_or_else(|| CallError::null("check"))?,
+                    leave: leave.ok_or_else(|| LeafdError::null("leave"))?,
+                    enter: enter.ok_or_else(|| LeafdError::null("enter"))?,
+                    check: check.ok_or_else(|| LeafdError::null("check"))?,
                 }),
             };
             set_interpreter(interpreter);

@@ -10,7 +10,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::error::{CallError, LeafdStatus};
+use crate::error::{CallError, LeafdError, LeafdStatus};
 
 /// How many handles must be freed after one before its memory is used again.
 const QUARANTINE: usize = 1024;
@@ -98,10 +98,8 @@ pub(crate) unsafe fn free<T: HandleKind>(handle: *mut Handle<T>) -> Result<(), C
 unsafe fn refused<T: HandleKind>(handle: *const Handle<T>) -> CallError {
     let name = T::NAME;
     if handle.is_null() {
-        return CallError::new(
-            LeafdStatus::NullPointer,
-            format!("the {name} is NULL; make one first"),
-        );
+        let message = format!("the {name} is NULL; create one first");
+        return LeafdError::new(LeafdStatus::NullPointer, &message);
     }
     let aligned = handle.is_aligned();
     // SAFETY: as in `get`.
@@ -110,7 +108,7 @@ unsafe fn refused<T: HandleKind>(handle: *const Handle<T>) -> CallError {
     } else {
         "is not one that this library created"
     };
-    CallError::new(LeafdStatus::Handle, format!("the pointer given as {name} {what}"))
+    LeafdError::new(LeafdStatus::Handle, &format!("the pointer given as {name} {what}"))
 }
 
 // === impl FreedHandles ===

@@ -2,9 +2,9 @@
 
 use std::ffi::c_char;
 
-use leafd_client::{Layout, decode};
+use leafd_client::{Decoded, Layout, Parts, decode};
 
-use crate::call::{call, output, text};
+use crate::call::{call_for, text};
 use crate::connect::{LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 
@@ -60,10 +60,9 @@ pub unsafe extern "C" fn leafd_layout_of(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (name, layout) = (text(name, "name")?, output(layout, "layout")?);
-            *layout = with(client, timeout_ms, |client| client.layout(name))?.into();
-            Ok(())
+        call_for(error, layout, "layout", || {
+            let name = text(name, "name")?;
+            Ok(with(client, timeout_ms, |client| client.layout(name))?.into())
         })
     }
 }
@@ -82,16 +81,10 @@ pub unsafe extern "C" fn leafd_decode(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (layout, parts) = (valid(layout)?, output(parts, "parts")?);
-            let decoded = decode(id, &layout)?;
-            *parts = LeafdParts {
-                tick: decoded.parts.tick,
-                worker: decoded.parts.worker,
-                sequence: decoded.parts.sequence,
-                unix_ms: decoded.unix_ms,
-            };
-            Ok(())
+        call_for(error, parts, "parts", || {
+            let Decoded { parts: Parts { tick, worker, sequence }, unix_ms } =
+                decode(id, &valid(layout)?)?;
+            Ok(LeafdParts { tick, worker, sequence, unix_ms })
         })
     }
 }
@@ -109,12 +102,10 @@ pub unsafe extern "C" fn leafd_first_id_at(
 ) -> LeafdStatus {
     // SAFETY: as the header says.
     unsafe {
-        call(error, || {
-            let (layout, id) = (valid(layout)?, output(id, "id")?);
-            *id = layout.first_id_at(unix_ms).ok_or_else(|| {
-                CallError::invalid(format!("the layout has no ids at {unix_ms} ms of Unix time"))
-            })?;
-            Ok(())
+        call_for(error, id, "id", || {
+            valid(layout)?.first_id_at(unix_ms).ok_or_else(|| {
+                LeafdError::invalid(&format!("the layout has no ids at {unix_ms} ms of Unix time"))
+            })
         })
     }
 }
@@ -122,9 +113,9 @@ pub unsafe extern "C" fn leafd_first_id_at(
 /// The layout that the caller passed.
 unsafe fn valid(layout: *const LeafdLayout) -> Result<Layout, CallError> {
     // SAFETY: as the caller's caller says.
-    let layout = unsafe { layout.as_ref() }.ok_or_else(|| CallError::null("layout"))?;
+    let layout = unsafe { layout.as_ref() }.ok_or_else(|| LeafdError::null("layout"))?;
     let layout = Layout::from(*layout);
-    let invalid = |error| CallError::invalid(format!("the layout is not valid: {error}"));
+    let invalid = |error| LeafdError::invalid(&format!("the layout is not valid: {error}"));
     layout.check().map_err(invalid)?;
     Ok(layout)
 }

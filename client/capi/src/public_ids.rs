@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use leafd_client::PublicIds;
 
-use crate::call::{call, text};
+use crate::call::{call, text, write_text};
 use crate::connect::{LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 
@@ -41,7 +41,7 @@ unsafe fn public_ids(
     if let Some(form) = form {
         let small = |what: &str, number: u32| {
             u8::try_from(number)
-                .map_err(|_| CallError::invalid(format!("{what} can't be {number}")))
+                .map_err(|_| LeafdError::invalid(&format!("{what} can't be {number}")))
         };
         if form.bits != 0 {
             ids = ids.bits(small("bits", form.bits)?);
@@ -65,12 +65,39 @@ unsafe fn given<'a, T>(items: *const T, name: &str, count: usize) -> Result<&'a 
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(items, count) } })
 }
 
+/// Writes the `count` results of `body` to an array of the caller.
+///
+/// # Safety
+/// `place` is null, or valid for writes of `count` results.
+unsafe fn write<T>(
+    place: *mut T,
+    name: &str,
+    count: usize,
+    body: impl FnOnce() -> Result<Vec<T>, CallError>,
+) -> Result<(), CallError> {
+    check_room(place, name, count)?;
+    let results = body()?;
+    // SAFETY: as the caller says; the client checks that there are as many results as items.
+    unsafe { std::ptr::copy_nonoverlapping(results.as_ptr(), place, results.len()) };
+    Ok(())
+}
+
+fn text_for_c(text: String) -> Result<[c_char; LEAFD_PUBLIC_ID_BYTES], CallError> {
+    if text.len() >= LEAFD_PUBLIC_ID_BYTES {
+        let what = format!("the peer sent a public id of {} characters", text.len());
+        return Err(LeafdError::new(LeafdStatus::Protocol, &what));
+    }
+    let mut places = [0; LEAFD_PUBLIC_ID_BYTES];
+    write_text(&text, &mut places);
+    Ok(places)
+}
+
 fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), CallError> {
     if count > isize::MAX as usize / size_of::<T>() {
-        return Err(CallError::invalid(format!("{count} ids don't fit in memory")));
+        return Err(LeafdError::invalid(&format!("{count} ids don't fit in memory")));
     }
     if items.is_null() && count > 0 {
-        return Err(CallError::null(name));
+        return Err(LeafdError::null(name));
     }
     Ok(())
 }
@@ -102,10 +129,8 @@ pub unsafe extern "C" fn leafd_mask(
     unsafe {
         call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
-            check_room(public_ids, "public_ids", count)?;
-            let masked = asked.mask(given(ids, "ids", count)?)?;
-            std::ptr::copy_nonoverlapping(masked.as_ptr(), public_ids, masked.len());
-            Ok(())
+            let given = given(ids, "ids", count)?;
+            write(public_ids, "public_ids", count, || Ok(asked.mask(given)?))
         })
     }
 }
@@ -128,10 +153,8 @@ pub unsafe extern "C" fn leafd_unmask(
     unsafe {
         call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
-            check_room(ids, "ids", count)?;
-            let unmasked = asked.unmask(given(public_ids, "public_ids", count)?)?;
-            std::ptr::copy_nonoverlapping(unmasked.as_ptr(), ids, unmasked.len());
-            Ok(())
+            let given = given(public_ids, "public_ids", count)?;
+            write(ids, "ids", count, || Ok(asked.unmask(given)?))
         })
     }
 }
@@ -153,18 +176,10 @@ pub unsafe extern "C" fn leafd_mask_text(
     unsafe {
         call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
-            check_room(texts, "texts", count)?;
-            let masked = asked.mask_text(given(ids, "ids", count)?)?;
-            if let Some(text) = masked.iter().find(|text| text.len() >= LEAFD_PUBLIC_ID_BYTES) {
-                let what = format!("the peer sent a public id of {} characters", text.len());
-                return Err(CallError::new(LeafdStatus::Protocol, what));
-            }
-            for (index, text) in masked.iter().enumerate() {
-                let place = texts.add(index).cast::<u8>();
-                std::ptr::copy_nonoverlapping(text.as_ptr(), place, text.len());
-                *place.add(text.len()) = 0;
-            }
-            Ok(())
+            let given = given(ids, "ids", count)?;
+            write(texts, "texts", count, || {
+                asked.mask_text(given)?.into_iter().map(text_for_c).collect()
+            })
         })
     }
 }
@@ -190,17 +205,14 @@ pub unsafe extern "C" fn leafd_unmask_text(
     unsafe {
         call(error, || {
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
-            check_room(ids, "ids", count)?;
             let given = given(texts, "texts", count)?;
             if given.iter().any(|text| text.is_null()) {
-                return Err(CallError::null("texts[i]"));
+                return Err(LeafdError::null("texts[i]"));
             }
             // The daemon refuses any text that a stranger typed.
             let shown: Vec<_> =
                 given.iter().map(|&text| CStr::from_ptr(text).to_string_lossy()).collect();
-            let unmasked = asked.unmask_text(&shown)?;
-            std::ptr::copy_nonoverlapping(unmasked.as_ptr(), ids, unmasked.len());
-            Ok(())
+            write(ids, "ids", count, || Ok(asked.unmask_text(&shown)?))
         })
     }
 }
