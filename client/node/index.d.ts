@@ -4,9 +4,9 @@ export interface ClientOptions {
   socket?: string;
   /** How long a call may take: 2000 by default, at most 60000. It waits up to 250 ms longer for the daemon's reason. */
   timeoutMs?: number;
-  /** Wait for a daemon that was never there, as long as a call's time lasts. By default that is an error at once. */
+  /** Wait for a daemon that has not been started yet, up to the call's time limit. By default, calls fail at once. */
   wait?: boolean;
-  /** Draw every id directly, and hold none. */
+  /** Draw every id directly from the daemon. */
   direct?: boolean;
 }
 
@@ -14,14 +14,14 @@ export interface ClientOptions {
 export interface CallOptions {
   /** Aborting it rejects the call with the signal's reason. */
   signal?: AbortSignal | undefined;
-  /** In place of the client's. */
+  /** Overrides the client's limit. */
   timeoutMs?: number | undefined;
 }
 
 /** A kind of ids: those of segment tags, or of snowflake layouts. */
 export type Kind = 'segments' | 'snowflake';
 
-/** What most programs need of a client. The fake in `leafd/testing` implements it as well. */
+/** The part of a client that most programs need. The fake in `leafd/testing` implements it too. */
 export interface Generator {
   /** The next id of a segment tag or snowflake layout, mostly from a run that the process holds. */
   nextId(tag: string, options?: CallOptions): Promise<bigint>;
@@ -29,9 +29,9 @@ export interface Generator {
   nextNumber(tag: string, options?: CallOptions): Promise<number>;
   /** As {@link nextId}, in decimal digits, for JSON. */
   nextString(tag: string, options?: CallOptions): Promise<string>;
-  /** The next id by a request of its own: higher than any that was drawn so on this host before. */
+  /** The next id, drawn with a separate request: above all ids drawn directly on this host before. */
   nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
-  /** Up to 100,000,000 ids directly from the daemon, in the order in which they are issued. */
+  /** Up to 100,000,000 ids from the daemon, in the order of issue. */
   nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
   close(): void;
 }
@@ -58,23 +58,23 @@ export declare class Client implements Generator {
   close(): void;
 }
 
-/** How public ids look. It must be the same when they are read. */
+/** The form of public ids. Use the same form to convert them back. */
 export interface PublicForm {
-  /** Of texts. */
+  /** The prefix of texts. */
   prefix?: string;
-  /** Of dense and public ids; 63 by default, 53 for numbers of JavaScript. */
+  /** The width of dense and public ids in bits; 63 by default, 53 for JavaScript's numbers. */
   bits?: number;
-  /** The number of the key; by default the daemon's current one. Texts carry it themselves. */
+  /** The number of the key; by default the daemon's current one. Texts contain it. */
   key?: number;
 }
 
-/** Turns dense ids of a tag into public ids, and back. The daemon does so, for the users that may. */
+/** Converts dense ids of a tag to public ids, and back. The daemon does this for users with the right to unmask. */
 export declare class PublicIds {
   private constructor();
   mask(ids: readonly (bigint | number)[], options?: CallOptions): Promise<bigint[]>;
   unmask(publicIds: readonly (bigint | number)[], options?: CallOptions): Promise<bigint[]>;
   maskText(ids: readonly (bigint | number)[], options?: CallOptions): Promise<string[]>;
-  /** Rejects with `VALUE_REFUSED` if a text is no public id of this form. */
+  /** Rejects with `VALUE_REFUSED` if a text is not a public id of this form. */
   unmaskText(texts: readonly string[], options?: CallOptions): Promise<bigint[]>;
 }
 
@@ -103,7 +103,7 @@ export interface Info {
 
 /** The fields of a snowflake id. */
 export interface Decoded {
-  /** When the tick begins. */
+  /** When the tick starts. */
   time: Date;
   tick: number;
   worker: number;
@@ -117,25 +117,25 @@ export type Code =
   | 'OVERLOADED' | 'DEADLINE' | 'STORE_UNAVAILABLE' | 'CLOCK_BEHIND' | 'NO_WORKER' | 'TAG_EXHAUSTED' | 'TIME_EXHAUSTED'
   | 'JOURNAL' | 'SHUTTING_DOWN' | 'TAG_EXISTS' | 'VALUE_REFUSED' | 'INTERNAL' | 'CONNECTION_LIMIT' | 'STORE_REFUSED' | 'MASK_KEY';
 
-/** Why a call failed. */
+/** The error of a failed call. */
 export declare class LeafdError extends Error {
   constructor(code: Code, message: string, options?: { retryAfterMs?: number; cause?: unknown });
   readonly code: Code;
-  /** Whether the same call may succeed later without any other action. */
+  /** Whether the same call may succeed later without any repair. */
   readonly retryable: boolean;
-  /** Whether the time for the call was over. */
+  /** Whether the call ran out of time. */
   readonly isTimeout: boolean;
   /** The daemon's estimate of when a retry may succeed, or 0. */
   readonly retryAfterMs: number;
-  /** The number of the daemon's status, which this client may not know; `code` is INTERNAL then. */
+  /** The number of the daemon's status. If this client doesn't know it, `code` is INTERNAL. */
   readonly statusNumber: number | undefined;
 }
 
-/** The layout of Leaf's own snowflake ids, which are drawn under the name "snowflake". */
+/** The layout of Leaf's snowflake ids, which leafd issues under the name "snowflake". */
 export declare const LEAF: Layout;
 /** Splits a snowflake id into its fields. */
 export declare function decode(id: bigint | number | string, layout?: Layout): Decoded;
 /** The smallest id that can be issued at a time or later, for range queries by time. */
 export declare function firstIdAt(time: Date, layout?: Layout): bigint;
-/** Where a client looks for the daemon. */
+/** The socket that a client without the option `socket` uses. */
 export declare function defaultSocket(): string;

@@ -1,6 +1,6 @@
 import type { CallOptions, Generator } from './index.js';
 
-/** A client without a daemon, whose ids are 1, 2, 3 and so on, or begin at `starts[tag]`. */
+/** A client without a daemon. Its ids are 1, 2, 3 and so on for each tag, or from `starts[tag]`. */
 export declare class FakeClient implements Generator {
   constructor(options?: { starts?: Record<string, bigint | number> });
   /** Makes the next calls fail with these errors, one each. */

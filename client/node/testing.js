@@ -1,10 +1,10 @@
 'use strict';
-// A fake for the tests of programs that draw ids: it needs no daemon.
+// A fake client for tests. It needs no daemon.
 
 const { LeafdError } = require('./lib/errors.js');
 const { toNumber } = require('./lib/layout.js');
 
-/** Its ids are known beforehand: those of each tag are 1, 2, 3 and so on, or begin at `starts[tag]`. */
+/** A client with predictable ids: 1, 2, 3 and so on for each tag, or from `starts[tag]`. */
 class FakeClient {
   #last = new Map();
   #errors = [];

@@ -9,10 +9,10 @@ const { Supply } = require('./supply.js');
 const { DEADLINE_MS_MAX, MASK, UNMASK, VERSION, infoRequest, maskRequest, readInfo, readMasked, tagBytes } = require('./wire.js');
 
 const TAGS_MAX = 65_536;
-const BATCH_MAX = 100_000_000; // what an array holds with ease
+const BATCH_MAX = 100_000_000; // what fits into an array without trouble
 const PATH_BYTES_MAX = 107;
 const TIMEOUT_MS = 2000;
-const MASK_BATCH = 240; // texts have up to 256 bytes in a request, so that a batch is sure to fit a frame
+const MASK_BATCH = 240; // a text takes up to 256 bytes in a request, so a batch of this size always fits into a frame
 const TEXT_BYTES_MAX = 255;
 
 class Client {
@@ -89,7 +89,7 @@ class Client {
   }
 }
 
-/** Turns dense ids of a tag into public ids, and back. */
+/** Converts dense ids of a tag to public ids, and back. */
 class PublicIds {
   #link;
   #tag;
@@ -109,7 +109,7 @@ class PublicIds {
   maskText(ids, options) { return this.#ask(MASK, true, ids.map(toBytes), String, options); }
 
   unmaskText(texts, options) {
-    // A longer text is no public id, which the daemon says.
+    // The daemon rejects longer texts, even truncated.
     const items = texts.map((text) => Buffer.from(text).subarray(0, TEXT_BYTES_MAX));
     return this.#ask(UNMASK, true, items, toId, options);
   }

@@ -1,11 +1,11 @@
 'use strict';
-// One connection: it gives each reply to its request.
+// One connection, which passes each reply to its request.
 
 const net = require('node:net');
 const { LeafdError, broken, statusOf } = require('./errors.js');
 const { HEADER_BYTES, REPLY, readHeader, readRefusal } = require('./wire.js');
 
-/** Why a connection ended, if what was asked may be asked again on another one. */
+/** The connection ended, and its requests may be retried on another one. */
 class Break extends Error {}
 
 class Connection {
@@ -17,10 +17,10 @@ class Connection {
   served = false;
   ended = false;
 
-  /** onConnect is called once there is a connection, onEnd(error) once there is none any more. */
+  /** Calls onConnect when it is connected, and onEnd(error) when it has ended. */
   constructor(path, onConnect, onEnd) {
     this.#onEnd = onEnd;
-    // Calls keep the process alive while they wait, by their timers.
+    // The timers of waiting calls keep the process alive.
     this.#socket = net.connect(path).unref();
     this.#socket.on('connect', onConnect);
     this.#socket.on('data', (bytes) => this.#receive(bytes));
@@ -32,24 +32,22 @@ class Connection {
 
   /** Sends a frame. done(error, body) is called once. */
   send(frame, done) {
-    do {
-      this.#lastId = (this.#lastId + 1) >>> 0;
-      // The daemon addresses the whole connection with the id 0.
-    } while (this.#lastId === 0 || this.#inFlight.has(this.#lastId));
+    // From 1, because the daemon addresses the whole connection with the id 0.
+    this.#lastId = (this.#lastId % 0xffff_ffff) + 1;
     frame.writeUInt32LE(this.#lastId, 8);
     this.#inFlight.set(this.#lastId, { opcode: frame[4], done });
     this.#socket.write(frame);
   }
 
-  /** Closes the connection and fails all its requests, with the daemon's refusal if there is one. */
-  end(error, refusal) {
+  /** Closes the connection and fails all its requests. */
+  end(error) {
     if (this.ended) return;
     this.ended = true;
     this.#socket.destroy();
     const requests = [...this.#inFlight.values()];
     this.#inFlight.clear();
     this.#onEnd(error);
-    const why = refusal ?? (error instanceof LeafdError ? error : new Break(error.message, { cause: error }));
+    const why = error instanceof LeafdError ? error : new Break(error.message, { cause: error });
     for (const request of requests) request.done(why);
   }
 
@@ -70,11 +68,7 @@ class Connection {
 
   #dispatch({ opcode, status, id }, body) {
     const { closes } = statusOf(status);
-    if (id === 0 && closes) {
-      // This is addressed to all requests on the connection.
-      this.end(new Error('the daemon closed it'), readRefusal(status, body));
-      return;
-    }
+    if (id === 0 && closes) throw readRefusal(status, body); // addressed to all requests on the connection
     const request = this.#inFlight.get(id);
     if (request === undefined || opcode !== request.opcode + REPLY) throw broken('a reply belongs to no request');
     this.#inFlight.delete(id);

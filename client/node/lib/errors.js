@@ -1,7 +1,7 @@
 'use strict';
-// Why a call failed.
+// Errors, and the statuses of the protocol.
 
-/** The statuses of the protocol by number: name, whether a retry may help, whether the connection is closed. */
+/** The statuses of the protocol by number: name, whether a retry may help, whether the daemon closes the connection. */
 const STATUSES = [
   ['OK'], ['MALFORMED'], ['UNKNOWN_OPCODE'], ['VERSION', false, true], ['FRAME_LENGTH', false, true], ['TAG_INVALID'],
   ['TAG_UNKNOWN'], ['COUNT_INVALID'], ['DENIED'], ['OVERLOADED', true], ['DEADLINE', true], ['STORE_UNAVAILABLE', true],
@@ -10,7 +10,7 @@ const STATUSES = [
   ['STORE_REFUSED'], ['MASK_KEY'],
 ].map(([name, retryable = false, closes = false]) => ({ name, retryable, closes }));
 
-/** A status that this client does not know is treated like INTERNAL. */
+/** An unknown status is treated like INTERNAL. */
 const statusOf = (number) => STATUSES[number] ?? STATUSES[20];
 
 /** Failures that the daemon did not report, and whether a retry may help. */

@@ -1,12 +1,12 @@
 'use strict';
-// Snowflake ids: what they are made of.
+// The parts of snowflake ids.
 
 const { LeafdError, invalid } = require('./errors.js');
 
 const TICK_MS_MAX = 3_600_000;
 const UNIX_MS_MAX = 2n ** 62n - 1n;
 
-/** The layout of Leaf's own snowflake ids, which are drawn under the name "snowflake". */
+/** The layout of Leaf's snowflake ids, which leafd issues under the name "snowflake". */
 const LEAF = Object.freeze({ timeBits: 41, workerBits: 10, sequenceBits: 12, tickMs: 1, epochMs: 1288834974657 });
 
 /** Throws unless all ids of a layout are positive and all its instants are representable. */
@@ -47,7 +47,7 @@ function firstIdAt(time, layout = LEAF) {
   return BigInt(tick) << BigInt(layout.workerBits + layout.sequenceBits);
 }
 
-/** An id as a number, if numbers are exact there. */
+/** An id as a number, if it is exact. */
 function toNumber(id) {
   if (id > Number.MAX_SAFE_INTEGER) {
     throw new LeafdError('UNSAFE_NUMBER', `${id} is above 2^53 - 1, where numbers round; use nextId or nextString, or a tag with a `

@@ -1,5 +1,5 @@
 'use strict';
-// The way to the daemon: one connection at a time, made anew when it breaks, and requests that are repeated.
+// The link to the daemon: one connection at a time, which is replaced when it breaks, and requests that are retried.
 
 const { Break, Connection } = require('./connection.js');
 const { LeafdError, closed, invalid } = require('./errors.js');
@@ -7,12 +7,12 @@ const { mayComeBack } = require('./socket-path.js');
 const { DEADLINE_MS_MAX } = require('./wire.js');
 
 const IN_FLIGHT_MAX = 1024; // requests that the daemon accepts from a connection before it answers one
-const GRACE_MS = 250; // how much longer a call waits than the daemon may, so that the daemon's reason arrives
+const GRACE_MS = 250; // how much longer a call waits than the daemon may, so that the daemon's error arrives in time
 const BACK_OFF_MIN_MS = 2;
 const BACK_OFF_MAX_MS = 100;
 
-// A request is repeated once if the connection had answered before: the daemon restarts. It is repeated up to five times
-// if new connections never answer: the daemon is still stopping or starting.
+// A request is retried once if its connection had answered before, because then the daemon is restarting. It is retried up
+// to five times if new connections never answer, because then the daemon is still stopping or starting.
 const BREAKS_MAX = 5;
 const SERVED_BREAK_COST = 3;
 
@@ -34,7 +34,7 @@ class Link {
     Object.assign(this, { path, timeoutMs, wait });
   }
 
-  /** The limits of a call by its options. */
+  /** The limits of a call, from its options. */
   call({ signal, timeoutMs = this.timeoutMs } = {}) {
     if (!(timeoutMs >= 0)) throw invalid(`timeoutMs is from 0, not ${timeoutMs}`);
     signal?.throwIfAborted();
@@ -42,7 +42,7 @@ class Link {
     return { signal, startAt, endAt: startAt + Math.min(timeoutMs, DEADLINE_MS_MAX) };
   }
 
-  /** A promise that settles by `start(resolve, reject)`, or when the call is over; `drop` is called then. */
+  /** A promise that `start(resolve, reject)` settles. If the call ends first, it rejects and calls `drop`. */
   limited(call, start, drop) {
     return new Promise((resolve, reject) => {
       const over = (error) => {
@@ -67,7 +67,7 @@ class Link {
       + "time, or check the daemon's log");
   }
 
-  /** Sends a request that is safe to repeat, and resolves to what `read` makes of the answer. */
+  /** Sends a request that is safe to retry, and resolves to the result of `read`. */
   ask(call, frame, read) {
     const request = { call, frame, read, cost: 0 };
     return this.limited(call, (resolve, reject) => {
@@ -132,7 +132,7 @@ class Link {
     }
   }
 
-  /** Has a connection made, at once or after the pause that is due. */
+  /** Connects now, or after the pause that is due. */
   #connect() {
     if (this.#connection !== undefined || this.#timer !== undefined || this.#closed) return;
     const pause = this.#nextTry - now();
@@ -175,7 +175,6 @@ class Link {
 
   close() {
     this.#closed = true;
-    clearTimeout(this.#timer);
     for (const request of this.#queue) request.reject(closed());
     this.#queue.clear();
     this.#connection?.end(closed());

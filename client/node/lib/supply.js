@@ -1,11 +1,11 @@
 'use strict';
-// One tag of a client: the run that the process holds, and where the next one comes from.
+// One tag of a client: its current run, and how the next one is fetched.
 
 const { closed } = require('./errors.js');
 const { COUNT_MAX, idsRequest, readIds } = require('./wire.js');
 
 const RUN_COUNT_MAX = 65_536;
-const FIRST_COUNT = 4; // a process may draw a few ids and end
+const FIRST_COUNT = 4; // small, because a process may draw a few ids and end
 const LONG_FLOOR = 4; // fewest ids of a run that may be held for long
 const SHORT_RUN_COUNT = 256; // runs of fewer ids are short
 const GROWTH_MAX = 16;
@@ -14,7 +14,7 @@ const SHORT_RUN_MS = 3;
 const LONG_RUN_MIN_MS = 250;
 const LONG_RUN_MAX_MS = 2000;
 
-/** How many ids the next run should have, after so many ids of one were used in a time. It reads no clock. */
+/** The size of the next run, from the use of the last one. It reads no clock. */
 function nextWish(wish, { holdMs, count }, used, lastedMs) {
   const [taken, lasted] = [Math.max(used, 1), Math.max(lastedMs, 1e-6)];
   let [next, floor] = [wish, LONG_FLOOR];
@@ -29,16 +29,16 @@ function nextWish(wish, { holdMs, count }, used, lastedMs) {
   return Math.max(floor, Math.floor(Math.min(next, wish * GROWTH_MAX, RUN_COUNT_MAX)));
 }
 
-/** A run that this process holds. Its first `owed` ids belong to calls that began before the request for it was sent. */
+/** A held run. Its first `owed` ids belong to calls that began before the request for it was sent. */
 class HeldRun {
   constructor({ first, count, stride }, holdMs, sent, owed = 0) {
     Object.assign(this, { count, holdMs, sent, owed, used: 0, first, stride: BigInt(stride) });
-    // Half of a long run is left for the answer to arrive. A short run is used slowly, or its process has just begun and
-    // may end soon; the later it asks, the fewer ids are skipped then.
+    // A long run is used up quickly, so half of it is left for the time until the answer arrives. A short run is used
+    // slowly, or its process has just started and may end soon: the later the request, the fewer ids are skipped.
     this.refillAt = count < SHORT_RUN_COUNT ? count - Math.floor((count + 3) / 4) : Math.floor(count / 2);
   }
 
-  /** By two clocks, because the monotonic one stands still while the machine is suspended, and the other one can be set. */
+  /** Checks two clocks: the monotonic one stops while the machine is suspended, and the wall clock can be set. */
   get isTooOld() {
     return performance.now() - this.sent.monotonic >= this.holdMs || Date.now() - this.sent.wall >= this.holdMs;
   }
@@ -119,14 +119,14 @@ class Supply {
     }, (body) => ({ ...readIds(body, count, hold), sent }));
   }
 
-  /** One id by itself. */
+  /** Draws a single id that may not be held. */
   async #nextUnheld(call) {
     const { holdMs, runs: [{ first }] } = await this.#draw(call, 1, !this.#direct);
     this.#neverHold &&= holdMs === 0; // else the tag was created anew
     return first;
   }
 
-  /** Fetches a run, for those who wait or ahead of use. */
+  /** Fetches a run, for waiting calls or ahead of use. */
   #fetch(ahead = false) {
     const before = [...this.#waiting];
     const wanted = ahead ? this.#queued.length === 0 && this.#link.canSend : before.length > 0;
@@ -138,7 +138,7 @@ class Supply {
     const count = Math.min(Math.max(this.#wish, before.length), RUN_COUNT_MAX);
     const drawn = this.#draw(call, count, true).finally(() => { this.#fetching = false; });
     drawn.then((reply) => this.#stow(reply, before), (error) => {
-      // What went wrong ahead was some time ago: the next fetch tells what is the matter now.
+      // An error of a fetch ahead of use is dropped: the next fetch reports the present one.
       for (const waiter of before) if (this.#waiting.delete(waiter)) waiter.reject(error);
     }).then(() => this.#fetch());
   }
@@ -146,7 +146,7 @@ class Supply {
   #stow({ holdMs, runs, sent }, before) {
     if (this.#closed) return;
     if (holdMs === 0) {
-      // What comes beyond the first id is skipped.
+      // All ids except the first are skipped.
       this.#neverHold = true;
       const [first, ...others] = this.#waiting;
       this.#waiting.clear();
@@ -154,7 +154,7 @@ class Supply {
       for (const waiter of others) this.#nextUnheld(waiter.call).then(waiter.resolve, waiter.reject);
       return;
     }
-    // Those who asked before the request was sent get ids however late the answer is: the daemon issued them after the call.
+    // Calls that began before the request was sent get ids however late the answer is: the daemon issued them after the call.
     let owed = before.filter((waiter) => this.#waiting.has(waiter)).length;
     for (const run of runs) {
       this.#queued.push(new HeldRun(run, holdMs, sent, Math.min(owed, run.count)));
@@ -173,11 +173,11 @@ class Supply {
     this.#learn();
     do this.#current = this.#queued.shift(); while (this.#current?.isTooOld && this.#current.owed === 0);
     this.#unlearned = this.#current;
-    // Only those who waited use a run that came too late: their rate is that of the round trips.
+    // Only waiting calls use a run that came too late: their rate is that of the round trips.
     this.#installedAt = this.#current?.isTooOld ? this.#current.sent.monotonic : performance.now();
   }
 
-  /** Takes the use of the current run into account, once a run. */
+  /** Updates the size of the next run from the use of the current one, once per run. */
   #learn() {
     if (this.#unlearned === undefined) return;
     const run = this.#unlearned;

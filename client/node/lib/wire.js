@@ -1,5 +1,5 @@
 'use strict';
-// The bytes of requests and answers, as protocol.md has them.
+// Requests and answers as bytes, as described in protocol.md.
 
 const { LeafdError, broken, invalid, statusOf } = require('./errors.js');
 const { checkLayout } = require('./layout.js');
@@ -10,7 +10,7 @@ const REPLY_LENGTH_MAX = 1 << 20;
 const COUNT_MAX = 1_000_000;
 const DEADLINE_MS_MAX = 60_000;
 const TAG_CHARACTERS_MAX = 128;
-const MESSAGE_CHARACTERS_MAX = 4096; // nobody reads more
+const MESSAGE_CHARACTERS_MAX = 4096; // longer messages are cut
 const RUN_BYTES = 16;
 const ID_MAX = 2n ** 63n - 1n;
 
@@ -37,7 +37,7 @@ const infoRequest = (versionMin, versionMax) => request(INFO, 0, u16(versionMin)
 const idsRequest = (hold, count, deadlineMs, tag) => (
   request(IDS, hold ? FLAG_HOLD : 0, u32(count), u32(deadlineMs), u16(tag.length), tag));
 
-/** About items, which are buffers of 8 bytes or, with a prefix (which may be empty), of text. */
+/** A MASK or UNMASK request. Its items are buffers of 8 bytes or, with a prefix (which may be empty), of text. */
 function maskRequest(opcode, { bits, key, prefix }, tag, items) {
   const start = Buffer.from(prefix ?? '');
   const texts = prefix !== undefined && opcode === UNMASK;
@@ -45,7 +45,7 @@ function maskRequest(opcode, { bits, key, prefix }, tag, items) {
     u16(start.length), tag, start, ...(texts ? items.flatMap((item) => [Buffer.of(item.length), item]) : items));
 }
 
-/** The header of a reply, of which all 12 bytes are there. */
+/** The header of a reply, from at least 12 bytes. */
 function readHeader(bytes) {
   const length = bytes.readUInt32LE(0);
   if (length < HEADER_BYTES - 4 || length > REPLY_LENGTH_MAX) throw broken('a reply has an impossible length');
@@ -73,7 +73,7 @@ function readIds(body, count, hold) {
   return { holdMs: body.readUInt32LE(0), runs };
 }
 
-/** The items of an answer about so many of them. */
+/** The items of the answer to a request for `count` of them. */
 function readMasked(body, count) {
   const length = body.length < 4 ? 0 : body.readUInt16LE(2);
   if (length === 0 || body.readUInt16LE(0) !== count || body.length !== 4 + count * length) {
@@ -120,7 +120,7 @@ function readRefusal(number, body) {
     { retryAfterMs: body.readUInt32LE(0), statusNumber: number });
 }
 
-/** The bytes of a tag's name, checked by the daemon's rule. */
+/** The bytes of a tag's name, after the daemon's checks. */
 function tagBytes(tag) {
   if (typeof tag !== 'string') throw invalid(`a tag is a string, not ${typeof tag}`);
   const characters = [...tag].length;
