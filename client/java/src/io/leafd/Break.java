@@ -3,7 +3,7 @@ package io.leafd;
 import java.io.IOException;
 import java.nio.file.Path;
 
-/** Why a connection is of no more use. */
+/** Why a connection ended. */
 final class Break extends Exception {
     private static final long serialVersionUID = 1;
 
@@ -17,7 +17,7 @@ final class Break extends Exception {
     private final Kind kind;
 
     private Break(Kind kind, String what, IOException cause) {
-        // Without a stack: it is handed to everyone who waited.
+        // Without a stack trace, because all waiting threads receive it.
         super(what, cause, false, false);
         this.kind = kind;
     }
@@ -38,12 +38,12 @@ final class Break extends Exception {
         return new Break(Kind.OVERDUE, "too many answers are overdue; the daemon may be hanging", null);
     }
 
-    /** The client was closed by its owner. */
+    /** The client was closed. */
     static Break closed() {
         return new Break(Kind.CLOSED, "this client is closed", null);
     }
 
-    /** Whether what was asked may be asked again on a new connection. */
+    /** Whether its requests may be retried on a new connection. */
     boolean isRetryable() {
         return kind == Kind.ENDED || kind == Kind.OVERDUE;
     }

@@ -10,28 +10,28 @@ import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 
 /**
- * One connection: its requests in flight, who sleeps until they are answered, and giving each reply to its request.
+ * One connection: its requests in flight, the threads that sleep until they are answered, and the dispatch of replies.
  *
- * <p>Guarded by the link's lock, but for what the thread that reads does outside of it.
+ * <p>Guarded by the link's lock, except for what the reading thread does outside of it.
  */
 final class Connection {
-    /** When this many given-up requests are still unanswered, the daemon is taken for hung. */
+    /** With this many unanswered requests that were given up, the daemon counts as hung. */
     static final int ABANDONED_MAX = 8192;
 
     final Socket socket;
     final Polling polling;
     final long madeNs = System.nanoTime();
-    /** Who sleeps while another thread reads, the longest first. */
+    /** The threads that sleep while another one reads, the longest first. */
     final Set<Pending<?>> sleeping = new LinkedHashSet<>();
-    /** A thread reads, outside of the lock. */
+    /** A thread is reading, outside of the lock. */
     boolean isReading;
 
     private final Map<Integer, Pending<?>> inFlight = new HashMap<>();
     private int lastId;
     private int abandoned;
-    /** The peer takes no more bytes; what it sent before may still be read. */
+    /** The peer accepts no more bytes. What it sent before may still be read. */
     private IOException deaf;
-    /** Whether this connection has brought an answer. */
+    /** Whether this connection has answered a request. */
     private boolean served;
 
     private Break ended;
@@ -49,18 +49,18 @@ final class Connection {
         return ended != null;
     }
 
-    /** A new request in flight, under an id that no other has. */
+    /** A new request in flight, under an unused id. */
     <T> Pending<T> begin(int opcode, Pending.Reader<T> reader) {
         do {
             lastId++;
-            // By the id 0 the daemon speaks to nobody.
+            // The daemon addresses the whole connection with the id 0.
         } while (lastId == 0 || inFlight.containsKey(lastId));
         Pending<T> pending = new Pending<>(this, opcode, lastId, reader);
         inFlight.put(pending.id, pending);
         return pending;
     }
 
-    /** Nobody waits for the answer any more. */
+    /** Gives up a request. */
     void abandon(Pending<?> pending) {
         if (!pending.isDone() && !pending.abandoned) {
             pending.abandoned = true;
@@ -77,7 +77,7 @@ final class Connection {
             try {
                 socket.send();
             } catch (IOException e) {
-                // The peer may have said why before it closed: reading finds that, then the end.
+                // The peer may have sent a reason before it closed: reading finds that, then the end.
                 deaf = e;
             }
         }
@@ -87,7 +87,7 @@ final class Connection {
         return deaf != null;
     }
 
-    /** Gives the frames that arrived to those who wait for them. {@code got}: as {@link Socket#receive} says. */
+    /** Passes the received frames to their requests. {@code got}: the result of {@link Socket#receive}. */
     void takeIn(int got, long nowNs) throws Break {
         if (got < 0) {
             throw Break.end();
@@ -108,7 +108,7 @@ final class Connection {
         int id = frame.getInt();
         boolean closes = Status.of(status).closes();
         if (closes && id == 0) {
-            // Said to the connection, not to a request.
+            // Addressed to the connection, not to a request.
             Wire.Refusal refusal = Wire.readRefusal(status, frame);
             inFlight.values().forEach(pending -> pending.refuse(refusal));
             throw Break.end();
@@ -134,7 +134,7 @@ final class Connection {
         }
     }
 
-    /** Ends the connection and every request on it. */
+    /** Closes the connection and fails all its requests. */
     void breakOff(Break why) {
         if (ended != null) {
             return;
@@ -143,7 +143,7 @@ final class Connection {
         try {
             socket.close();
         } catch (IOException e) {
-            // It is of no more use, whatever the system says of its end.
+            // The connection is useless anyway.
         }
         for (Pending<?> pending : inFlight.values()) {
             if (!pending.isDone()) {
@@ -154,7 +154,7 @@ final class Connection {
         inFlight.clear();
     }
 
-    /** If nobody reads, wakes one of those who sleep, to read. */
+    /** Wakes a sleeping thread to read, if none is reading. */
     void passReadingOn() {
         if (!isReading && ended == null && !sleeping.isEmpty()) {
             wake(sleeping.iterator().next());

@@ -4,12 +4,12 @@ import java.time.Duration;
 
 /** Until when a call may take. All times are those of {@link System#nanoTime}. */
 final class Deadline {
-    /** How much longer than the deadline that the daemon was told a client waits for the daemon's own word on it. */
+    /** How much longer than the daemon's deadline a client waits, so that the daemon's error arrives. */
     private static final long GRACE_NS = 250_000_000;
 
     private static final Duration LIMIT_MAX = Duration.ofMillis(Wire.DEADLINE_MS_MAX);
 
-    /** Longest wait for a daemon that isn't there. */
+    /** The longest wait for a missing daemon. */
     private static final Duration WAIT_MAX = Duration.ofHours(1);
 
     private final long startNs = System.nanoTime();
@@ -23,7 +23,7 @@ final class Deadline {
      * @param waitNs how long it waits for a daemon that isn't there, before the other time begins to count
      */
     record Limit(long ns, long waitNs) {
-        /** Of times that can be: longer ones than the daemon honours, or than anybody waits, are cut to that. */
+        /** Limits above the maximums are cut. */
         static Limit of(Duration limit, Duration wait) {
             return new Limit(ns(limit, LIMIT_MAX), ns(wait, WAIT_MAX));
         }
@@ -39,7 +39,7 @@ final class Deadline {
             return time.compareTo(max) > 0 ? max.toNanos() : time.toNanos();
         }
 
-        /** As the wire has it, in milliseconds. */
+        /** In milliseconds, for the wire. */
         int ms() {
             return roundedUpMs(ns);
         }
@@ -50,24 +50,23 @@ final class Deadline {
         endNs = startNs + limit.ns;
     }
 
-    /** From now on. */
+    /** Starts the deadline now. */
     static Deadline after(Limit limit) {
         return new Deadline(limit);
     }
 
-    /** Whether the call waits for a daemon that never was there. */
+    /** Whether the call waits for a daemon that was never there. */
     boolean waits() {
         return limit.waitNs > 0;
     }
 
-    /** When there has to be a connection. */
+    /** When there must be a connection. */
     long connectByNs() {
         return startNs + Math.max(limit.waitNs, limit.ns);
     }
 
     /**
-     * There is a connection, made at that time: the time that the daemon has for its answer counts from then if the call waited
-     * for it.
+     * Notes when the connection was made. If the call waited for it, the daemon's time to answer starts then.
      */
     void connected(long atNs) {
         if (waits() && atNs + limit.ns - endNs > 0) {
@@ -75,12 +74,12 @@ final class Deadline {
         }
     }
 
-    /** When the client stops to wait for the daemon's word. */
+    /** When the client stops waiting for the daemon's answer. */
     long endOfGraceNs() {
         return endNs + GRACE_NS;
     }
 
-    /** When a call stops to wait for another thread, which may be waiting for a connection. */
+    /** When a call stops waiting for another thread, which may be waiting for a connection. */
     long lastMomentNs() {
         return waits() ? connectByNs() + limit.ns + GRACE_NS : endOfGraceNs();
     }
@@ -89,7 +88,7 @@ final class Deadline {
         return System.nanoTime() - endNs >= 0;
     }
 
-    /** What is left, as the wire has it: in milliseconds, rounded up. */
+    /** The time left for the wire: in milliseconds, rounded up. */
     int leftMs() {
         return roundedUpMs(Math.max(0, endNs - System.nanoTime()));
     }
@@ -98,7 +97,7 @@ final class Deadline {
         return (int) ((ns + 999_999) / 1_000_000);
     }
 
-    /** The error of a call that waited until it was over. */
+    /** The error of a call that ran out of time. */
     LeafdException.TimedOut missed() {
         return new LeafdException.TimedOut((System.nanoTime() - startNs) / 1_000_000);
     }

@@ -4,14 +4,14 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * A run that the process holds, and taking an id of it by one atomic addition.
+ * A held run. One atomic addition takes an id from it.
  *
- * <p>A run counts in a cursor of its own that only goes up, so each of its ids is handed to one thread only, however long
- * a thread slept in between and whichever run is the current one then.
+ * <p>Each run has its own cursor, which only increases. So each id goes to one thread only, however long a thread was
+ * suspended and whichever run is current afterwards.
  *
- * <p>Reading the clock costs several times what the addition does. So where {@link #setExpiredElsewhere} says that a timer drops
- * the run when its time is over, only every {@value #CHECK_EVERY}th id looks at the clock: what a process can use late, when
- * all of it was paused until then, is fewer ids than that.
+ * <p>Reading the clock costs several times as much as the addition. If a timer drops the run when it expires ({@link
+ * #setExpiredElsewhere}), only every {@value #CHECK_EVERY}th id checks the clock. So a process that was suspended uses fewer
+ * than that many expired ids.
  */
 final class HeldRun {
     static final HeldRun EMPTY = new HeldRun();
@@ -20,27 +20,27 @@ final class HeldRun {
 
     private static final VarHandle ELEMENT = MethodHandles.arrayElementVarHandle(long[].class);
 
-    /** A cache line and its neighbour on both sides of the cursor are nobody else's. */
+    /** Padding: the cursor shares no cache line, nor an adjacent one, with other data. */
     private static final int CURSOR_LONGS = 32;
 
     private static final int CURSOR = CURSOR_LONGS / 2;
 
-    /** Ids in the run; none are left when the cursor is there. */
+    /** The number of ids in the run; when the cursor reaches it, none are left. */
     final int count;
-    /** When the id of this offset is taken, it is time to ask for the next run. */
+    /** Whoever takes the id at this offset requests the next run. */
     final int refillOffset;
     final long holdMs;
 
     private final long first;
     private final long stride;
-    /** When the ids are too old. */
+    /** When the ids expire. */
     final Moment expires;
 
     private final long[] cursor;
-    /** Of which offsets these bits are 0, the clock is looked at. A thread that sees it late looks too often. */
+    /** The clock is checked at offsets where these bits are 0. A thread with a stale value only checks too often. */
     private int uncheckedBits;
 
-    /** Nothing, which is always used up. */
+    /** The empty run. */
     private HeldRun() {
         cursor = new long[CURSOR_LONGS];
         count = 0;
@@ -53,8 +53,8 @@ final class HeldRun {
     /**
      * A run whose first {@code taken} ids are taken.
      *
-     * @param holdMs as the daemon said
-     * @param expires when the ids are too old
+     * @param holdMs how long the daemon allows the ids to be held
+     * @param expires when the ids expire
      */
     HeldRun(Run run, int taken, long holdMs, Moment expires) {
         cursor = new long[CURSOR_LONGS];
@@ -67,12 +67,12 @@ final class HeldRun {
         this.expires = expires;
     }
 
-    /** The next offset, which is this caller's alone. From {@link #count} on it has no id. */
+    /** Takes the next offset. From {@link #count} on, there is no id for it. */
     long nextOffset() {
         return (long) ELEMENT.getAndAddAcquire(cursor, CURSOR, 1L);
     }
 
-    /** Whether the offset's id may be used: it is one of the run's, and not too old. */
+    /** Whether the offset's id may be used: it is in the run and has not expired. */
     boolean isGood(long offset) {
         return offset < count && ((offset & uncheckedBits) != 0 || !expires.isPast());
     }
@@ -81,12 +81,12 @@ final class HeldRun {
         return first + offset * stride;
     }
 
-    /** How many of the ids have been given out. */
+    /** How many of the ids have been taken. */
     int used() {
         return (int) Math.min(count, (long) ELEMENT.getAcquire(cursor, CURSOR));
     }
 
-    /** Whether somebody else drops the run when its time is over. */
+    /** Whether a timer drops the run when it expires. */
     void setExpiredElsewhere(boolean expired) {
         uncheckedBits = expired ? CHECK_EVERY - 1 : 0;
     }

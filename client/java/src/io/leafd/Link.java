@@ -13,8 +13,8 @@ import java.util.concurrent.locks.ReentrantLock;
 /**
  * The connection to the daemon: one at a time, shared by all threads and reopened when it breaks.
  *
- * <p>Requests are told apart by their id, so that any number of threads wait at once. One of them reads and hands the
- * others their answers; when it has its own, the next one takes over. No lock is held while a thread waits.
+ * <p>Any number of threads can wait at once, because each request has an id. One of them reads and passes the others
+ * their answers. When it has its own, the next one takes over. No lock is held while a thread waits.
  */
 final class Link {
     /** The first pause before another attempt to connect, and the longest. */
@@ -32,7 +32,7 @@ final class Link {
     private final boolean mayPoll;
     private Connection connection;
     private boolean closed;
-    /** Whether a connection was ever made: then a missing daemon is one that restarts. */
+    /** Whether a connection was ever made. If so, a missing daemon is restarting. */
     private boolean reached;
 
     private long nextTryNs = System.nanoTime();
@@ -43,7 +43,7 @@ final class Link {
         this.mayPoll = mayPoll;
     }
 
-    /** Sends a request of at most so many bytes, on a connection that is made anew if need be. */
+    /** Sends a request of at most this many bytes, and reconnects first if necessary. */
     <T> Pending<T> submit(int opcode, int bytes, Writer writer, Pending.Reader<T> reader, Deadline deadline) {
         lockConnected(deadline);
         try {
@@ -53,7 +53,7 @@ final class Link {
         }
     }
 
-    /** As {@link #submit}, if there is nothing to wait for in doing so; else null. */
+    /** Like {@link #submit}, but returns null if that would have to wait. */
     <T> Pending<T> trySubmit(int opcode, int bytes, Writer writer, Pending.Reader<T> reader) {
         if (!lock.tryLock()) {
             return null;
@@ -76,10 +76,10 @@ final class Link {
     }
 
     /**
-     * Waits until the request is over.
+     * Waits for the end of the request.
      *
      * @param maybeThere it was sent some time ago
-     * @return false: it is not over by {@code untilNs}, and still in flight
+     * @return false if it is still in flight at {@code untilNs}
      */
     boolean await(Pending<?> pending, boolean maybeThere, long untilNs) {
         Connection to = pending.connection;
@@ -107,7 +107,7 @@ final class Link {
         }
     }
 
-    /** Sleeps until the thread that reads wakes this one. */
+    /** Sleeps until the reading thread wakes this one. */
     private void sleep(Pending<?> pending, long untilNs) {
         pending.sleeper = Thread.currentThread();
         pending.connection.sleeping.add(pending);
@@ -121,7 +121,7 @@ final class Link {
         }
     }
 
-    /** Reads once for all, without the lock. Says whether polling goes on. */
+    /** Reads once for all threads, without the lock. Returns whether to continue polling. */
     private boolean read(Connection from, boolean poll, boolean look, long untilNs) {
         boolean deaf = from.isDeaf();
         int got = 0;
@@ -153,7 +153,7 @@ final class Link {
         return poll && !missed;
     }
 
-    /** Asks the socket again and again, for a moment. */
+    /** Polls the socket for a moment. */
     private static int poll(Socket socket) throws IOException {
         long endNs = System.nanoTime() + Polling.WINDOW_NS;
         while (true) {
@@ -176,7 +176,7 @@ final class Link {
         } catch (Break e) {
             why = e;
         } catch (RuntimeException | Error e) {
-            // No memory, most likely. What was read so far is not known any more.
+            // Probably out of memory. It is unknown how much was read.
             why = Break.io(new IOException(e));
             throw e;
         } finally {
@@ -202,12 +202,12 @@ final class Link {
         }
     }
 
-    /** What a call on a closed client throws. */
+    /** The error of a call on a closed client. */
     RuntimeException closedException() {
         return Break.closed().toException(path);
     }
 
-    /** Ends the connection for good. */
+    /** Closes the connection, and opens no other. */
     void close() {
         lock.lock();
         try {
@@ -225,15 +225,15 @@ final class Link {
         if (connection == from) {
             connection = null;
             if (!from.hasServed()) {
-                // A connection that never answered anything is as good as none.
+                // A connection without any answer counts as a failed attempt.
                 backOff(System.nanoTime());
             }
         }
     }
 
     /**
-     * Takes the lock, with a connection. It is made anew, with growing pauses, up to the deadline, and then tried for a last
-     * time; a daemon that never was there is an error at once, unless the call is to wait for it.
+     * Takes the lock, and reconnects if necessary: with growing pauses, up to the deadline, and then a last time. If no
+     * daemon was ever there, it fails at once, unless the call waits for one.
      */
     private void lockConnected(Deadline deadline) {
         long untilNs = deadline.connectByNs();
@@ -284,23 +284,23 @@ final class Link {
         }
     }
 
-    /** The pauses double. A part of each is random, so that a host's processes don't all come at once. */
+    /** Pauses double, with jitter, so that a host's processes don't all reconnect at once. */
     private void backOff(long nowNs) {
         nextTryNs = nowNs + backOffNs * ThreadLocalRandom.current().nextLong(75, 125) / 100;
         backOffNs = Math.min(2 * backOffNs, BACK_OFF_MAX_NS);
     }
 
-    /** Whether a daemon that can't be reached now may be there soon. */
+    /** Whether an unreachable daemon may be back soon. */
     private boolean mayComeBack(IOException e, Deadline deadline) {
         if (e instanceof BindException) {
             return false;
         }
-        // A socket whose queue is full has its daemon, and one that refuses was left by a daemon that was killed.
+        // A full backlog means that a daemon is there. A socket that refuses was left by a daemon that was killed.
         return Files.exists(path) || deadline.waits() || reached || SocketPath.hasJustGone(path);
     }
 
     private LeafdException unreachable(IOException e) {
-        // The JDK's words for EACCES.
+        // The JDK's text for EACCES.
         boolean denied = e instanceof BindException;
         String hint;
         if (denied) {

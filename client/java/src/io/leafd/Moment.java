@@ -1,8 +1,8 @@
 package io.leafd;
 
 /**
- * An instant up to which ids may be held, by the two clocks that the JDK has. Its monotonic clock stands still while the
- * machine is suspended; the wall clock goes on, but may be set back. The instant is past as soon as either says so.
+ * The instant until which ids may be held, on both of the JDK's clocks. The monotonic clock stops while the machine is
+ * suspended. The wall clock continues, but may be set back. The instant has passed as soon as either clock says so.
  *
  * @param ns by {@link System#nanoTime}
  * @param wallMs by {@link System#currentTimeMillis}

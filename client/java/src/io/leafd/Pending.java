@@ -19,11 +19,11 @@ final class Pending<T> {
     final Moment sent = Moment.now();
     /** Asleep until another thread has read the answer. */
     Thread sleeper;
-    /** Nobody waits any more. It stays in flight until it is answered, so that its answer never meets another request. */
+    /** Given up. It stays in flight until it is answered, so that its answer never meets another request. */
     boolean abandoned;
 
     private final Reader<T> reader;
-    /** One of these three is there in the end. */
+    /** Exactly one of these three is set in the end. */
     private T answer;
 
     private Wire.Refusal refusal;
@@ -52,7 +52,7 @@ final class Pending<T> {
         return broken;
     }
 
-    /** The reply came. */
+    /** The reply arrived. */
     void complete(int status, ByteBuffer body) throws Break {
         if (status == Status.OK.number()) {
             answer = reader.read(body);
@@ -61,12 +61,12 @@ final class Pending<T> {
         }
     }
 
-    /** The daemon refused everything on the connection. */
+    /** The daemon refused all requests on the connection. */
     void refuse(Wire.Refusal refusal) {
         this.refusal = refusal;
     }
 
-    /** The connection went first. */
+    /** The connection ended first. */
     void breakOff(Break why) {
         broken = why;
     }

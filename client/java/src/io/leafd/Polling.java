@@ -1,12 +1,12 @@
 package io.leafd;
 
 /**
- * When a waiting thread asks the socket again and again for a moment instead of going to sleep.
+ * When a waiting thread polls the socket for a moment before it sleeps.
  *
- * <p>Waking a sleeping core costs more than all the rest of a round trip, so polling pays while requests come back to back
- * and the daemon polls, too. Everywhere else it burns a core that others, the daemon first of all, could use: so it is
- * bounded, and a poll that brings nothing turns polling off for ever more requests. This is the policy, as far as one
- * connection has learned; it reads no clock.
+ * <p>Waking a sleeping core costs more than the rest of a round trip, so polling pays while requests come back to back and
+ * the daemon polls too. Otherwise it wastes a core that others could use, above all the daemon. So polling is bounded, and
+ * each unsuccessful poll turns it off for a growing number of requests. Each connection has its own policy. It reads no
+ * clock.
  */
 final class Polling {
     /** Longest poll, and the longest pause between an answer and the next request that still counts as back to back. */

@@ -4,15 +4,15 @@ import java.nio.file.Path;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
-/** Requests that a caller waits for: each with its deadline, and sent again when that is safe. */
+/** Requests that a caller waits for: each has a deadline, and is retried if that is safe. */
 final class Requests {
-    /** Threads that ask at once; more wait for their turn. The daemon works on as many requests of a connection. */
+    /** How many threads may wait for answers at once; further ones queue. It is the daemon's limit per connection. */
     private static final int ASKING_MAX = 1024;
 
-    /** A connection that had served is sent its requests again once: that is a daemon that restarts. */
+    /** If the connection had answered before, requests are retried once: the daemon is restarting. */
     private static final int SERVED_BREAKS_MAX = 1;
 
-    /** A few times more if the new connections never served anything: that is a daemon still on its way down or up. */
+    /** If new connections never answer, requests are retried a few more times: the daemon is still stopping or starting. */
     private static final int BREAKS_MAX = 5;
 
     final Link link;
@@ -34,7 +34,7 @@ final class Requests {
                 deadline);
     }
 
-    /** Asks for a run without waiting for it. Null: that would have meant to wait. */
+    /** Requests a run without waiting for it. Returns null if sending would have to wait. */
     Pending<Wire.Drawn> tryDraw(byte[] tag, int count, Deadline.Limit limit) {
         return link.trySubmit(
                 Wire.IDS,
@@ -58,7 +58,7 @@ final class Requests {
         return ask(opcode, bytes, put, body -> Wire.readMasked(body, count), deadline).answer();
     }
 
-    /** Sends a request that is safe to repeat, and waits for its answer. */
+    /** Sends a request that is safe to retry, and waits for its answer. */
     private <T> Pending<T> ask(
             int opcode, int bytes, Link.Writer writer, Pending.Reader<T> reader, Deadline deadline) {
         takeTurn(deadline);

@@ -16,7 +16,7 @@ import java.nio.file.Path;
 /**
  * A connected socket, the bytes that it has still to send, and the frames that came in. No call but {@link #await} waits.
  *
- * <p>Never in blocking mode: an interrupt of a thread that waits would close the channel under everybody else.
+ * <p>It is never in blocking mode, because interrupting a waiting thread would close the channel for all others.
  */
 final class Socket implements Closeable {
     /** Room for some thousand requests or replies of one run each. */
@@ -39,7 +39,7 @@ final class Socket implements Closeable {
         key = channel.register(selector, SelectionKey.OP_READ);
     }
 
-    /** Connects without waiting: a queue of connections that is full is an exception. */
+    /** Connects without waiting; a full backlog is an exception. */
     static Socket connect(Path path) throws IOException {
         SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX);
         Socket socket = null;
@@ -51,7 +51,7 @@ final class Socket implements Closeable {
             }
             return socket;
         } catch (Throwable e) {
-            // Throwable: descriptors are to be given back when memory is short, too.
+            // Throwable, so that descriptors are also closed when memory is exhausted.
             if (socket != null) {
                 socket.close();
             }
@@ -72,7 +72,7 @@ final class Socket implements Closeable {
         return out;
     }
 
-    /** Sends what the system takes at once. */
+    /** Sends as much as the system accepts without waiting. */
     void send() throws IOException {
         out.flip();
         try {
@@ -87,7 +87,7 @@ final class Socket implements Closeable {
         int wanted = sent ? SelectionKey.OP_READ : SelectionKey.OP_READ | SelectionKey.OP_WRITE;
         if (key.interestOps() != wanted) {
             key.interestOps(wanted);
-            // The thread that reads may be asleep without knowing of these bytes.
+            // The reading thread may be asleep and not know about these bytes.
             selector.wakeup();
         }
     }
@@ -96,7 +96,7 @@ final class Socket implements Closeable {
         return out.position() == 0;
     }
 
-    /** Takes what is there; -1 is the stream's end. */
+    /** Receives the available bytes; -1 is the end of the stream. */
     int receive() throws IOException {
         return channel.read(in);
     }
@@ -123,7 +123,7 @@ final class Socket implements Closeable {
         return in.duplicate().limit(taken).position(begin).slice().order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** Makes room for the rest of the frame that has begun. */
+    /** Makes room for the rest of the current frame. */
     void makeRoom() throws Break {
         int needed = Wire.LENGTH_BYTES + Math.max(0, length());
         in.flip().position(taken);
@@ -131,7 +131,7 @@ final class Socket implements Closeable {
         taken = 0;
     }
 
-    /** The length field of the next frame; -1: it is not there yet. */
+    /** The length field of the next frame, or -1 if it has not arrived. */
     private int length() throws Break {
         if (in.position() - taken < Wire.LENGTH_BYTES) {
             return -1;
@@ -144,7 +144,7 @@ final class Socket implements Closeable {
         return length;
     }
 
-    /** Ends the connection; whoever waits on it wakes. */
+    /** Closes the connection and wakes the thread that waits on it. */
     @Override
     public void close() throws IOException {
         try (selector) {

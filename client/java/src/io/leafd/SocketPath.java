@@ -13,7 +13,7 @@ import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 
 /**
- * Where the daemon's socket is when nobody says: where a daemon is that this user started, else where the system's is.
+ * The default path of the daemon's socket: that of a daemon that this user started, or of the system's.
  *
  * <ol>
  *   <li>{@code $LEAFD_SOCKET}, if not empty;
@@ -25,7 +25,7 @@ import java.util.stream.Stream;
  * </ol>
  */
 final class SocketPath {
-    /** What the system's address structure has room for. */
+    /** The longest path that fits into the system's address structure. */
     private static final int BYTES_MAX = 107;
 
     private static final Duration JUST_NOW = Duration.ofSeconds(10);
@@ -50,7 +50,7 @@ final class SocketPath {
         Path home = absolute(variable.apply("HOME"));
         Path ofHome = home == null ? null : home.resolve(".local/state");
         Path state = absolute(variable.apply("XDG_STATE_HOME"));
-        // Both, for a daemon that was started where there is no runtime folder, as cron and su do.
+        // Both are tried, because cron and su start daemons without a runtime folder.
         List<Path> own = Stream.of(absolute(variable.apply("XDG_RUNTIME_DIR")), state == null ? ofHome : state)
                 .filter(Objects::nonNull)
                 .map(folder -> folder.resolve(FOLDER_AND_NAME))
@@ -59,7 +59,7 @@ final class SocketPath {
         return known.filter(exists).findFirst().orElse(own.isEmpty() ? SYSTEM : own.get(0));
     }
 
-    /** As the base directory specification has it, variables that are not absolute paths count as unset. */
+    /** By the base directory specification, variables that are not absolute paths count as unset. */
     private static Path absolute(String value) {
         return value != null && value.startsWith("/") ? Path.of(value) : null;
     }
@@ -69,13 +69,13 @@ final class SocketPath {
             // Real, effective, saved and file system user.
             return lines.anyMatch(line -> line.matches("Uid:\\s+\\d+\\s+0\\s.*"));
         } catch (IOException | java.io.UncheckedIOException e) {
-            // Without /proc the name has to do.
+            // Without /proc, the user's name decides.
             return "root".equals(System.getProperty("user.name"));
         }
     }
 
     /**
-     * Whether a daemon's socket was there a moment ago: its lock is left, and something in the folder has changed since.
+     * Whether a daemon's socket was removed recently: its lock file remains, and the folder has just changed.
      */
     static boolean hasJustGone(Path socket) {
         Path folder = socket.toAbsolutePath().getParent();
@@ -87,7 +87,7 @@ final class SocketPath {
         }
     }
 
-    /** A path that a socket can have. */
+    /** Checks that a socket can have this path. */
     static Path check(Path path) {
         int bytes = path.toString().getBytes(StandardCharsets.UTF_8).length;
         if (bytes < 1 || bytes > BYTES_MAX) {

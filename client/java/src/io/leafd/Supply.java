@@ -10,11 +10,11 @@ import java.util.concurrent.locks.Condition;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * One tag of a client: the run that the process holds, and where the next one comes from.
+ * One tag of a client: its current run, and how the next one is fetched.
  *
- * <p>One thread at a time fetches the next run; the others wait for it, each by its own deadline. No lock is held
- * meanwhile, and other tags are not held up. Well before a run's end the thread that takes that id asks for the next one,
- * without waiting for the answer.
+ * <p>One thread at a time fetches the next run. The others wait for it, each up to its own deadline. No lock is held
+ * meanwhile, and other tags don't wait. Well before a run ends, one thread requests the next one without waiting for the
+ * answer.
  */
 final class Supply {
     private static final VarHandle CURRENT;
@@ -32,7 +32,7 @@ final class Supply {
     private final boolean mayHold;
     private final Deadline.Limit limit;
 
-    /** The run that ids are taken of. Written under the lock, but for runs that are dropped. */
+    /** The run that ids are taken from. Written under the lock, except when a run is dropped. */
     private volatile HeldRun current = HeldRun.EMPTY;
 
     private volatile boolean closed;
@@ -40,28 +40,28 @@ final class Supply {
     private final ReentrantLock lock = new ReentrantLock();
     /** A run was installed, or the thread that fetched one gave up. */
     private final Condition changed = lock.newCondition();
-    /** Runs that came along with an installed one, and when they are too old. */
+    /** Runs that arrived with an installed one, and when they expire. */
     private final Queue<HeldRun> queued = new ArrayDeque<>();
 
     private final Sizing sizing = new Sizing();
-    /** The run installed last, to learn from how it went; null: that has been done. */
+    /** The run installed last, until its use has been taken into account. */
     private HeldRun unlearned;
 
     private long installedNs;
-    /** The next run, asked for and not yet awaited. */
+    /** The request for the next run, if it was sent but nobody waits for it. */
     private Pending<Wire.Drawn> refill;
-    /** A thread awaits the next run. */
+    /** A thread is fetching the next run. */
     private boolean fetching;
 
     private int waiting;
     /** Ids of this tag may not be held. */
     private boolean neverHold;
-    /** A timer will look whether the current run is too old, and when. */
+    /** When a timer will check the age of the current run. */
     private boolean timed;
 
     private long timerNs;
 
-    /** {@code limit}: how long the daemon may take over a run that nobody waits for yet. */
+    /** {@code limit}: how long the daemon may take for a run that nobody waits for yet. */
     Supply(byte[] tag, Requests requests, boolean mayHold, Deadline.Limit limit) {
         this.tag = tag;
         this.requests = requests;
@@ -69,7 +69,7 @@ final class Supply {
         this.limit = limit;
     }
 
-    /** The next id, out of the held run if there is one. */
+    /** The next id, from the held run if there is one. */
     long next(Deadline.Limit limit) {
         HeldRun run = current;
         long offset = run.nextOffset();
@@ -82,12 +82,12 @@ final class Supply {
         return run.id(offset);
     }
 
-    /** The next id by a request of its own. */
+    /** The next id, drawn with a separate request. */
     long nextDirect(Deadline.Limit limit) {
         return requests.draw(tag, 1, false, Deadline.after(limit)).answer().runs()[0].first();
     }
 
-    /** Ids straight from the daemon, in the order in which they were issued. */
+    /** Ids from the daemon, in the order of issue. */
     long[] nextIds(int count, Deadline.Limit limit) {
         if (count < 0) {
             throw new IllegalArgumentException("a number of ids is from 0, not " + count);
@@ -106,7 +106,7 @@ final class Supply {
         return ids;
     }
 
-    /** Gives no id out of a held run any more. */
+    /** Drops all held ids. */
     void close() {
         closed = true;
         drop(current);
@@ -162,7 +162,7 @@ final class Supply {
         }
     }
 
-    /** Gets the next run while others wait, and takes its first id. With the lock, which it gives up meanwhile. */
+    /** Fetches the next run while others wait, and takes its first id. Called with the lock, which it releases meanwhile. */
     private long fetch(Deadline deadline) {
         Pending<Wire.Drawn> ahead = refill;
         int count = wish();
@@ -186,21 +186,21 @@ final class Supply {
         return stow(drawn.answer(), drawn.sent);
     }
 
-    /** Waits for a run that was asked for ahead. False: it brought no ids, or such as are too old by now. */
+    /** Waits for a run that was requested ahead. Returns false if it failed, or if its ids are too old by now. */
     private boolean arrived(Pending<Wire.Drawn> ahead, Deadline deadline) {
         if (!requests.link.await(ahead, true, deadline.endOfGraceNs())) {
             throw deadline.missed();
         }
-        // What went wrong was some time ago: a request of now tells what is the matter now.
+        // The error is old: a new request shows the present one.
         Wire.Drawn drawn = ahead.answer();
         return drawn != null && !ahead.sent.plusMs(drawn.holdMs()).isPast();
     }
 
-    /** One id by a request of its own, of a tag whose ids may not be held. */
+    /** Draws a single id of a tag whose ids may not be held. */
     private long nextUnheld(Deadline deadline) {
         Wire.Drawn drawn = requests.draw(tag, 1, true, deadline).answer();
         if (drawn.holdMs() > 0) {
-            // The tag was made anew, as one whose ids may be held.
+            // The tag was created anew, and its ids may be held now.
             lock.lock();
             neverHold = false;
             lock.unlock();
@@ -208,18 +208,18 @@ final class Supply {
         return drawn.runs()[0].first();
     }
 
-    /** Puts drawn ids where they belong and takes the first. */
+    /** Stores drawn ids and takes the first one. */
     private long stow(Wire.Drawn drawn, Moment sent) {
         Run[] runs = drawn.runs();
         if (drawn.holdMs() == 0) {
-            // What came beyond the one id is skipped.
+            // All ids except the first are skipped.
             neverHold = true;
             return runs[0].first();
         }
-        // Counted from the sending: when the daemon issued them is not known any better.
+        // Counted from when the request was sent, because the time of issue is unknown.
         Moment expires = sent.plusMs(drawn.holdMs());
         for (Run run : runs) {
-            // Each run's first id is its caller's, so that each fetch brings its caller one.
+            // The caller gets the first id of the run, so each fetch yields one for its caller.
             queued.add(new HeldRun(run, 1, drawn.holdMs(), expires));
         }
         install(queued.remove());
@@ -231,7 +231,7 @@ final class Supply {
         installedNs = System.nanoTime();
         current = run;
         if (closed) {
-            // Whoever closes may have dropped the run before this one.
+            // The closing thread may have dropped the previous run instead.
             drop(run);
         }
         if (run.holdMs >= Sizing.SHORT_HOLD_MS) {
@@ -239,11 +239,11 @@ final class Supply {
         }
     }
 
-    /** Has the run dropped when its time is over. False: no timer can be had. */
+    /** Schedules the run to be dropped when it expires. Returns false if there is no timer. */
     private boolean startTimer(HeldRun run) {
         try {
             long leftNs = run.expires.ns() - System.nanoTime();
-            // The JDK's own thread for such things: what it runs here is short, and waits for nothing.
+            // The JDK's own timer thread: this task is short and doesn't wait.
             CompletableFuture.delayedExecutor(leftNs, TimeUnit.NANOSECONDS, Runnable::run).execute(this::timeOver);
             timed = true;
             timerNs = run.expires.ns();
@@ -253,7 +253,7 @@ final class Supply {
         return timed;
     }
 
-    /** The time of the run that the timer was started for is over, if it is there still. */
+    /** Drops the current run if it has expired. */
     private void timeOver() {
         lock.lock();
         try {
@@ -278,11 +278,11 @@ final class Supply {
     }
 
     private int wish() {
-        // Each thread that waits is to get one.
+        // Each waiting thread needs one.
         return Math.min(Math.max(sizing.wish(), waiting + 1), Sizing.RUN_COUNT_MAX);
     }
 
-    /** Learns from how the current run went so far; once a run. */
+    /** Updates the size of the next run from the use of the current one, once per run. */
     private void learn() {
         if (unlearned != null) {
             HeldRun run = unlearned;
@@ -291,7 +291,7 @@ final class Supply {
         }
     }
 
-    /** Asks for the next run, if nobody has and nobody is in the way. */
+    /** Requests the next run, unless that was done or would have to wait. */
     private void askAhead() {
         if (!lock.tryLock()) {
             return;
@@ -299,7 +299,7 @@ final class Supply {
         try {
             if (refill == null && !fetching && queued.isEmpty() && !neverHold && !closed) {
                 learn();
-                // One that can't be sent is not missed: the end of the run asks again.
+                // If it can't be sent, the end of the run asks again.
                 refill = requests.tryDraw(tag, wish(), limit);
             }
         } finally {
@@ -313,7 +313,7 @@ final class Supply {
         }
     }
 
-    /** Drops a run, unless another one has taken its place. */
+    /** Drops a run, unless another one has replaced it. */
     private void drop(HeldRun run) {
         CURRENT.compareAndSet(this, run, HeldRun.EMPTY);
     }

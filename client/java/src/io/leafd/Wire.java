@@ -10,21 +10,21 @@ import java.util.Map;
  * The bytes of requests and replies, as in {@code protocol.md}. Buffers are little-endian; a body to decode is all
  * that lies between a buffer's position and its limit.
  *
- * <p>Nothing in here allocates by what the peer's numbers say, but only by the bytes that came.
+ * <p>Allocations depend only on the bytes received, never on the peer's numbers.
  */
 final class Wire {
     static final int VERSION = 1;
-    /** Largest length field of a reply: the bytes that follow it. */
+    /** The largest length field of a reply. */
     static final int REPLY_LENGTH_MAX = 1 << 20;
-    /** Most ids in one request. */
+    /** The most ids in one request. */
     static final int COUNT_MAX = 1_000_000;
-    /** Longest deadline that the daemon honours. */
+    /** The longest deadline that the daemon honours. */
     static final int DEADLINE_MS_MAX = 60_000;
     static final int TAG_CHARACTERS_MAX = 128;
 
     static final int LENGTH_BYTES = 4;
     static final int HEADER_BYTES = 12;
-    /** A request for ids without the tag's bytes. */
+    /** The length of a request for ids without the tag. */
     static final int IDS_BYTES = HEADER_BYTES + 10;
 
     static final int INFO = 1;
@@ -33,9 +33,9 @@ final class Wire {
     static final int UNMASK = 5;
     /** Added to a request's opcode in its reply. */
     static final int REPLY = 128;
-    /** In a request for ids: they go to a run that the process holds, and the count is a wish. */
+    /** In a request for ids: the process will hold them, and the daemon may send fewer. */
     static final int FLAG_HOLD = 1;
-    /** In a request for public ids or about them: they are text. */
+    /** In a MASK or UNMASK request: public ids are text. */
     static final int FLAG_TEXT = 2;
     /** In a reply: the daemon stays awake for a moment. */
     static final int FLAG_AWAKE = 1;
@@ -44,7 +44,7 @@ final class Wire {
     private static final int LAYOUT_BYTES = 16;
     private static final int SEGMENTS_READY = 1;
     private static final int SNOWFLAKE_READY = 2;
-    /** More of an explanation is nothing that a person reads. */
+    /** Longer messages are cut. */
     private static final int EXPLANATION_CHARACTERS_MAX = 4096;
 
     private Wire() {}
@@ -58,13 +58,13 @@ final class Wire {
     record Drawn(long holdMs, Run[] runs) {}
 
     /**
-     * The daemon's no.
+     * The daemon's refusal.
      *
      * @param status its number, from 1
      * @param retryAfterMs when a retry may succeed; 0: unknown
      */
     record Refusal(int status, long retryAfterMs, String explanation) {
-        /** Made by the thread that asked, whose stack it shows. */
+        /** Created by the calling thread, so it has that thread's stack trace. */
         LeafdException.Refused toException() {
             return new LeafdException.Refused(status, retryAfterMs, explanation);
         }
@@ -108,7 +108,7 @@ final class Wire {
         if (body.remaining() != runCount * RUN_BYTES) {
             throw Break.protocol("the number of runs is not what the answer holds");
         }
-        // No run is empty, so that there are no more runs than ids.
+        // No run is empty, so there are at most as many runs as ids.
         if (runCount == 0 || runCount > count) {
             throw wrongCount();
         }
@@ -152,7 +152,7 @@ final class Wire {
         return Break.protocol("an answer doesn't have the number of ids that was requested");
     }
 
-    /** The answer to INFO. What follows the fields that are known is a later daemon's. */
+    /** The answer to INFO. A later daemon may append fields, which are ignored. */
     static DaemonInfo readInfo(ByteBuffer body) throws Break {
         need(body, 24);
         int version = u16(body);
@@ -181,7 +181,7 @@ final class Wire {
         int workerBits = body.get() & 0xFF;
         int sequenceBits = body.get() & 0xFF;
         body.get();
-        // What doesn't fit is negative here, which no layout may be.
+        // A number that doesn't fit is negative here, which no layout allows.
         int tickMs = body.getInt();
         long epochMs = body.getLong();
         try {
@@ -213,7 +213,7 @@ final class Wire {
 
     private static String utf8(ByteBuffer bytes) throws Break {
         try {
-            // A new decoder refuses what is malformed, where others would replace it.
+            // A new decoder rejects malformed text instead of replacing it.
             return StandardCharsets.UTF_8.newDecoder().decode(bytes).toString();
         } catch (CharacterCodingException e) {
             throw Break.protocol("an answer's text is not UTF-8");
@@ -234,7 +234,7 @@ final class Wire {
         return Short.toUnsignedInt(body.getShort());
     }
 
-    /** A tag's bytes, checked as the daemon does. */
+    /** A tag's bytes, after the daemon's checks. */
     static byte[] tagBytes(String tag) {
         int characters = Argument.given(tag, "a tag's name").codePointCount(0, tag.length());
         if (characters < 1 || characters > TAG_CHARACTERS_MAX) {
