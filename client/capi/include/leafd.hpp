@@ -1,9 +1,9 @@
-// leafd for C++17: handles that free themselves, and exceptions. It needs nothing but leafd.h and libleafd.
+// leafd for C++17: handles that free themselves, and exceptions. It requires only leafd.h and libleafd.
 //
 //     leafd::Client client;
 //     std::uint64_t id = client.next("orders");
 //
-// Handles can be moved, not copied. Threads share one by reference. Any call may throw leafd::Error.
+// Handles can be moved, but not copied. Threads can share one by reference. Any call may throw leafd::Error.
 #ifndef LEAFD_HPP
 #define LEAFD_HPP
 
@@ -24,7 +24,7 @@ namespace leafd {
 // The timeout that the client was created with.
 inline constexpr std::chrono::milliseconds client_timeout{LEAFD_TIMEOUT_DEFAULT};
 
-// A call that failed. It used up no id that another call could return.
+// The error of a failed call. A failed call doesn't use up an id that another call could return.
 class Error : public std::runtime_error {
     leafd_status status_;
     bool retryable_;
@@ -88,7 +88,7 @@ public:
         return id;
     }
 
-    // An id of the run that the process holds, without waiting.
+    // An id from the held run, without waiting.
     std::optional<std::uint64_t> take() const noexcept
     {
         const std::uint64_t id = leafd_tag_take(tag_.get());
@@ -117,7 +117,7 @@ public:
         client_.reset(client);
     }
 
-    // What the daemon is, and whether it is ready. Connects if there is no connection.
+    // The daemon's release and whether it is ready. Connects if there is no connection.
     leafd_daemon_info info(std::chrono::milliseconds timeout = client_timeout) const
     {
         leafd_daemon_info info;
@@ -133,7 +133,7 @@ public:
         return id;
     }
 
-    // The next id of a tag by a request of its own: higher than all ids drawn directly on this host before.
+    // The next id of a tag, drawn with a separate request: above all ids drawn directly on this host before.
     std::uint64_t next_direct(const char *tag, std::chrono::milliseconds timeout = client_timeout) const
     {
         std::uint64_t id = 0;
@@ -141,7 +141,7 @@ public:
         return id;
     }
 
-    // Ids in the order of issue: all or none.
+    // `count` ids in the order of issue: all of them, or none.
     std::vector<std::uint64_t> next_many(const char *tag, std::size_t count,
                                          std::chrono::milliseconds timeout = client_timeout) const
     {
@@ -150,7 +150,7 @@ public:
         return ids;
     }
 
-    // `flags`: 0, or LEAFD_DIRECT so that each id is a request of its own.
+    // `flags`: 0, or LEAFD_DIRECT to draw each id with a separate request.
     Tag tag(const char *name, std::uint32_t flags = 0) const
     {
         leafd_tag *tag = nullptr;
@@ -165,7 +165,7 @@ public:
         return layout;
     }
 
-    // The public ids of dense ones, as numbers.
+    // Converts dense ids to public ids, as numbers.
     std::vector<std::uint64_t> mask(const char *tag, const std::vector<std::uint64_t> &ids,
                                     const leafd_public_form &form = leafd_public_form{},
                                     std::chrono::milliseconds timeout = client_timeout) const
@@ -175,7 +175,7 @@ public:
         return shown;
     }
 
-    // The dense ids of public ones.
+    // Converts public ids back to dense ids.
     std::vector<std::uint64_t> unmask(const char *tag, const std::vector<std::uint64_t> &shown,
                                       const leafd_public_form &form = leafd_public_form{},
                                       std::chrono::milliseconds timeout = client_timeout) const
@@ -188,7 +188,7 @@ public:
     leafd_client *get() const noexcept { return client_.get(); }
 };
 
-// Takes a snowflake id apart.
+// Decodes a snowflake id.
 inline leafd_parts decode(std::uint64_t id, const leafd_layout &layout)
 {
     leafd_parts parts;
