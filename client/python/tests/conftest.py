@@ -1,6 +1,7 @@
 """A real daemon for each test, in a folder of its own; it never outlives the test."""
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -116,14 +117,21 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"{ids:>10,}  {test}")
 
 
-@pytest.fixture(params=["asyncio", "uvloop"])
-def every_loop(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Runs a test twice: with asyncio's event loop, and with uvloop's."""
+@contextlib.contextmanager
+def loops_of(library: str) -> Iterator[None]:
+    """Makes asyncio use the event loops of asyncio or of uvloop."""
     before = asyncio.get_event_loop_policy()
-    if request.param == "uvloop":
+    if library == "uvloop":
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
     yield
     asyncio.set_event_loop_policy(before)
+
+
+@pytest.fixture(params=["asyncio", "uvloop"])
+def every_loop(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Runs a test twice: with asyncio's event loop, and with uvloop's."""
+    with loops_of(request.param):
+        yield
 
 
 @pytest.fixture

@@ -36,6 +36,7 @@ def shown(host: Host, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.usefixtures("every_loop")
 def test_the_readme(host: Host, shown: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEAFD_SOCKET", host.socket)
     blocking, awaited = blocks("README.md")

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import leafd
 import pytest
-from conftest import PACKAGE, ROOT, Host
+from conftest import PACKAGE, ROOT, Host, loops_of
 from leafd import _protocol as protocol
 from leafd._fake_public_ids import _with_check
 from leafd.testing import FakeAsyncClient, FakeClient
@@ -65,9 +65,14 @@ def blocking_of(client: Any, **form: Any) -> Any:
 Made = Tuple[Any, Callable[..., Any]]
 
 
-@pytest.fixture(params=["client", "async client", "fake", "async fake"])
+@pytest.fixture(params=["client", "async client", "async client on uvloop", "fake", "async fake"])
 def made(request: pytest.FixtureRequest) -> Iterator[Made]:
     """A client of each kind, and what makes public ids of it."""
+    with loops_of("uvloop" if "uvloop" in request.param else "asyncio"):
+        yield from kind_of(request)
+
+
+def kind_of(request: pytest.FixtureRequest) -> Iterator[Made]:
     if "fake" in request.param:
         yield (FakeAsyncClient(), Awaited) if "async" in request.param else (FakeClient(), blocking_of)
     else:
@@ -185,6 +190,7 @@ def test_the_package_writes_and_reads_the_vectors(masking: Host) -> None:
     assert len(vectors) >= 3
 
 
+@pytest.mark.usefixtures("every_loop")
 def test_what_the_pages_show(masking: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEAFD_SOCKET", masking.socket)
     [guide] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/public-ids.md").read_text(), re.S)
@@ -242,6 +248,7 @@ def test_a_retired_key_is_told(masking: Host) -> None:
         client.public_ids("orders", key=1).unmask([number])
 
 
+@pytest.mark.usefixtures("every_loop")
 def test_a_host_without_a_key_says_what_to_do(host: Host) -> None:
     for public_ids in (blocking_of(host.client()), Awaited(leafd.AsyncClient(host.socket))):
         with pytest.raises(leafd.MaskKeyError, match="leafd mask-key new"):
@@ -259,6 +266,7 @@ def test_masks_outlive_a_restart_and_a_fork(masking: Host) -> None:
     assert repr(orders) == f"<leafd.PublicIds tag='orders' prefix='ord' bits=63 socket={masking.socket!r}>"
 
 
+@pytest.mark.usefixtures("every_loop")
 def test_a_late_answer_ends_by_the_timeout(masking: Host) -> None:
     for client, public_ids in ((masking.client(), blocking_of), (leafd.AsyncClient(masking.socket), Awaited)):
         orders = public_ids(client)

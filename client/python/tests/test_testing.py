@@ -67,6 +67,7 @@ async def first_awaited(source: leafd.AsyncIdSource) -> int:
     return (await source.next_ids("orders", 2))[0]
 
 
+@pytest.mark.usefixtures("every_loop")
 def test_code_that_names_a_source_takes_clients_and_fakes(host: Host) -> None:
     async def main() -> int:
         async with leafd.AsyncClient(host.socket) as client:
@@ -76,6 +77,7 @@ def test_code_that_names_a_source_takes_clients_and_fakes(host: Host) -> None:
     assert asyncio.run(first_awaited(FakeAsyncClient())) == 1 and asyncio.run(main()) > 0
 
 
+@pytest.mark.usefixtures("every_loop")
 def test_a_fake_is_awaited() -> None:
     async def main() -> None:
         async with FakeAsyncClient(tags=["orders"]) as fake:
