@@ -4,14 +4,12 @@
 //! to the process's heap data for the client and its tags. So a child finds empty slots and null pointers, and creates
 //! its own data, whatever the parent's threads were doing at the fork.
 //!
-//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, or accepts without effect, a fork handler wipes it
-//! (see [`crate::atfork`]). If that fails too, no runs are held.
+//! The kernel wipes it (`MADV_WIPEONFORK`). If the kernel refuses, or accepts without effect, no runs are held.
 
 use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use crate::atfork;
 use crate::pool::Pool;
 use crate::slot::Slot;
 use crate::supply::Supply;
@@ -24,24 +22,11 @@ pub(crate) struct Cell {
     pub(crate) supply: AtomicPtr<Supply>,
 }
 
-/// How a chunk becomes zero in a child.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Guard {
-    /// The kernel wipes it.
-    Kernel,
-    /// A fork handler wipes it. The handler doesn't run in a child made by a bare system call, so users
-    /// of the memory compare process ids too. (Two equal ids are not told apart, if each process is the
-    /// first of its own namespace.)
-    Handler,
-    /// Nothing wipes it, so no ids may be held in it.
-    Nobody,
-}
-
 /// A client's wiped memory. It only grows, until the client is dropped.
 pub(crate) struct Arena {
     chunks: AtomicPtr<Chunk>,
     root: NonNull<Root>,
-    guard: Guard,
+    is_wiped: bool,
 }
 
 /// Also wiped: the pointer to the process's connections.
@@ -52,7 +37,8 @@ struct Root {
 
 struct Chunk {
     memory: NonNull<u8>,
-    guard: Guard,
+    /// Whether every child finds it zeroed, however the child was made.
+    is_wiped: bool,
     /// Allocated cells, and failed requests for one.
     used: AtomicUsize,
     next: *mut Chunk,
@@ -81,12 +67,13 @@ impl Arena {
     pub(crate) fn new() -> io::Result<Arena> {
         let chunk = Chunk::map()?;
         chunk.used.store(1, Ordering::Relaxed);
-        let (root, guard) = (chunk.memory.cast(), chunk.guard);
-        Ok(Arena { chunks: AtomicPtr::new(Box::into_raw(Box::new(chunk))), root, guard })
+        let (root, is_wiped) = (chunk.memory.cast(), chunk.is_wiped);
+        Ok(Arena { chunks: AtomicPtr::new(Box::into_raw(Box::new(chunk))), root, is_wiped })
     }
 
-    pub(crate) fn guard(&self) -> Guard {
-        self.guard
+    /// Whether every child finds it zeroed. If not, no ids may be held in it.
+    pub(crate) fn is_wiped(&self) -> bool {
+        self.is_wiped
     }
 
     /// The process's pool of connections; null until it is created.
@@ -96,20 +83,18 @@ impl Arena {
         unsafe { &self.root.as_ref().pool }
     }
 
-    /// A new cell, and how it becomes zero in a child. It lives as long as the arena.
-    pub(crate) fn cell(&self) -> io::Result<(NonNull<Cell>, Guard)> {
+    /// A new cell. It lives as long as the arena.
+    pub(crate) fn cell(&self) -> io::Result<NonNull<Cell>> {
         loop {
             let head = self.chunks.load(Ordering::Acquire);
             // SAFETY: the list is never empty, and every chunk lives as long as the arena.
             let index = unsafe { (*head).used.fetch_add(1, Ordering::Relaxed) };
             if index < CHUNK_CELLS {
                 // SAFETY: as above; the offset stays within the chunk.
-                return Ok(unsafe {
-                    ((*head).memory.add(index * CELL_BYTES).cast(), (*head).guard)
-                });
+                return Ok(unsafe { (*head).memory.add(index * CELL_BYTES).cast() });
             }
             let mut chunk = Chunk::map()?;
-            if chunk.guard == Guard::Nobody && self.guard != Guard::Nobody {
+            if self.is_wiped && !chunk.is_wiped {
                 return Err(io::Error::from(io::ErrorKind::Unsupported));
             }
             chunk.next = head;
@@ -157,22 +142,13 @@ impl Chunk {
         // SAFETY: the advice is about the mapping made above.
         let accepts =
             |advice| unsafe { libc::madvise(memory.as_ptr().cast(), CHUNK_BYTES, advice) == 0 };
-        let guard = if !accepts(NO_SUCH_ADVICE) && accepts(libc::MADV_WIPEONFORK) {
-            Guard::Kernel
-        } else if atfork::register(memory, CHUNK_BYTES) {
-            Guard::Handler
-        } else {
-            Guard::Nobody
-        };
-        Ok(Chunk { memory, guard, used: AtomicUsize::new(0), next: ptr::null_mut() })
+        let is_wiped = !accepts(NO_SUCH_ADVICE) && accepts(libc::MADV_WIPEONFORK);
+        Ok(Chunk { memory, is_wiped, used: AtomicUsize::new(0), next: ptr::null_mut() })
     }
 }
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        if self.guard == Guard::Handler {
-            atfork::unregister(self.memory);
-        }
         // SAFETY: the mapping was made by `map` with this length, and its owner is the last user.
         unsafe { libc::munmap(self.memory.as_ptr().cast(), CHUNK_BYTES) };
     }

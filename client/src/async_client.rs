@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -53,7 +52,7 @@ struct Shared {
     permits: Arc<Semaphore>,
     /// The connection used last at the end.
     idle: Mutex<Vec<IdleConnection>>,
-    fetches: Mutex<HashMap<Box<str>, Arc<Fetch>>>,
+    turns: Mutex<HashMap<Box<str>, Arc<Turn>>>,
 }
 
 struct IdleConnection {
@@ -67,15 +66,8 @@ struct UsedConnection {
     _permit: OwnedSemaphorePermit,
 }
 
-/// Where the tasks that need a tag's next run queue.
-#[derive(Default)]
-struct Fetch {
-    turn: tokio::sync::Mutex<()>,
-    waiting: AtomicU32,
-}
-
-/// A task in the queue.
-struct Waiting<'fetch>(&'fetch Fetch);
+/// Held by the task that fetches a tag's next run. The others queue here.
+type Turn = tokio::sync::Mutex<()>;
 
 // === impl AsyncClient ===
 
@@ -85,7 +77,7 @@ impl From<Client> for AsyncClient {
             pid: std::process::id(),
             permits: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             idle: Mutex::default(),
-            fetches: Mutex::default(),
+            turns: Mutex::default(),
         };
         AsyncClient { client, shared: Arc::new(shared) }
     }
@@ -170,11 +162,10 @@ impl AsyncClient {
     async fn fetch(&self, tag: &Tag, deadline: &mut Deadline) -> Result<u64> {
         self.shared.check_process()?;
         loop {
-            let fetch = self.shared.fetch(tag.name());
-            let waiting = Waiting::new(&fetch);
+            let turn = self.shared.turn(tag.name());
             // If the tag's ids may not be held, tasks don't wait for each other.
-            let turn = if tag.wish(2) > 1 {
-                let turn = timeout_at(deadline.last_moment().into(), fetch.turn.lock()).await;
+            let _turn = if tag.wish(2) > 1 {
+                let turn = timeout_at(deadline.last_moment().into(), turn.lock()).await;
                 Some(turn.map_err(|_| deadline.missed())?)
             } else {
                 None
@@ -182,12 +173,11 @@ impl AsyncClient {
             if let Some(id) = tag.advance() {
                 return Ok(id);
             }
-            let id = self.hold(tag, tag.wish(waiting.count()), deadline).await?;
+            let id = self.hold(tag, tag.wish(1), deadline).await?;
             // Threads that share the run may have taken all of it.
             if let Some(id) = id.or_else(|| tag.advance()) {
                 return Ok(id);
             }
-            drop((turn, waiting));
         }
     }
 
@@ -201,8 +191,8 @@ impl AsyncClient {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let this = self.clone();
         runtime.spawn(async move {
-            let fetch = this.shared.fetch(tag.name());
-            let Ok(_turn) = fetch.turn.try_lock() else { return };
+            let turn = this.shared.turn(tag.name());
+            let Ok(_turn) = turn.try_lock() else { return };
             // The limits of the call that found the run short don't count. If it fails, nothing is lost: the end of
             // the run asks again.
             let mut deadline = Deadline::after(this.client.core.limits.deadline);
@@ -320,12 +310,12 @@ impl Shared {
         }
     }
 
-    fn fetch(&self, tag: &str) -> Arc<Fetch> {
-        let mut fetches = self.fetches.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(fetch) = fetches.get(tag) {
-            return Arc::clone(fetch);
+    fn turn(&self, tag: &str) -> Arc<Turn> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(turn) = turns.get(tag) {
+            return Arc::clone(turn);
         }
-        Arc::clone(fetches.entry(tag.into()).or_default())
+        Arc::clone(turns.entry(tag.into()).or_default())
     }
 }
 
@@ -335,25 +325,5 @@ impl Drop for Shared {
             // Closing them would remove the parent's from the set of polled descriptors, which both processes share.
             std::mem::take(&mut *self.idle()).into_iter().for_each(std::mem::forget);
         }
-    }
-}
-
-// === impl Waiting ===
-
-impl<'fetch> Waiting<'fetch> {
-    fn new(fetch: &'fetch Fetch) -> Waiting<'fetch> {
-        fetch.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(fetch)
-    }
-
-    /// How many tasks wait, this one included.
-    fn count(&self) -> u32 {
-        self.0.waiting.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -73,8 +73,8 @@ impl Builder {
     /// Whether every id is drawn directly, with its own request, instead of from a held run. Default: no.
     ///
     /// Ids of a tag are then strictly increasing on this host, none is skipped when the process exits, and each takes
-    /// microseconds instead of nanoseconds. (Ids are also drawn directly if a forked child can't be kept from using the
-    /// parent's ids.)
+    /// microseconds instead of nanoseconds. (Ids are also drawn directly if the kernel can't wipe the parent's ids in
+    /// a forked child.)
     #[must_use]
     pub fn direct(mut self, direct: bool) -> Builder {
         self.direct = direct;

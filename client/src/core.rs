@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use leafd_wire::{Header, IdsRequest, Status, opcode};
 
-use crate::arena::{Arena, Guard};
+use crate::arena::Arena;
 use crate::deadline::Deadline;
 use crate::error::{Break, Result};
 use crate::ids::{Ids, requests_of_batch};
@@ -62,7 +62,7 @@ impl Core {
     ) -> io::Result<Core> {
         let arena = Arena::new()?;
         // If a child can't be kept from using its parent's runs, none are held.
-        let holds = holds && arena.guard() != Guard::Nobody;
+        let holds = holds && arena.is_wiped();
         let endpoint = Arc::new(Endpoint::new(path, polling && has_cores_to_spare()));
         let made = AtomicPtr::new(ptr::null_mut());
         Ok(Core { names: Names::new(), arena, made, endpoint, limits, holds })
@@ -93,7 +93,7 @@ impl Core {
     /// Whether something made by process `pid` belongs to this process.
     pub(crate) fn is_own(&self, pid: u32) -> bool {
         // If the kernel wipes, nothing of the parent's can be found.
-        self.arena.guard() == Guard::Kernel || pid == std::process::id()
+        self.arena.is_wiped() || pid == std::process::id()
     }
 
     /// The process's connections; the pool is made on first use, also in a forked child.

@@ -27,10 +27,7 @@ pub(crate) fn next(
     holds: bool,
     limit: Option<Duration>,
 ) -> Result<u64> {
-    if holds
-        && (entry.is_wiped() || entry.is_own())
-        && let Some(taken) = entry.slot().take(coarse_ns())
-    {
+    if holds && let Some(taken) = entry.slot().take(coarse_ns()) {
         if taken.refill_due {
             entry.refill(core);
         }

@@ -24,7 +24,7 @@
 // - `client`, `tag`, `pipeline`, `public_ids`: the public calls; `source`: their trait and its fake; `event_loop`: held
 //   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio;
 // - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
-// - `core`, `arena`, `atfork`, `inherited`: what clones share, what a fork wipes, and what it leaves;
+// - `core`, `arena`, `inherited`: what clones share, what a fork wipes, and what it leaves;
 // - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
 // - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
 
@@ -35,7 +35,6 @@ mod arena;
 mod async_client;
 #[cfg(feature = "tokio")]
 mod async_connection;
-mod atfork;
 mod builder;
 mod client;
 mod clock;

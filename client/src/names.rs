@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use leafd_wire::tag::check_tag;
 
-use crate::arena::{Arena, Cell, Guard};
+use crate::arena::{Arena, Cell};
 use crate::error::{Error, Result};
 use crate::slot::Slot;
 use crate::supply::Supply;
@@ -29,8 +29,6 @@ pub(crate) struct TagEntry {
     name: Box<str>,
     hash: u64,
     cell: NonNull<Cell>,
-    /// What prevents a child from finding its parent's run in the cell.
-    guard: Guard,
     /// The latest supply, even after the pointer to it was wiped.
     made: AtomicPtr<Supply>,
     next: *mut TagEntry,
@@ -81,7 +79,7 @@ impl Names {
                 "one client uses at most {TAGS_MAX} tags; make another client for {name:?}"
             )));
         }
-        let (cell, guard) = arena.cell().map_err(|source| Error::Resources {
+        let cell = arena.cell().map_err(|source| Error::Resources {
             what: "can't allocate wipe-on-fork memory for a tag",
             source,
         })?;
@@ -90,7 +88,6 @@ impl Names {
             name: name.into(),
             hash,
             cell,
-            guard,
             made: AtomicPtr::new(ptr::null_mut()),
             next: ptr::null_mut(),
         });
@@ -143,51 +140,29 @@ impl TagEntry {
         unsafe { self.cell.as_ref() }
     }
 
-    /// The slot. If [`TagEntry::is_wiped`] is false, it may hold a parent's run.
     #[inline]
     pub(crate) fn slot(&self) -> &Slot {
         &self.cell().slot
     }
 
-    /// Whether every child finds the cell zeroed, however the child was made.
-    #[inline]
-    pub(crate) fn is_wiped(&self) -> bool {
-        self.guard == Guard::Kernel
-    }
-
     /// Frees the supply, unless it is a parent's.
     pub(crate) fn drop_supply(&self) {
         let supply = self.cell().supply.swap(ptr::null_mut(), Ordering::AcqRel);
-        let own = |supply: &Supply| self.is_wiped() || supply.pid == std::process::id();
-        // SAFETY: as in `supply`.
-        if unsafe { supply.as_ref() }.is_some_and(own) {
+        if supply.is_null() {
+            crate::inherited::keep(self.made.load(Ordering::Acquire));
+        } else {
             // SAFETY: made by `Box::into_raw`; the core is being dropped, so nothing else uses it.
             drop(unsafe { Box::from_raw(supply) });
-        } else {
-            crate::inherited::keep(self.made.load(Ordering::Acquire));
         }
     }
 
-    /// Whether this process filled the cell. For cells that the kernel doesn't wipe.
-    #[cold]
-    pub(crate) fn is_own(&self) -> bool {
-        let found = self.cell().supply.load(Ordering::Acquire);
-        // SAFETY: as in `supply`.
-        unsafe { found.as_ref() }.is_some_and(|supply| supply.pid == std::process::id())
-    }
-
+    /// The process's supply; made on first use, also in a forked child. Only for clients that hold runs.
     pub(crate) fn supply(&self) -> &Supply {
         let place = &self.cell().supply;
         let found = place.load(Ordering::Acquire);
-        // SAFETY: null, or made by `Box::into_raw` below and freed with the core only. (In a child without
-        // wiping it may be the parent's; its process id is plain memory, copied into the child.)
+        // SAFETY: null, or made by `Box::into_raw` below and freed with the core only.
         if let Some(supply) = unsafe { found.as_ref() } {
-            if self.is_wiped() || supply.pid == std::process::id() {
-                return supply;
-            }
-            // The run is the parent's too. Clear it before the swap: once the new supply is visible,
-            // another thread may install a run of this process.
-            self.slot().clear();
+            return supply;
         }
         let new = Box::into_raw(Box::new(Supply::new()));
         match place.compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire) {

@@ -17,8 +17,6 @@ pub(crate) const QUEUED_MAX: usize = 65_536;
 /// A process's data of one tag besides the slot. It lives on the heap. The pointer to it is in wiped
 /// memory, so a child makes its own.
 pub(crate) struct Supply {
-    /// The process that made it.
-    pub(crate) pid: u32,
     pub(crate) stock: Mutex<Stock>,
     /// A run was installed, or the fetching thread gave up.
     pub(crate) changed: Condvar,
@@ -79,7 +77,7 @@ impl Supply {
             sizing: Sizing::new(),
             current: None,
         };
-        Supply { pid: std::process::id(), stock: Mutex::new(stock), changed: Condvar::new() }
+        Supply { stock: Mutex::new(stock), changed: Condvar::new() }
     }
 
     pub(crate) fn lock(&self) -> Locked<'_> {
@@ -168,7 +166,7 @@ mod tests {
     #[test]
     fn a_run_that_came_too_late_is_measured_from_its_request() {
         let arena = Arena::new().unwrap();
-        let (cell, _) = arena.cell().unwrap();
+        let cell = arena.cell().unwrap();
         // SAFETY: the cell is the arena's and all zeros, which is an empty slot.
         let slot = unsafe { &cell.as_ref().slot };
         let supply = Supply::new();

@@ -32,19 +32,10 @@ pub struct Tag {
     entry: NonNull<TagEntry>,
     /// The entry's, looked up beforehand; it lives as long.
     slot: NonNull<Slot>,
-    holding: Holding,
+    /// Whether ids may be taken from the held run.
+    holds: bool,
     /// The limit of each call; `None`: the client's own.
     limit: Option<Duration>,
-}
-
-/// Whether ids may be taken from the held run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Holding {
-    /// A child never finds its parent's.
-    Wiped,
-    /// Only by the process that fetched it, which must be checked each time.
-    OwnOnly,
-    No,
 }
 
 // SAFETY: entry and slot are shared by reference only, and may be (they are `Sync`).
@@ -58,18 +49,14 @@ impl Tag {
     pub(crate) fn new(core: &Arc<Core>, name: &str, limit: Option<Duration>) -> Result<Tag> {
         let entry = core.entry(name)?;
         let slot = NonNull::from(entry.slot());
-        let holding = match (core.holds, entry.is_wiped()) {
-            (false, _) => Holding::No,
-            (true, true) => Holding::Wiped,
-            (true, false) => Holding::OwnOnly,
-        };
-        Ok(Tag { entry: NonNull::from(entry), slot, core: Arc::clone(core), holding, limit })
+        let (entry, holds) = (NonNull::from(entry), core.holds);
+        Ok(Tag { entry, slot, core: Arc::clone(core), holds, limit })
     }
 
     /// The same tag, with every id drawn directly, by a request of its own.
     #[must_use]
     pub fn direct(mut self) -> Tag {
-        self.holding = Holding::No;
+        self.holds = false;
         self
     }
 
@@ -121,7 +108,7 @@ impl Tag {
 
     #[inline]
     pub(crate) fn take_of_run(&self, now_ns: u64) -> Option<Taken> {
-        if self.holding != Holding::Wiped && !self.may_take() {
+        if !self.holds {
             return None;
         }
         // SAFETY: the slot is the entry's, which lives as long as the core that `self` holds.
@@ -130,12 +117,7 @@ impl Tag {
 
     /// Whether runs are held at all.
     pub(crate) fn holds(&self) -> bool {
-        self.holding != Holding::No
-    }
-
-    #[cold]
-    fn may_take(&self) -> bool {
-        self.holding == Holding::OwnOnly && self.entry().is_own()
+        self.holds
     }
 
     #[inline]
@@ -149,7 +131,7 @@ impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tag")
             .field("name", &self.name())
-            .field("direct", &(self.holding == Holding::No))
+            .field("direct", &!self.holds)
             .finish_non_exhaustive()
     }
 }

@@ -206,7 +206,7 @@ fn a_pipeline_belongs_to_the_process_that_filled_it() {
 }
 
 #[test]
-fn where_the_kernel_does_not_wipe_a_handler_does() {
+fn where_the_kernel_does_not_wipe_no_ids_are_held() {
     // The filter holds for this thread alone, and those that it starts.
     thread::spawn(|| {
         answer_for_the_kernel(libc::EPERM, Some(libc::MADV_WIPEONFORK));
@@ -224,7 +224,7 @@ fn where_the_kernel_does_not_wipe_a_handler_does() {
 
 /// As under qemu's emulation of another kind of machine.
 #[test]
-fn where_the_kernel_only_says_that_it_wipes_a_handler_does() {
+fn where_the_kernel_only_says_that_it_wipes_no_ids_are_held() {
     thread::spawn(|| {
         answer_for_the_kernel(0, None);
         // SAFETY: the advice is not looked at.
