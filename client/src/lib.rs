@@ -11,8 +11,9 @@
 //! ```
 //!
 //! [`Client`] draws ids, one by one or in batches; [`Tag`] is a handle for drawing many; [`Pipeline`] sends many requests
-//! at once; [`PublicIds`] hides how many ids there are. With the feature `tokio`, `AsyncClient` does not block. Code that
-//! takes an [`IdSource`] runs without a daemon in tests, with a [`FakeClient`].
+//! at once; [`PublicIds`] hides how many ids there are. With the feature `tokio`, `AsyncClient` does not block; with
+//! `admin`, a client creates and changes tags. Code that takes an [`IdSource`] runs without a daemon in tests, with a
+//! [`FakeClient`].
 //!
 //! The crate needs `std` and `libc` only and starts no thread. A client is safe to share between threads and to use on
 //! both sides of a fork: a child never sees an id that its parent held, whatever the parent's other threads were doing.
@@ -22,7 +23,8 @@
 // How the crate is built, from the caller to the socket:
 //
 // - `client`, `tag`, `pipeline`, `public_ids`: the public calls; `source`: their trait and its fake; `event_loop`: held
-//   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio;
+//   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio; `admin`:
+//   typed administration;
 // - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
 // - `core`, `arena`, `inherited`: what clones share, what a fork wipes, and what it leaves;
 // - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
@@ -30,6 +32,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(feature = "admin")]
+mod admin;
 mod arena;
 #[cfg(feature = "tokio")]
 mod async_client;
@@ -61,6 +65,8 @@ mod source;
 mod supply;
 mod tag;
 
+#[cfg(feature = "admin")]
+pub use admin::{NewTag, TagChange, TagInfo};
 #[cfg(feature = "tokio")]
 pub use async_client::AsyncClient;
 pub use builder::{Builder, DEADLINE_DEFAULT};

@@ -3,6 +3,7 @@
 
 mod access;
 mod activation;
+mod administration;
 mod c_library;
 mod clocks;
 mod completions;
