@@ -373,8 +373,8 @@ fn a_primary_restored_from_a_former_era_is_refused_by_hosts_of_that_era() {
     assert_eq!(databases.sql("a", "SELECT max_id FROM leaf_alloc"), before);
 }
 
-/// Primaries a and b, then a, b and c, then c and a: each time with a new era, daemons of the former era under load, and
-/// the command killed on its way.
+/// Primaries a and b, then a, b and c, then c and a, then these in another order, twice: each time with a new era, daemons
+/// of the former era under load, and the command killed on its way.
 #[test]
 fn no_id_comes_twice_over_changes_of_era() {
     let mut random = seeds(1).next().expect("one seed");
@@ -394,7 +394,8 @@ fn no_id_comes_twice_over_changes_of_era() {
         hosts[0].admin(opcode::TAG_CREATE, &body);
     }
     let mut kills = 0;
-    for (names, era) in [(&["a", "b", "c"][..], 2), (&["c", "a"][..], 3)] {
+    let lists = [&["a", "b", "c"][..], &["c", "a"], &["a", "c"], &["c", "a"]];
+    for (names, era) in lists.into_iter().zip(2..) {
         for tag in &tags {
             for host in &hosts {
                 drawn.add_ids(tag, &host.raw().draw(tag, 30));
@@ -402,10 +403,9 @@ fn no_id_comes_twice_over_changes_of_era() {
         }
         let next = fleet(names, era);
         let wrong_era = refused(&fleet(names, era - 1).apply(&[]).output().unwrap());
-        assert!(
-            wrong_era.contains(if era == 2 { "give it era 2" } else { "--former" }),
-            "{wrong_era}"
-        );
+        // The third list leaves a store out.
+        let advice = if era == 3 { "--former".to_owned() } else { format!("give it era {era}") };
+        assert!(wrong_era.contains(&advice), "{wrong_era}");
         let former = hosts[0].path("former.toml");
         let text = format!("stores = {}\nroutes = {}\n", present.stores_toml(), present.routes);
         fs::write(&former, text).unwrap();
@@ -459,8 +459,12 @@ fn no_id_comes_twice_over_changes_of_era() {
     // Nothing but gaps: a few claims for each tag and daemon.
     let highest: BTreeMap<&String, u64> =
         drawn.ids.iter().map(|(tag, ids)| (tag, *ids.last().unwrap())).collect();
-    assert!(highest[&tags[TAGS - 1]] < 20_000, "{highest:?}");
+    assert!(highest[&tags[TAGS - 1]] < 40_000, "{highest:?}");
     assert_eq!(databases.place("b"), "retired");
     assert!(kills > 0, "the command was never killed before its end");
-    println!("{} ids of {} tags over two changes of era, {kills} kills", drawn.count(), tags.len());
+    println!(
+        "{} ids of {} tags over four changes of era, {kills} kills",
+        drawn.count(),
+        tags.len()
+    );
 }
