@@ -17,6 +17,9 @@ const STRICT_LATE: Duration = Duration::from_secs(15);
 /// Within which hosts notice a change and claim again, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(120);
 
+/// Makes another server the primary.
+const ELECTS: &str = "group_replication_set_as_primary";
+
 /// How long nothing goes wrong, and how long nothing serves.
 const LASTS: Duration = Duration::from_secs(5);
 
@@ -59,7 +62,7 @@ fn daemons_that_prefer_different_servers() {
     });
     course.step("primary changed by an operator", Promised::Ids, |course| {
         let next = but(group.primary_of(&all))[0];
-        fails_over(course, || group.switch_to(next));
+        fails_over(course, || group.elect(next, ELECTS));
     });
     course.step("primary stopped (SIGSTOP)", Promised::Ids, |course| {
         let primary = group.primary_of(&all);
@@ -86,7 +89,7 @@ fn daemons_that_prefer_different_servers() {
         course.goes_on();
         group.servers[member].put_back(&copy);
         group.is_whole();
-        fails_over(course, || group.switch_to(member));
+        fails_over(course, || group.elect(member, ELECTS));
     });
     course.step("several primaries for a time", Promised::Ids, |_| {
         let primary = group.primary_of(&all);
@@ -97,7 +100,7 @@ fn daemons_that_prefer_different_servers() {
             let words = refused.status()["segments"]["stores"][0].to_string();
             words.contains("Group Replication with several primaries").then_some(())
         });
-        group.switch_to_one_primary(primary);
+        group.elect(primary, "group_replication_switch_to_single_primary_mode");
     });
     course.step("all killed, begun anew from an old copy", Promised::Nothing, |course| {
         let primary = group.primary_of(&all);

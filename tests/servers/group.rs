@@ -121,17 +121,8 @@ impl Group {
         })
     }
 
-    /// Makes this server the only primary, as an operator does.
-    pub fn switch_to(&self, server: usize) {
-        self.change_by("group_replication_set_as_primary", server);
-    }
-
-    /// Makes this server the only primary of several.
-    pub fn switch_to_one_primary(&self, server: usize) {
-        self.change_by("group_replication_switch_to_single_primary_mode", server);
-    }
-
-    fn change_by(&self, function: &str, server: usize) {
+    /// Makes a server the only primary by one of the group's functions, as an operator does.
+    pub fn elect(&self, server: usize, function: &str) {
         let uuid = ask(&self.servers[server], "SELECT @@GLOBAL.server_uuid").expect("it answers");
         self.sql(server, &format!("SELECT {function}('{uuid}')"));
     }

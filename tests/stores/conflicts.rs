@@ -3,7 +3,7 @@
 
 use leafd_tests::host::Host;
 use leafd_tests::load::Drawn;
-use leafd_tests::servers::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
+use leafd_tests::servers::mysqld::Kind;
 use leafd_tests::servers::{Mysqld, Postgres, Server};
 use mysql::prelude::Queryable as _;
 
@@ -60,7 +60,9 @@ fn conflicts_are_tried_again_and_counted_on_postgres() {
     });
 }
 
-fn on<K: Kind>() {
+on_both!(conflicts_are_tried_again_and_counted);
+
+fn conflicts_are_tried_again_and_counted<K: Kind>() {
     for code in [1213, 1205] {
         are_tried_again_and_counted(&Mysqld::<K>::new(), |server| {
             let mut connection = server.connection().unwrap();
@@ -68,17 +70,5 @@ fn on<K: Kind>() {
                 connection.query_drop(statement).unwrap();
             }
         });
-    }
-}
-
-#[test]
-fn conflicts_are_tried_again_and_counted_on_mariadb() {
-    on::<OfMariaDb>();
-}
-
-#[test]
-fn conflicts_are_tried_again_and_counted_on_mysql() {
-    if Engine::Mysql.is_tested() {
-        on::<OfMysql>();
     }
 }

@@ -118,31 +118,40 @@ fn judge<S: Server>(what: &str, drawn: &Drawn) {
     drawn.assert_sound();
 }
 
-fn a_volume_is_put_back_to_a_snapshot<S: Server>() {
-    let mut server = S::new();
-    let volume = Volume::of(&mut server);
+/// The data go back to what was saved, while the first host stands still. The second one has seen the store later than
+/// that.
+#[track_caller]
+fn goes_back<S: Server, T>(
+    what: &str,
+    server: &mut S,
+    save: impl FnOnce(&mut S) -> T,
+    put_back: impl FnOnce(&mut S, &T),
+) {
     let [first, second] = [(); 2].map(|()| host(&server.url()));
     let mut drawn = Drawn::default();
     begin(&mut drawn, &first, &second);
-    let snapshot = volume.snapshot(&mut server);
+    let saved = save(server);
     claim_much(&mut drawn, &first);
-    // So the second host has seen the store later than the snapshot has it.
     draw(&mut drawn, &second, OTHER, 1, 10);
-    claim_beside(&mut drawn, &first, &second, || volume.put_back(&mut server, &snapshot));
-    judge::<S>("volume put back to a snapshot", &drawn);
+    claim_beside(&mut drawn, &first, &second, || put_back(server, &saved));
+    judge::<S>(what, &drawn);
+}
+
+fn a_volume_is_put_back_to_a_snapshot<S: Server>() {
+    let mut server = S::new();
+    let volume = Volume::of(&mut server);
+    let save = |server: &mut S| volume.snapshot(server);
+    goes_back("volume put back to a snapshot", &mut server, save, |server, snapshot| {
+        volume.put_back(server, snapshot);
+    });
 }
 
 /// Not the volume, but the files of the data directory, `auto.cnf` with MySQL's name of the server among them.
 fn a_data_directory_is_put_back<S: Server>() {
-    let mut server = S::new();
-    let [first, second] = [(); 2].map(|()| host(&server.url()));
-    let mut drawn = Drawn::default();
-    begin(&mut drawn, &first, &second);
-    let copy = server.snapshot();
-    claim_much(&mut drawn, &first);
-    draw(&mut drawn, &second, OTHER, 1, 10);
-    claim_beside(&mut drawn, &first, &second, || server.put_back(&copy));
-    judge::<S>("data directory put back", &drawn);
+    let save = |server: &mut S| server.snapshot();
+    goes_back("data directory put back", &mut S::new(), save, |server, copy| {
+        server.put_back(copy);
+    });
 }
 
 /// The first host's lease of the only worker is lost. The second one has none, and wants it.
@@ -269,15 +278,9 @@ fn two_promotions_that_the_engine_calls_alike() {
 /// A restored base backup that is started without `recovery.signal` is on the timeline that it was on.
 #[test]
 fn a_base_backup_is_restored_without_a_recovery_signal() {
-    let mut server = Postgres::new();
-    let [first, second] = [(); 2].map(|()| host(&server.url()));
-    let mut drawn = Drawn::default();
-    begin(&mut drawn, &first, &second);
-    let backup = server.base_backup();
-    claim_much(&mut drawn, &first);
-    draw(&mut drawn, &second, OTHER, 1, 10);
-    claim_beside(&mut drawn, &first, &second, || server.put_back(&backup));
-    judge::<Postgres>("base backup restored without recovery.signal", &drawn);
+    let what = "base backup restored without recovery.signal";
+    let save = |server: &mut Postgres| server.base_backup();
+    goes_back(what, &mut Postgres::new(), save, |server, backup| server.put_back(backup));
 }
 
 #[test]

@@ -36,6 +36,26 @@ macro_rules! on_each_server {
     };
 }
 
+/// Makes a test of each check for MariaDB and for MySQL.
+macro_rules! on_both {
+    ($($check:ident),* $(,)?) => {
+        mod on_mariadb {
+            $(#[test]
+            fn $check() {
+                super::$check::<leafd_tests::servers::mysqld::OfMariaDb>();
+            })*
+        }
+        mod on_mysql {
+            $(#[test]
+            fn $check() {
+                if leafd_tests::servers::mysqld::Engine::Mysql.is_tested() {
+                    super::$check::<leafd_tests::servers::mysqld::OfMysql>();
+                }
+            })*
+        }
+    };
+}
+
 mod away;
 mod beside_leaf;
 mod commits;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::relay::Relay;
-use leafd_tests::servers::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
+use leafd_tests::servers::mysqld::{Engine, Kind};
 use leafd_tests::servers::{DATABASE, Mysqld, Server as _};
 use leafd_wire::opcode;
 use serde_json::json;
@@ -53,26 +53,6 @@ const SETTINGS: [&[&str]; 3] = [
         "--completion-type=RELEASE",
     ],
 ];
-
-/// Both engines.
-macro_rules! on_both {
-    ($($check:ident),* $(,)?) => {
-        mod on_mariadb {
-            $(#[test]
-            fn $check() {
-                super::$check::<super::OfMariaDb>();
-            })*
-        }
-        mod on_mysql {
-            $(#[test]
-            fn $check() {
-                if super::Engine::Mysql.is_tested() {
-                    super::$check::<super::OfMysql>();
-                }
-            })*
-        }
-    };
-}
 
 on_both!(
     settings_that_others_chose,
