@@ -148,6 +148,19 @@ impl Dispatcher {
         ))
     }
 
+    /// Has an administrator's request answered: JSON in, JSON out. `what` is what it asks for.
+    pub(super) fn answer_administrator<Q: DeserializeOwned + 'static, A: Serialize>(
+        self: &Rc<Self>,
+        (session, header, body): (&Session, &Header, &[u8]),
+        what: &str,
+        work: impl AsyncFnOnce(Rc<Dispatcher>, Q) -> Result<A, Failure> + 'static,
+    ) -> Result<(), Failure> {
+        self.for_administrators(session, what)?;
+        let (asked, dispatcher) = (parse(body)?, Rc::clone(self));
+        session.answer_later(header, async move { Ok(json(&work(dispatcher, asked).await?)) });
+        Ok(())
+    }
+
     /// Checks an administrative request, and has the stores carry it out.
     pub(super) fn administer(
         self: &Rc<Self>,

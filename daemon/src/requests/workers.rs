@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::clock;
 use crate::engine::lease::{LeaseDriver, Worker};
 use crate::reply::Failure;
-use crate::requests::tags::{json as bytes, parse, refused};
+use crate::requests::tags::refused;
 use crate::requests::{Dispatcher, Session};
 use leafd_core::WorkerId;
 use leafd_core::registry::{CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, Snapshot};
@@ -49,13 +49,16 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        self.for_administrators(session, "administer workers")?;
-        if header.opcode == opcode::WORKER_LIST {
-            let list = parse(body)?;
-            self.list_workers(session, header, self.keeper()?, &list)
-        } else {
-            let release = parse(body)?;
-            self.release_worker(session, header, self.keeper()?, release)
+        let (request, what) = ((session, header, body), "administer workers");
+        match header.opcode {
+            opcode::WORKER_LIST => {
+                self.answer_administrator(request, what, async |requests, list: List| {
+                    list_workers(requests.keeper()?, &list).await
+                })
+            }
+            _ => self.answer_administrator(request, what, async |requests, release: Release| {
+                requests.release_worker(requests.keeper()?, &release).await
+            }),
         }
     }
 
@@ -68,46 +71,11 @@ impl Dispatcher {
         }
     }
 
-    fn list_workers(
+    async fn release_worker(
         &self,
-        session: &Session,
-        header: &Header,
-        keeper: &Rc<LeaseDriver>,
-        list: &List,
-    ) -> Result<(), Failure> {
-        let pool = keeper.lease.borrow().settings().pool.clone();
-        if !(1..=PAGE_MAX).contains(&list.limit) {
-            return Err(refused(format!(
-                "limit is {}; it must be from 1 to {PAGE_MAX}",
-                list.limit
-            )));
-        }
-        let (first, limit) = (list.first.max(pool.start), list.limit);
-        let keeper = Rc::clone(keeper);
-        session.answer_later(header, async move {
-            let look = keeper.link.snapshot(first..pool.end.max(first)).await;
-            let look = look.map_err(|error| failure(&error))?;
-            let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-            let rows: Vec<Value> =
-                look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
-            let next = look.entries.get(limit).map(|entry| entry.worker.0);
-            Ok(bytes(&json!({
-                "pool": [pool.start, pool.end],
-                "now_ms": look.now.0,
-                "workers": rows,
-                "next": next,
-            })))
-        });
-        Ok(())
-    }
-
-    fn release_worker(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        keeper: &Rc<LeaseDriver>,
-        release: Release,
-    ) -> Result<(), Failure> {
+        keeper: &LeaseDriver,
+        release: &Release,
+    ) -> Result<Value, Failure> {
         let held = keeper.lease.borrow().held().map(|(worker, _)| worker);
         let mode = keeper.lease.borrow().settings().mode;
         let own = match (release.worker, held) {
@@ -121,24 +89,17 @@ impl Dispatcher {
         {
             return Err(refused(held_by_another(worker, &own_id, expected)));
         }
-        let (dispatcher, keeper) = (Rc::clone(self), Rc::clone(keeper));
         if let Some(worker) = own {
-            session.answer_later(header, async move {
-                dispatcher.give_back(&keeper, worker).await?;
-                Ok(bytes(&json!({"worker": worker.0, "own": true})))
-            });
-            return Ok(());
+            self.give_back(keeper, worker).await?;
+            return Ok(json!({"worker": worker.0, "own": true}));
         }
         if mode == Mode::Permanent {
             return Err(refused("a permanent worker can only be released by its own host"));
         }
         let worker = WorkerId(release.worker.unwrap_or_default());
-        session.answer_later(header, async move {
-            let entry = take_back(&keeper, worker, release.holder.as_deref()).await?;
-            let until_ms = entry.holding.expires.0;
-            Ok(bytes(&json!({"worker": worker.0, "own": false, "until_ms": until_ms})))
-        });
-        Ok(())
+        let entry = take_back(keeper, worker, release.holder.as_deref()).await?;
+        let until_ms = entry.holding.expires.0;
+        Ok(json!({"worker": worker.0, "own": false, "until_ms": until_ms}))
     }
 
     /// Gives this host's worker back. Keeps it if the registry doesn't answer.
@@ -169,6 +130,25 @@ impl Dispatcher {
             Err(_) => Err(Failure::stopping()),
         }
     }
+}
+
+async fn list_workers(keeper: &LeaseDriver, list: &List) -> Result<Value, Failure> {
+    let pool = keeper.lease.borrow().settings().pool.clone();
+    if !(1..=PAGE_MAX).contains(&list.limit) {
+        return Err(refused(format!("limit is {}; it must be from 1 to {PAGE_MAX}", list.limit)));
+    }
+    let first = list.first.max(pool.start);
+    let look = keeper.link.snapshot(first..pool.end.max(first)).await;
+    let look = look.map_err(|error| failure(&error))?;
+    let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
+    let rows: Vec<Value> = look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
+    let next = look.entries.get(limit).map(|entry| entry.worker.0);
+    Ok(json!({
+        "pool": [pool.start, pool.end],
+        "now_ms": look.now.0,
+        "workers": rows,
+        "next": next,
+    }))
 }
 
 /// Takes a worker from another host. Its bound stays, because that host may have issued ids up to it.

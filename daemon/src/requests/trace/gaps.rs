@@ -49,12 +49,8 @@ impl<'a> Row<'a> {
 }
 
 impl Dispatcher {
-    /// Checks the request. The caller must await the returned future, which answers it.
-    pub(super) fn gaps(
-        self: &Rc<Self>,
-        asked: &Gaps,
-        claimant: Claimant,
-    ) -> Result<impl Future<Output = Result<Value, Failure>> + use<>, Failure> {
+    /// Answers the request of this user.
+    pub(super) async fn gaps(&self, asked: &Gaps, claimant: Claimant) -> Result<Value, Failure> {
         let tag = Tag::parse(asked.tag.as_bytes())?;
         if self.snowflakes.layout(tag.as_str()).is_some() {
             return Err(refused(format!(
@@ -68,8 +64,7 @@ impl Dispatcher {
                 asked.first, asked.last
             )));
         }
-        let dispatcher = Rc::clone(self);
-        Ok(async move { dispatcher.explain(&tag, first..last + 1, claimant).await })
+        self.explain(&tag, first..last + 1, claimant).await
     }
 
     async fn explain(

@@ -13,13 +13,15 @@ use std::rc::Rc;
 use leafd_wire::{Header, opcode};
 use serde_json::{Value, json};
 
-use super::tags::{administrative, json as bytes, parse};
+use super::tags::administrative;
 use super::{Dispatcher, Session};
 use crate::engine::segments::HOLD_MS;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
+use gaps::Gaps;
 use leafd_core::store::{ClaimRecord, StoreError, TagRow};
 use leafd_core::{Tag, UnixMs};
+use whose::Whose;
 
 /// How many claims a call reads.
 const CLAIMS_A_CALL: u32 = 500;
@@ -48,15 +50,18 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        self.for_administrators(session, "ask who issued ids")?;
-        if header.opcode == opcode::WHOSE {
-            let answer = self.whose(parse(body)?, session.peer.clone())?;
-            session.answer_later(header, async move { Ok(bytes(&answer.await?)) });
-        } else {
-            let answer = self.gaps(&parse(body)?, session.outbox.claimant)?;
-            session.answer_later(header, async move { Ok(bytes(&answer.await?)) });
+        let (request, what) = ((session, header, body), "ask who issued ids");
+        let (peer, claimant) = (session.peer.clone(), session.outbox.claimant);
+        match header.opcode {
+            opcode::WHOSE => {
+                self.answer_administrator(request, what, async move |requests, asked: Whose| {
+                    requests.whose(&asked, &peer).await
+                })
+            }
+            _ => self.answer_administrator(request, what, async move |requests, asked: Gaps| {
+                requests.gaps(&asked, claimant).await
+            }),
         }
-        Ok(())
     }
 
     /// The stores of a tag, each with the tag's row. At least one answers.

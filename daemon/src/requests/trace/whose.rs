@@ -1,7 +1,5 @@
 //! WHOSE: which host issued an id, and when.
 
-use std::rc::Rc;
-
 use leafd_wire::Status;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -34,20 +32,13 @@ const CALLS_FOR_NEXT_CLAIM: usize = 10;
 const CLOCKS_DIFFER_MS: u64 = 60_000;
 
 impl Dispatcher {
-    /// Checks the request. The caller must await the returned future, which answers it.
-    pub(super) fn whose(
-        self: &Rc<Self>,
-        asked: Whose,
-        peer: Peer,
-    ) -> Result<impl Future<Output = Result<Value, Failure>> + use<>, Failure> {
+    /// Answers the request of this peer.
+    pub(super) async fn whose(&self, asked: &Whose, peer: &Peer) -> Result<Value, Failure> {
         let tag = Tag::parse(asked.tag.as_bytes())?;
-        let dispatcher = Rc::clone(self);
-        Ok(async move {
-            match dispatcher.snowflakes.layout(tag.as_str()) {
-                Some(_) => dispatcher.whose_snowflake(&tag, asked.id).await,
-                None => dispatcher.whose_number(&tag, asked.id, &peer).await,
-            }
-        })
+        match self.snowflakes.layout(tag.as_str()) {
+            Some(_) => self.whose_snowflake(&tag, asked.id).await,
+            None => self.whose_number(&tag, asked.id, peer).await,
+        }
     }
 
     async fn whose_number(&self, tag: &Tag, id: u64, peer: &Peer) -> Result<Value, Failure> {
