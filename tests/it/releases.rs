@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use leafd::config::settings;
-use leafd_client::MetricsFormat;
 
 use crate::host::{Host, leafd_binary};
 
@@ -94,7 +93,7 @@ fn metric_names() -> BTreeSet<String> {
     host.start();
     host.create("orders");
     let _ = host.raw().draw("orders", 1);
-    let text = host.client().metrics_text(MetricsFormat::Prometheus).unwrap();
+    let text = host.client().metrics_text().unwrap();
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
