@@ -5,7 +5,10 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
+use leafd_client::{Client, Error};
+use leafd_wire::{Status, opcode};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -88,6 +91,40 @@ fn the_socket_that_is_handed_over_is_served_and_left_behind() {
         assert!(child.wait().unwrap().success());
         assert!(path.exists(), "it is not the daemon's to remove");
     }
+}
+
+/// The socket outlives the daemon, and with it what was sent there.
+#[test]
+fn an_administrative_request_whose_client_gave_up_is_not_carried_out() {
+    let host = host("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=leafd");
+    let path = host.path("given.sock");
+    let listener = UnixListener::bind(&path).unwrap();
+    let create = |tag: &str| {
+        let mut client = Raw::connect(&path);
+        client.request(opcode::TAG_CREATE, 1, format!(r#"{{"tag":"{tag}"}}"#).as_bytes());
+        client
+    };
+    drop(create("given-up"));
+    let mut waiting = create("orders");
+    let mut command = command(&host, Some(listener.as_raw_fd()));
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert_eq!(waiting.reply().status(), Status::Ok);
+    waiting.request(opcode::TAG_LIST, 2, b"{}");
+    let tags = String::from_utf8(waiting.reply().body).unwrap();
+    assert!(tags.contains("orders") && !tags.contains("given-up"), "{tags}");
+    // A client library that lives on gives its connection up with the request.
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(child.wait().unwrap().success());
+    let client = Client::builder().socket(&path).deadline(Duration::from_millis(50)).build();
+    let client = client.unwrap();
+    let asked = client.admin(opcode::TAG_CREATE, r#"{"tag":"late"}"#);
+    assert!(matches!(asked, Err(Error::Timeout { .. })), "{asked:?}");
+    let mut child = command.spawn().unwrap();
+    let mut raw = Raw::connect(&path);
+    raw.request(opcode::TAG_SHOW, 3, br#"{"tag":"late"}"#);
+    raw.reply().refused(Status::TagUnknown);
+    kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

@@ -87,6 +87,12 @@ pub mod opcode {
     pub const REPLY: u8 = 0x80;
 }
 
+
+    /// Whether a request is administrative, with JSON as its body. A daemon doesn't begin one whose client is gone.
+    #[must_use]
+    pub const fn is_administrative(opcode: u8) -> bool {
+        TAG_CREATE <= opcode && opcode < REPLY
+    }
 /// Bits of the header's flags.
 pub mod flag {
     /// On an IDS request: the ids go into a run that the process holds. So the daemon may give

@@ -316,6 +316,13 @@ impl Connection {
                 untimed = 0;
             }
             match Frame::first(&bytes[answered..], REQUEST_LENGTH_MAX) {
+                Ok(Some((frame, _)))
+                    if opcode::is_administrative(frame.header.opcode) && self.has_gone() =>
+                {
+                    // Its client has given up, perhaps long ago: the socket's backlog outlives a stopped daemon.
+                    self.reading = false;
+                    return bytes.len();
+                }
                 Ok(Some((frame, length))) => {
                     self.dispatcher.request(&self.session, &frame.header, frame.body);
                     answered += length;
@@ -339,6 +346,11 @@ impl Connection {
         self.looked_us = monotonic_us();
         self.pace.answered(self.looked_us);
         answered
+    }
+
+    /// Whether the client takes no more answers.
+    fn has_gone(&self) -> bool {
+        self.stream.is_gone().unwrap_or(true)
     }
 
     /// The stream can't be followed: say so and read no more.

@@ -84,15 +84,23 @@ impl Stream {
     pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         loop {
             let mut ready = ready!(self.reading.poll_read_ready(cx))?;
-            let mut socket = [PollFd::new(self.reading.get_ref().as_fd(), PollFlags::empty())];
-            poll(&mut socket, PollTimeout::ZERO)?;
-            let found = socket[0].revents().unwrap_or(PollFlags::empty());
-            if found.intersects(PollFlags::POLLHUP | PollFlags::POLLERR) {
+            if self.is_gone()? {
                 return Poll::Ready(Ok(()));
             }
             self.unannounced.set(true);
             ready.clear_ready();
         }
+    }
+
+    /// Whether the peer has closed both directions.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn is_gone(&self) -> io::Result<bool> {
+        let mut socket = [PollFd::new(self.reading.get_ref().as_fd(), PollFlags::empty())];
+        poll(&mut socket, PollTimeout::ZERO)?;
+        let found = socket[0].revents().unwrap_or(PollFlags::empty());
+        Ok(found.intersects(PollFlags::POLLHUP | PollFlags::POLLERR))
     }
 
     /// Reads what is there at this moment.
