@@ -338,7 +338,8 @@ impl<T: Tenants + 'static> Driver<T> {
                 }
                 *upstream.key.borrow_mut() = Some(key);
             }
-            Event::FailedOver(to) => error!(
+            // It heals itself. What it lost, if anything, is logged as an error by those who find it.
+            Event::FailedOver(to) => warn!(
                 %store, history = %to,
                 "the store has failed over or was restored (its history has changed), and may have lost its last commits: \
                  nothing new is claimed for failover_settle, so that all hosts can report the ids that they have seen"
