@@ -74,6 +74,7 @@ mod leaf_only;
 mod left_servers;
 mod lost_past;
 mod made_up;
+mod many_hosts;
 mod masked;
 mod mysql_servers;
 mod other_database;
