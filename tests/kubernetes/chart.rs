@@ -78,7 +78,7 @@ fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
 #[track_caller]
 fn valid(documents: &[Value], releases: &[&str]) {
     let folder = TempDir::new().unwrap();
-    let own = documents.iter().filter(|one| one["kind"] != "PodMonitor");
+    let own = documents.iter().filter(|one| one["apiVersion"] != "monitoring.coreos.com/v1");
     let paths: Vec<_> = own
         .enumerate()
         .map(|(place, document)| {
@@ -292,6 +292,70 @@ fn the_chart_s_daemonset_is_the_manifest_s() {
 }
 
 #[test]
+fn jobs_create_tables_and_tags() {
+    let all = chart_with(&json!({
+        "schema": {"enabled": true, "url": "postgres://owner@db/ids", "passwordSecret": {"name": "o", "key": "k"}},
+        "tags": [["orders"], ["ledger", "--strict"]],
+    }));
+    valid(&all, &[WITH_SIDECARS, NEWEST]);
+    let jobs: Vec<&Value> = all.iter().filter(|one| one["kind"] == "Job").collect();
+    let [schema, tags] = jobs[..] else { panic!("{jobs:?}") };
+    for job in [schema, tags] {
+        assert_eq!(not_restricted(pod(job).unwrap()), Vec::<String>::new(), "{job}");
+        assert!(job["metadata"]["annotations"]["helm.sh/hook"].is_string(), "{job}");
+    }
+    let apply = &pod(schema).unwrap()["containers"][0];
+    let words = apply["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
+    let mut command = Command::new(leafd_tests::host::leafd_binary());
+    let output = command.args(words).env_clear().output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    // It lacks nothing but the Secret.
+    assert!(said.contains("/run/secrets/owner/store_password can't be used"), "{said}");
+    let pod_of_tags = pod(tags).unwrap();
+    let inits = pod_of_tags["initContainers"].as_array().unwrap();
+    let commands: Vec<&Value> = inits.iter().skip(1).map(|one| &one["args"]).collect();
+    assert_eq!(inits[0]["restartPolicy"], "Always");
+    assert_eq!(
+        commands,
+        [
+            &json!(["tag", "create", "orders", "--if-not-exists"]),
+            &json!(["tag", "create", "ledger", "--strict", "--if-not-exists"]),
+        ]
+    );
+    // The daemon beside them takes their user for an administrator.
+    let uid = &inits[1]["securityContext"]["runAsUser"];
+    assert!(inits[0]["args"].as_array().unwrap().contains(&json!(format!("admin_uids=[{uid}]"))));
+}
+
+#[test]
+fn the_chart_brings_alerts_and_a_dashboard() {
+    let affinity = json!({"nodeAffinity": {}});
+    let all = chart_with(&json!({
+        "affinity": affinity,
+        "metrics": {
+            "enabled": true,
+            "rules": {"enabled": true, "labels": {"release": "p"}},
+            "dashboard": {"enabled": true},
+            "podMonitor": {"sidecars": {"enabled": true}},
+        },
+    }));
+    valid(&all, &[OLDEST, NEWEST]);
+    assert_eq!(pod(of_kind(&all, "DaemonSet")).unwrap()["affinity"], affinity);
+    let rules = of_kind(&all, "PrometheusRule");
+    assert_eq!(rules["metadata"]["labels"]["release"], "p");
+    let shipped = documents("../monitoring/alerts.yml").remove(0);
+    assert_eq!(rules["spec"], shipped);
+    let labelled = |one: &&Value| one["metadata"]["labels"]["grafana_dashboard"] == "1";
+    let map = all.iter().find(labelled).expect("a ConfigMap for Grafana");
+    let dashboard: Value =
+        serde_json::from_str(map["data"]["leafd.json"].as_str().unwrap()).unwrap();
+    let shipped = fs::read_to_string(folder().join("../monitoring/dashboard.json")).unwrap();
+    assert_eq!(dashboard, serde_json::from_str::<Value>(&shipped).unwrap());
+    let monitor = of_kind(&all, "PodMonitor");
+    assert_eq!(faults_of_monitor(monitor), "", "{monitor}");
+}
+
+#[test]
 fn values_that_can_t_be_meant_are_refused() {
     for (values, word) in [
         (json!({"imagee": {}}), "imagee"),
@@ -299,6 +363,12 @@ fn values_that_can_t_be_meant_are_refused() {
         (json!({"metrics": {"port": "9644"}}), "port"),
         (json!({"tls": {"ca": "a file"}}), "ca"),
         (json!({"metrics": {"podMonitor": {"enabled": true}}}), "needs metrics.enabled"),
+        (
+            json!({"metrics": {"podMonitor": {"sidecars": {"enabled": true}}}}),
+            "needs metrics.enabled",
+        ),
+        (json!({"schema": {"url": "postgres://owner:secret@db/ids"}}), "url"),
+        (json!({"tags": ["orders"]}), "tags"),
     ] {
         let refused = rendered(&folder(), &values);
         let error = refused["error"].as_str().unwrap_or_else(|| panic!("{values} is taken"));

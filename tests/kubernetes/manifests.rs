@@ -88,7 +88,9 @@ pub fn validate(release: &str, paths: &[PathBuf]) -> Output {
 pub fn pod(document: &Value) -> Option<&Value> {
     match document["kind"].as_str()? {
         "Pod" => Some(&document["spec"]),
-        "StatefulSet" | "DaemonSet" | "Deployment" => Some(&document["spec"]["template"]["spec"]),
+        "StatefulSet" | "DaemonSet" | "Deployment" | "Job" => {
+            Some(&document["spec"]["template"]["spec"])
+        }
         _ => None,
     }
 }
