@@ -44,7 +44,7 @@ impl Config {
     /// Refuses a configuration that this program can't serve.
     ///
     /// # Errors
-    /// [`ConfigError::NotBuilt`] for the first such store, for ZooKeeper, or for HTTP.
+    /// [`NotBuilt`] for the first such store, for ZooKeeper, or for HTTP.
     pub(crate) fn require_built(self) -> Result<Config, ConfigError> {
         for store in self.routing.stores() {
             let (_, built) = feature_of(&store.url);

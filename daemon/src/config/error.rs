@@ -23,90 +23,52 @@ pub enum Source {
 }
 
 /// Why a configuration is refused.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ConfigError {
-    /// The configuration file can't be read.
-    #[error("the configuration file {path} (named by {source_}) can't be read: {cause}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// What named it.
-        source_: Source,
-        /// What happened.
-        cause: String,
-    },
-    /// The configuration file is not TOML.
-    #[error("{source_}: this is not TOML: {cause}")]
-    Syntax {
-        /// Where.
-        source_: Source,
-        /// The parser's message, without quotes from the file.
-        cause: String,
-    },
-    /// No setting has this name.
-    #[error("{source_}: there is no setting {key:?};{} allowed: {allowed}", question(meant.as_deref()))]
-    UnknownKey {
-        /// Where it was given.
-        source_: Source,
-        /// The name.
-        key: String,
-        /// A similar name, if there is one.
+#[derive(Debug)]
+pub struct ConfigError {
+    /// Where the value was given that is at fault.
+    pub source: Source,
+    /// What is wrong with it, and what is allowed. Never a secret.
+    words: String,
+}
+
+impl ConfigError {
+    pub(super) fn new(source: Source, words: impl Into<String>) -> ConfigError {
+        ConfigError { source, words: words.into() }
+    }
+
+    /// A value that can't be used, in the setting `key` or a place in its list or table.
+    pub(super) fn of_value(source: Source, key: &str, value: &str, allowed: &str) -> ConfigError {
+        ConfigError::new(source, format!("{key} can't be {value}; allowed: {allowed}"))
+    }
+
+    /// A name that no setting has. `meant` is a similar one.
+    pub(super) fn unknown(
+        source: Source,
+        name: &str,
         meant: Option<String>,
-        /// All names.
-        allowed: String,
-    },
-    /// A setting is given twice at the same level.
-    #[error("{source_}: {key} is given twice, also as {other}; leave one of them out")]
-    Twice {
-        /// Where the second one was given.
-        source_: Source,
-        /// The setting.
-        key: String,
-        /// Where the first one was given.
-        other: Source,
-    },
-    /// Two settings contradict each other.
-    #[error(
-        "{source_}: {key} can't be given together with {other_key} ({other}); leave one of them out"
-    )]
-    Together {
-        /// Where the first one was given.
-        source_: Source,
-        /// The first setting.
-        key: &'static str,
-        /// The second setting.
-        other_key: &'static str,
-        /// Where that was given.
-        other: Source,
-    },
-    /// The value can't be used.
-    #[error("{source_}: {key} can't be {value}; allowed: {allowed}")]
-    Value {
-        /// Where it was given.
-        source_: Source,
-        /// The setting, and the place in its list or table.
-        key: String,
-        /// The value, without secrets.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
-    /// This program was built without it.
-    #[error(transparent)]
-    NotBuilt(#[from] super::NotBuilt),
-    /// No default can be found.
-    #[error(
-        "{key} has no default in this environment: {cause}; set it with {variable} or --set {key}=VALUE"
-    )]
-    NoDefault {
-        /// The setting.
-        key: &'static str,
-        /// Its variable.
-        variable: String,
-        /// What is missing.
-        cause: String,
-    },
+        allowed: &str,
+    ) -> ConfigError {
+        let question = meant.map_or(String::new(), |meant| format!(" did you mean {meant}?"));
+        let words = format!("there is no setting {name:?};{question} allowed: {allowed}");
+        ConfigError::new(source, words)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl From<super::NotBuilt> for ConfigError {
+    fn from(error: super::NotBuilt) -> ConfigError {
+        ConfigError::new(Source::Default, error.to_string())
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.source {
+            Source::Default => f.write_str(&self.words),
+            source => write!(f, "{source}: {}", self.words),
+        }
+    }
 }
 
 /// The name most similar to a misspelt one, if any is similar enough.
@@ -120,10 +82,6 @@ pub(super) fn most_like<'a>(
     let likeness = names.map(|name| (strsim::jaro(&misspelt, &name.to_ascii_lowercase()), name));
     let like = likeness.filter(|(likeness, _)| *likeness > LIKENESS_MIN);
     like.max_by(|(one, _), (other, _)| one.total_cmp(other)).map(|(_, name)| name)
-}
-
-fn question(meant: Option<&str>) -> String {
-    meant.map_or(String::new(), |meant| format!(" did you mean {meant}?"))
 }
 
 impl Source {

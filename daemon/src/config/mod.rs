@@ -349,9 +349,11 @@ fn read_routing(
 ) -> Result<Routing, ConfigError> {
     if let Some(other) = read.source_of("stores") {
         for key in ["store", "store_password_file"] {
-            if let Some(source_) = read.source_of(key) {
-                let other_key = "stores";
-                return Err(ConfigError::Together { source_, key, other_key, other });
+            if let Some(source) = read.source_of(key) {
+                let words = format!(
+                    "{key} can't be given together with stores ({other}); leave one of them out"
+                );
+                return Err(ConfigError::new(source, words));
             }
         }
     }

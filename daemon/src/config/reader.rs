@@ -52,7 +52,7 @@ impl Reader {
         parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
         let setting = named(key);
-        let given = match self.given(setting) {
+        let given = match self.inputs.remove(setting.key) {
             Some(given) => given,
             None => (default_of(setting, find)?, Source::Default),
         };
@@ -66,7 +66,7 @@ impl Reader {
         parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<Option<T>, ConfigError> {
         let setting = named(key);
-        if let Some(given) = self.given(setting) {
+        if let Some(given) = self.inputs.remove(setting.key) {
             return self.take(setting, given, parse).map(Some);
         }
         self.unset(key);
@@ -118,24 +118,21 @@ impl Reader {
         effective
     }
 
-    fn given(&mut self, setting: &'static Setting) -> Option<(ConfigNode, Source)> {
-        self.inputs.remove(setting.key)
-    }
-
     fn take<T>(
         &mut self,
         setting: &'static Setting,
         (node, source): (ConfigNode, Source),
         parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
-        let value = parse(&node).map_err(|bad| refused(setting, bad, &source))?;
-        self.took(setting, &node, source);
+        let value = parse(&node).map_err(|bad| {
+            let place = format!("{}{}", setting.key, bad.place);
+            let allowed = bad.allowed.unwrap_or_else(|| setting.kind.to_string());
+            let shown = show(setting, &bad.node);
+            ConfigError::of_value(source.at(bad.node.line), &place, &shown, &allowed)
+        })?;
+        let shown = Some(show_typed(setting, &node));
+        self.effective.push(Effective { key: setting.key, value: shown, source });
         Ok(value)
-    }
-
-    fn took(&mut self, setting: &'static Setting, node: &ConfigNode, source: Source) {
-        let value = Some(show_typed(setting, node));
-        self.effective.push(Effective { key: setting.key, value, source });
     }
 }
 
@@ -143,32 +140,20 @@ fn default_of(
     setting: &Setting,
     find: impl FnOnce() -> Result<String, String>,
 ) -> Result<ConfigNode, ConfigError> {
-    match setting.default {
-        Default::Is(text) | Default::Empty { value: text, .. } => written_default(setting, text),
-        Default::Found { .. } | Default::Unset { .. } => {
-            find().map(ConfigNode::bare).map_err(|cause| no_default(setting, cause))
+    let found = match (&setting.default, &setting.kind) {
+        (Default::Is(text) | Default::Empty { value: text, .. }, ValueKind::Toml(_)) => {
+            parse_value(text)
         }
-    }
-}
-
-fn written_default(setting: &Setting, text: &str) -> Result<ConfigNode, ConfigError> {
-    match setting.kind {
-        ValueKind::Toml(_) => parse_value(text).map_err(|cause| no_default(setting, cause)),
-        _ => Ok(ConfigNode::bare(text)),
-    }
-}
-
-fn no_default(setting: &Setting, cause: String) -> ConfigError {
-    ConfigError::NoDefault { key: setting.key, variable: setting.variable(), cause }
-}
-
-fn refused(setting: &Setting, bad: InvalidValue, source: &Source) -> ConfigError {
-    ConfigError::Value {
-        source_: source.at(bad.node.line),
-        key: format!("{}{}", setting.key, bad.place),
-        value: show(setting, &bad.node),
-        allowed: bad.allowed.unwrap_or_else(|| setting.kind.to_string()),
-    }
+        (Default::Is(text) | Default::Empty { value: text, .. }, _) => Ok(ConfigNode::bare(*text)),
+        (Default::Found { .. } | Default::Unset { .. }, _) => find().map(ConfigNode::bare),
+    };
+    found.map_err(|cause| {
+        let (key, variable) = (setting.key, setting.variable());
+        let words = format!(
+            "{key} has no default in this environment: {cause}; set it with {variable} or --set {key}=VALUE"
+        );
+        ConfigError::new(Source::Default, words)
+    })
 }
 
 /// A value for an error message. A store that isn't a local file may carry a password anywhere, especially

@@ -135,11 +135,6 @@ pub fn is_reloaded(key: &str) -> bool {
     by_key(key).is_some_and(|setting| setting.is_reloaded)
 }
 
-/// The keys, as an error lists them.
-pub(super) fn keys() -> String {
-    settings().map(|setting| setting.key).collect::<Vec<_>>().join(", ")
-}
-
 impl TryFrom<TableEntry> for Setting {
     type Error = String;
 

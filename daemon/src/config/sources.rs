@@ -43,14 +43,17 @@ fn file_named(args: &Args, env: &Env) -> Option<(PathBuf, Source)> {
 }
 
 fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
-    let text = read_file(path).map_err(|cause| ConfigError::Unreadable {
-        path: path.to_owned(),
-        source_: named_by,
-        cause,
+    let text = read_file(path).map_err(|cause| {
+        let words = format!("the configuration file {} can't be read: {cause}", path.display());
+        ConfigError::new(named_by, words)
     })?;
-    let entries = parse_document(&text).map_err(|(line, cause)| ConfigError::Syntax {
-        source_: Source::File { path: path.to_owned(), line },
-        cause,
+    let entries = parse_document(&text).map_err(|(line, cause)| {
+        // Of the line only a known key is shown; the rest may be a secret.
+        let key = line.and_then(|line| text.lines().nth(line - 1)?.split('=').next());
+        let setting = key.and_then(|key| settings::by_key(key.trim()));
+        let key = setting.map_or(String::new(), |setting| format!("{}: ", setting.key));
+        let source = Source::File { path: path.to_owned(), line };
+        ConfigError::new(source, format!("{key}this is not TOML: {cause}"))
     })?;
     let mut given = Inputs::new();
     for (key, node) in entries {
@@ -119,13 +122,10 @@ pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>,
             false => name == password::VARIABLE,
         };
         if !other_form {
-            let like = most_like(name, known.iter().map(String::as_str));
-            return Err(ConfigError::UnknownKey {
-                source_: Source::Variable(name.to_owned()),
-                key: name.to_owned(),
-                meant: like.map(str::to_owned),
-                allowed: format!("a store's password as {}", known.join(", ")),
-            });
+            let like = most_like(name, known.iter().map(String::as_str)).map(str::to_owned);
+            let allowed = format!("a store's password as {}", known.join(", "));
+            let source = Source::Variable(name.to_owned());
+            return Err(ConfigError::unknown(source, name, like, &allowed));
         }
         unused.push(format!(
             "variable {name} is not used: a store's password is taken from {}",
@@ -163,10 +163,7 @@ fn from_args(args: &Args) -> Result<Inputs, ConfigError> {
     for pair in &args.set {
         let source = Source::Argument("--set");
         let Some((key, value)) = pair.split_once('=') else {
-            return Err(ConfigError::Syntax {
-                source_: source,
-                cause: "it takes KEY=VALUE, such as --set autonomy=30m".to_owned(),
-            });
+            return Err(ConfigError::new(source, "it takes KEY=VALUE, such as --set autonomy=30m"));
         };
         insert_argument(&mut given, key.trim(), OsStr::new(value.trim()), source)?;
     }
@@ -182,7 +179,8 @@ fn insert_argument(
     let setting = known(key, &source)?;
     let node = untyped(setting, value, &source)?;
     if let Some((_, other)) = given.insert(setting.key, (node, source.clone())) {
-        return Err(ConfigError::Twice { source_: source, key: key.to_owned(), other });
+        let words = format!("{key} is given twice, also as {other}; leave one of them out");
+        return Err(ConfigError::new(source, words));
     }
     Ok(())
 }
@@ -192,35 +190,27 @@ fn known(key: &str, source: &Source) -> Result<&'static Setting, ConfigError> {
 }
 
 fn unknown(name: &str, source: &Source) -> ConfigError {
-    let bare = match source {
-        Source::Variable(_) => name.strip_prefix(PREFIX).unwrap_or(name),
-        _ => name,
-    };
+    let is_variable = matches!(source, Source::Variable(_));
+    let bare = name.strip_prefix(PREFIX).filter(|_| is_variable).unwrap_or(name);
     let like = most_like(bare, settings::settings().map(|setting| setting.key));
-    let like = like.and_then(settings::by_key);
-    let meant = like.map(|setting| match source {
-        Source::Variable(_) => setting.variable(),
-        _ => setting.key.to_owned(),
+    let meant = like.and_then(settings::by_key).map(|setting| match is_variable {
+        true => setting.variable(),
+        false => setting.key.to_owned(),
     });
-    let allowed = match source {
-        Source::Variable(_) => {
-            format!(
-                "{CONFIG_VARIABLE}, and {PREFIX} before one of these in capitals: {}",
-                settings::keys()
-            )
+    let keys = settings::settings().map(|setting| setting.key).collect::<Vec<_>>().join(", ");
+    let allowed = match is_variable {
+        true => {
+            format!("{CONFIG_VARIABLE}, and {PREFIX} before one of these in capitals: {keys}")
         }
-        _ => settings::keys(),
+        false => keys,
     };
-    ConfigError::UnknownKey { source_: source.clone(), key: name.to_owned(), meant, allowed }
+    ConfigError::unknown(source.clone(), name, meant, &allowed)
 }
 
 /// A value from outside a file: TOML for lists and tables, otherwise bare text.
 fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<ConfigNode, ConfigError> {
-    let refused = |value: &str, allowed: String| ConfigError::Value {
-        source_: source.clone(),
-        key: setting.key.to_owned(),
-        value: value.to_owned(),
-        allowed,
+    let refused = |value: &str, allowed: String| {
+        ConfigError::of_value(source.clone(), setting.key, value, &allowed)
     };
     let text = value
         .to_str()

@@ -53,12 +53,9 @@ pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
 }
 
 /// The former configuration is given by another argument than the present one.
-fn of_former(error: ConfigError) -> ConfigError {
-    match error {
-        ConfigError::Unreadable { path, cause, .. } => {
-            ConfigError::Unreadable { path, source_: Source::Argument("--former"), cause }
-        }
-        other => other,
+fn of_former(mut error: ConfigError) -> ConfigError {
+    if error.source == Source::Argument("--config") {
+        error.source = Source::Argument("--former");
     }
 }
 

@@ -153,7 +153,7 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
     check("admin_uids = 5", &["[0, 1000]"]);
     check("admin_uids = [5, 'ann']", &["admin_uids[1] can't be \"ann\"", "4294967294"]);
     check("admin_uids = [4294967295]", &["4294967294"]);
-    check("socket = '/a'\nsocket = '/b'", &["line 2", "duplicate key"]);
+    check("socket = '/a'\nsocket = '/b'", &["line 2", "socket: ", "duplicate key"]);
     check("socket = ", &["line 1", "not TOML"]);
 }
 
