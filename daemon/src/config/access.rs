@@ -1,11 +1,11 @@
 //! Who may draw which tags, and who may administer: rules from the configuration, compiled for fast checks.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use leafd_core::quota::Quota;
 
-use super::pattern::{self, Pattern};
+use super::pattern::{self, Pattern, PatternIndex};
 use super::value::{ConfigNode, InvalidValue};
 
 /// A process at the other end of a connection, by the kernel.
@@ -26,16 +26,8 @@ pub struct AccessRules(Arc<Compiled>);
 
 #[derive(Debug)]
 struct Compiled {
-    /// Rules by the exact tags that they name, as indices into `members`.
-    exact: HashMap<String, Vec<usize>>,
-    /// Prefixes of tags, each with its rule.
-    prefixes: Vec<(String, usize)>,
-    /// The users that each rule reserves its tags for; `None` for a rule that is only a quota.
-    members: Vec<Option<Members>>,
-    /// The additional users that may mask and unmask the ids of each rule's tags.
-    unmaskers: Vec<Members>,
-    /// How much each rule lets each of its users draw of each tag.
-    quotas: Vec<Option<Quota>>,
+    rules: Vec<Rule>,
+    by_pattern: PatternIndex,
     admins: Members,
     /// The groups that any of these rules names.
     gids: BTreeSet<u32>,
@@ -53,8 +45,11 @@ struct Members {
 #[derive(Debug)]
 pub(super) struct Rule {
     patterns: Vec<Pattern>,
+    /// The users that it reserves its tags for; `None` for a rule that is only a quota.
     members: Option<Members>,
+    /// The additional users that may mask and unmask the ids of its tags.
     unmaskers: Members,
+    /// How much it lets each of its users draw of each tag.
     quota: Option<Quota>,
 }
 
@@ -77,30 +72,10 @@ impl AccessRules {
             uids: admin_uids.into_iter().collect(),
             gids: admin_gids.into_iter().collect(),
         };
-        let mut compiled = Compiled {
-            exact: HashMap::new(),
-            prefixes: Vec::new(),
-            members: Vec::new(),
-            unmaskers: Vec::new(),
-            quotas: Vec::new(),
-            gids: admins.gids.clone(),
-            admins,
-            own_uid,
-            trust_containers,
-        };
-        for (index, rule) in rules.into_iter().enumerate() {
-            let named = rule.members.iter().chain([&rule.unmaskers]);
-            compiled.gids.extend(named.flat_map(|members| &members.gids));
-            compiled.members.push(rule.members);
-            compiled.unmaskers.push(rule.unmaskers);
-            compiled.quotas.push(rule.quota);
-            for pattern in rule.patterns {
-                match pattern {
-                    Pattern::Exact(tag) => compiled.exact.entry(tag).or_default().push(index),
-                    Pattern::Prefix(prefix) => compiled.prefixes.push((prefix, index)),
-                }
-            }
-        }
+        let named = rules.iter().flat_map(|rule| rule.members.iter().chain([&rule.unmaskers]));
+        let gids = named.chain([&admins]).flat_map(|members| &members.gids).copied().collect();
+        let by_pattern = PatternIndex::of(rules.iter().map(|rule| &*rule.patterns));
+        let compiled = Compiled { rules, by_pattern, gids, admins, own_uid, trust_containers };
         AccessRules(Arc::new(compiled))
     }
 
@@ -109,11 +84,11 @@ impl AccessRules {
     #[must_use]
     pub fn may_draw(&self, tag: &str, peer: &Peer) -> bool {
         let rules = &*self.0;
-        if rules.members.is_empty() || rules.is_trusted(peer) {
+        if rules.rules.is_empty() || rules.is_trusted(peer) {
             return true;
         }
         let mut reserved = false;
-        for members in rules.matching(tag).filter_map(|rule| rules.members[rule].as_ref()) {
+        for members in rules.matching(tag).filter_map(|rule| rule.members.as_ref()) {
             reserved = true;
             if members.name(peer) {
                 return true;
@@ -143,32 +118,28 @@ impl AccessRules {
     /// Whether a rule reserves this tag (or layout).
     #[must_use]
     pub fn reserves(&self, tag: &str) -> bool {
-        self.0.matching(tag).any(|rule| self.0.members[rule].is_some())
+        self.0.matching(tag).any(|rule| rule.members.is_some())
     }
 
     /// Whether a rule reserves any tags.
     #[must_use]
     pub fn reserves_any(&self) -> bool {
-        self.0.members.iter().any(Option::is_some)
+        self.0.rules.iter().any(|rule| rule.members.is_some())
     }
 
     /// How many ids of this tag (or layout) this peer's user may draw, by the first rule with a quota that matches the
     /// tag and that names the peer or no one.
     #[must_use]
     pub fn quota(&self, tag: &str, peer: &Peer) -> Option<Quota> {
-        let rules = &*self.0;
-        let applies =
-            |rule: &usize| rules.members[*rule].as_ref().is_none_or(|members| members.name(peer));
-        rules.matching(tag).filter(applies).find_map(|rule| rules.quotas[rule])
+        let applies = |rule: &&Rule| rule.members.as_ref().is_none_or(|members| members.name(peer));
+        self.0.matching(tag).filter(applies).find_map(|rule| rule.quota)
     }
 
     /// Whether this peer may mask and unmask ids of this tag: users that a matching rule names for that, and
     /// administrators. The right to draw ids is not enough.
     #[must_use]
     pub fn may_unmask(&self, tag: &str, peer: &Peer) -> bool {
-        let rules = &*self.0;
-        self.may_administer(peer)
-            || rules.matching(tag).any(|rule| rules.unmaskers[rule].name(peer))
+        self.may_administer(peer) || self.0.matching(tag).any(|rule| rule.unmaskers.name(peer))
     }
 
     /// Whether this peer may create and change tags: root, the daemon's own user, and those in `admin_uids` and
@@ -181,10 +152,8 @@ impl AccessRules {
 
 impl Compiled {
     /// The rules that match a tag, those that name it in full first.
-    fn matching(&self, tag: &str) -> impl Iterator<Item = usize> {
-        let exact = self.exact.get(tag).into_iter().flatten().copied();
-        let by_prefix = self.prefixes.iter().filter(move |(prefix, _)| tag.starts_with(prefix));
-        exact.chain(by_prefix.map(|(_, rule)| *rule))
+    fn matching(&self, tag: &str) -> impl Iterator<Item = &Rule> {
+        self.by_pattern.matching(tag).map(|rule| &self.rules[rule])
     }
 
     /// These can read the journal and stop the daemon anyway.

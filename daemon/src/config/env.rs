@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 
 /// The process's surroundings.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +29,12 @@ impl Env {
                 .and_then(|name| name.into_string().ok())
                 .unwrap_or_default(),
         }
+    }
+
+    /// The file of a systemd credential, if there is one of this name.
+    pub(super) fn credential(&self, name: &str) -> Option<PathBuf> {
+        let file = PathBuf::from(self.variable("CREDENTIALS_DIRECTORY")?).join(name);
+        file.exists().then_some(file)
     }
 
     /// A variable that is set and not empty.

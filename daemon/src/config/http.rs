@@ -56,18 +56,16 @@ pub struct Network {
 }
 
 pub(super) fn parse_networks(node: &ConfigNode) -> Result<Vec<Network>, InvalidValue> {
-    let network = |node: &ConfigNode| node.text()?.parse().map_err(|()| node.bad());
-    node.list()?.iter().map(network).collect()
+    node.items(|item| item.text()?.parse().map_err(|()| item.bad()))
 }
 
 pub(super) fn parse_names(node: &ConfigNode) -> Result<Vec<String>, InvalidValue> {
-    let name = |node: &ConfigNode| {
-        let name = node.text()?;
+    node.items(|item| {
+        let name = item.text()?;
         let plain = |c: char| c.is_ascii_alphanumeric() || ".-_".contains(c);
         let is_name = !name.is_empty() && name.chars().all(plain);
-        if is_name { Ok(name.to_owned()) } else { Err(node.bad()) }
-    };
-    node.list()?.iter().map(name).collect()
+        if is_name { Ok(name.to_owned()) } else { Err(item.bad()) }
+    })
 }
 
 impl Network {

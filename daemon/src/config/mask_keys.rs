@@ -4,29 +4,17 @@
 use std::fmt::Display;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use leafd_core::mask::MaskKeys;
 
 use super::Config;
-use super::env::Env;
-
-/// The name of the systemd credential.
-const CREDENTIAL: &str = "mask_key";
 
 /// Longer than all keys with comments between them. A larger file is something else.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
 
 /// Permission bits for users other than the owner and the group.
 const OTHERS: u32 = 0o007;
-
-/// The file of the keys: the one that the setting names, otherwise the credential.
-pub(super) fn find(file: Option<PathBuf>, env: &Env) -> Option<PathBuf> {
-    file.or_else(|| {
-        let dir = PathBuf::from(env.variable("CREDENTIALS_DIRECTORY")?);
-        Some(dir.join(CREDENTIAL)).filter(|file| file.exists())
-    })
-}
 
 impl Config {
     /// The keys of public ids, if a file is configured. An unusable file keeps the daemon from starting; otherwise it

@@ -272,7 +272,7 @@ impl Config {
             draws_kept: read.count("draws_kept")?,
             stop_within: read.duration("stop_within")?,
             polling: read.boolean("polling")?,
-            mask_key_file: mask_keys::find(mask_key_file, env),
+            mask_key_file: mask_key_file.or_else(|| env.credential("mask_key")),
             log: read.value("log", types::log)?,
             log_format: read.value("log_format", types::log_format)?,
             leaf_http: read.optional("leaf_http", http::parse_tcp)?,

@@ -41,11 +41,9 @@ pub(super) fn find(store: &str, file: Option<PathBuf>, env: &Env) -> StorePasswo
     if let Some(file) = file {
         return StorePassword::File(file);
     }
-    let credential = env.variable("CREDENTIALS_DIRECTORY");
     let name =
         if store.is_empty() { CREDENTIAL.to_owned() } else { format!("{CREDENTIAL}_{store}") };
-    let credential = credential.map(|dir| PathBuf::from(dir).join(name));
-    if let Some(file) = credential.filter(|file| file.exists()) {
+    if let Some(file) = env.credential(&name) {
         return StorePassword::File(file);
     }
     match env.variable(&variable_of(store)).and_then(|value| value.to_str()) {

@@ -1,5 +1,7 @@
 //! Tags in settings: an exact name, or a prefix followed by `*`.
 
+use std::collections::HashMap;
+
 use super::value::{ConfigNode, InvalidValue};
 use leafd_core::Tag;
 
@@ -50,5 +52,35 @@ impl Pattern {
             Pattern::Prefix(prefix) => other.fixed().starts_with(prefix),
             Pattern::Exact(_) => self == other,
         }
+    }
+}
+
+/// Which rules apply to a tag.
+#[derive(Clone, Debug)]
+pub(super) struct PatternIndex {
+    exact: HashMap<String, Vec<usize>>,
+    prefixes: Vec<(String, usize)>,
+}
+
+impl PatternIndex {
+    /// An index of these rules' patterns.
+    pub(super) fn of<'a>(rules: impl Iterator<Item = &'a [Pattern]>) -> PatternIndex {
+        let mut index = PatternIndex { exact: HashMap::new(), prefixes: Vec::new() };
+        for (rule, patterns) in rules.enumerate() {
+            for pattern in patterns {
+                match pattern {
+                    Pattern::Exact(tag) => index.exact.entry(tag.clone()).or_default().push(rule),
+                    Pattern::Prefix(prefix) => index.prefixes.push((prefix.clone(), rule)),
+                }
+            }
+        }
+        index
+    }
+
+    /// The rules that match a tag: first those that name it in full, then those with a prefix of it.
+    pub(super) fn matching(&self, tag: &str) -> impl Iterator<Item = usize> {
+        let exact = self.exact.get(tag).into_iter().flatten().copied();
+        let by_prefix = self.prefixes.iter().filter(move |(prefix, _)| tag.starts_with(prefix));
+        exact.chain(by_prefix.map(|(_, rule)| *rule))
     }
 }

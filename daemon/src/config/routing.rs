@@ -1,11 +1,11 @@
 //! Where each tag belongs, and what a store records about its own role. Daemons that would look for a tag in
 //! different stores notice it by that record.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::hash;
-use super::pattern::Pattern;
+use super::pattern::{Pattern, PatternIndex};
 use super::routes::{PRIMARIES_MAX, RouteTarget, Rule};
 use super::stores::StoreSpec;
 use leafd_core::Tag;
@@ -16,10 +16,7 @@ use leafd_core::store::Shard;
 pub struct Routing {
     stores: Vec<StoreSpec>,
     homes: Vec<RouteTarget>,
-    /// Placements of exactly named tags.
-    exact: HashMap<String, usize>,
-    /// Placements by a tag's prefix, in the order of the rules.
-    prefixes: Vec<(String, usize)>,
+    by_pattern: PatternIndex,
     /// The whole routing as text. Equal routings have equal texts; empty without routes.
     described: String,
 }
@@ -58,13 +55,10 @@ const CHANGE_BYTES: usize = 64;
 impl Routing {
     /// All tags in the only store.
     pub(super) fn unrouted(stores: Vec<StoreSpec>) -> Routing {
-        Routing {
-            stores,
-            homes: vec![RouteTarget::One(0)],
-            exact: HashMap::new(),
-            prefixes: vec![(String::new(), 0)],
-            described: String::new(),
-        }
+        let everything = [Pattern::Prefix(String::new())];
+        let by_pattern = PatternIndex::of([&everything[..]].into_iter());
+        let (homes, described) = (vec![RouteTarget::One(0)], String::new());
+        Routing { stores, homes, by_pattern, described }
     }
 
     /// Compiles rules that were already checked against these stores.
@@ -72,19 +66,10 @@ impl Routing {
     /// # Errors
     /// The length of the longest role when that is more than [`ROLE_BYTES_MAX`].
     pub(super) fn compile(stores: Vec<StoreSpec>, rules: Vec<Rule>) -> Result<Routing, usize> {
-        let (mut exact, mut prefixes, mut homes) = (HashMap::new(), Vec::new(), Vec::new());
         let described = describe(&stores, &rules);
-        for rule in rules {
-            for pattern in rule.patterns {
-                match pattern {
-                    // No earlier rule matches it by a prefix: it would have been refused.
-                    Pattern::Exact(tag) => _ = exact.insert(tag, homes.len()),
-                    Pattern::Prefix(prefix) => prefixes.push((prefix, homes.len())),
-                }
-            }
-            homes.push(rule.home);
-        }
-        let routing = Routing { stores, homes, exact, prefixes, described };
+        let by_pattern = PatternIndex::of(rules.iter().map(|rule| &*rule.patterns));
+        let homes = rules.into_iter().map(|rule| rule.home).collect();
+        let routing = Routing { stores, homes, by_pattern, described };
         let longest = (0..routing.stores.len()).map(|store| routing.role(store).len()).max();
         match longest {
             Some(bytes) if bytes > ROLE_BYTES_MAX => Err(bytes),
@@ -108,9 +93,8 @@ impl Routing {
     #[must_use]
     pub fn placement(&self, tag: &Tag) -> Option<Placement<'_>> {
         let name = tag.as_str();
-        let by_prefix = || self.prefixes.iter().find(|(prefix, _)| name.starts_with(prefix));
-        let home = self.exact.get(name).or_else(|| by_prefix().map(|(_, home)| home))?;
-        Some(match self.homes.get(*home)? {
+        // No earlier rule has a prefix of a tag that a later one names in full: it would have been refused.
+        Some(match self.homes.get(self.by_pattern.matching(name).next()?)? {
             RouteTarget::One(store) => Placement::One(*store),
             RouteTarget::Hashed(members) => {
                 Placement::One(*members.get(hash::place(name, members.len()))?)

@@ -4,7 +4,7 @@
 //! A password in the URL is refused: URLs end up in process lists, unit files and logs.
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -156,25 +156,34 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
 }
 
 fn endpoint(text: &str, scheme: &Scheme) -> Option<Endpoint> {
-    let (host, port) = match text.strip_prefix('[') {
-        // An IPv6 address has colons of its own.
-        Some(rest) => {
-            let (host, after) = rest.split_once(']')?;
-            host.parse::<std::net::Ipv6Addr>().ok()?;
-            (host, after.strip_prefix(':').or(after.is_empty().then_some(""))?)
-        }
-        None => text.split_once(':').unwrap_or((text, "")),
-    };
-    let port = match port {
-        "" => scheme.port,
-        digits => digits.parse().ok().filter(|port| *port > 0)?,
-    };
+    let (host, port) = host_and_port(text, scheme.port)?;
     let host = decoded(host)?;
     if host.starts_with('/') {
         return Some(Endpoint::Unix(PathBuf::from(host), port));
     }
+    is_host(&host).then_some(Endpoint::Tcp(host, port))
+}
+
+/// Splits `HOST[:PORT]`. An IPv6 address stands in brackets, because it has colons of its own.
+pub(super) fn host_and_port(text: &str, default: u16) -> Option<(&str, u16)> {
+    let (host, port) = match text.strip_prefix('[') {
+        Some(rest) => {
+            let (host, after) = rest.split_once(']')?;
+            host.parse::<Ipv6Addr>().ok()?;
+            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
+        }
+        None => text.split_once(':').map_or((text, None), |(host, port)| (host, Some(port))),
+    };
+    match port {
+        Some(digits) => Some((host, digits.parse().ok().filter(|port| *port > 0)?)),
+        None => Some((host, default)),
+    }
+}
+
+/// Whether this can be a host's name or address.
+pub(super) fn is_host(host: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
-    host.chars().all(plain).then_some(Endpoint::Tcp(host, port))
+    !host.is_empty() && host.chars().all(plain)
 }
 
 /// What the parameters say of TLS, and whether they ask for plain text. Servers that are not all on this host are verified

@@ -2,8 +2,9 @@
 //! Leaf service in it.
 
 use std::fmt;
-use std::net::Ipv6Addr;
 use std::str::FromStr;
+
+use super::store_url::{Endpoint, host_and_port, is_host};
 
 /// A server's default port.
 const PORT: u16 = 2181;
@@ -50,6 +51,10 @@ impl FromStr for Servers {
         if !path.is_empty() && !path[1..].split('/').all(is_node_name) {
             return Err(format!("{ALLOWED}; no part of PATH empty, . or .."));
         }
+        let host = |text| {
+            let (host, port) = host_and_port(text, PORT)?;
+            is_host(host).then(|| (host.to_owned(), port))
+        };
         let hosts: Option<Vec<_>> = hosts.split(',').map(host).collect();
         Ok(Servers { hosts: hosts.ok_or(ALLOWED)?, path })
     }
@@ -63,38 +68,12 @@ pub(super) fn is_node_name(name: &str) -> bool {
     !matches!(name, "" | "." | "..") && !name.chars().any(odd)
 }
 
-fn host(text: &str) -> Option<(String, u16)> {
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let (host, after) = rest.split_once(']')?;
-            host.parse::<Ipv6Addr>().ok()?;
-            (host, if after.is_empty() { None } else { Some(after.strip_prefix(':')?) })
-        }
-        None => match text.split_once(':') {
-            Some((host, port)) => (host, Some(port)),
-            None => (text, None),
-        },
-    };
-    let port = match port {
-        Some(digits) => digits.parse().ok().filter(|port| *port > 0)?,
-        None => PORT,
-    };
-    let plain = |c: char| c.is_ascii_alphanumeric() || ".-_:".contains(c);
-    (!host.is_empty() && host.chars().all(plain)).then(|| (host.to_owned(), port))
-}
-
 /// As configured, with every port.
 impl fmt::Display for Servers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (host, port)) in self.hosts.iter().enumerate() {
-            let comma = if index == 0 { "" } else { "," };
-            if host.contains(':') {
-                write!(f, "{comma}[{host}]:{port}")?;
-            } else {
-                write!(f, "{comma}{host}:{port}")?;
-            }
-        }
-        f.write_str(&self.path)
+        let hosts = self.hosts.iter().map(|(host, port)| Endpoint::Tcp(host.clone(), *port));
+        let hosts: Vec<String> = hosts.map(|host| host.to_string()).collect();
+        write!(f, "{}{}", hosts.join(","), self.path)
     }
 }
 
