@@ -4,7 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use leafd::cli::{adopt, declare_loss, demo, doctor, man, mask_key, routes, schema, version};
+use leafd::cli::{
+    adopt, declare_loss, demo, doctor, finish, man, mask_key, routes, schema, version,
+};
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
@@ -137,14 +139,16 @@ fn main() -> ExitCode {
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::CheckConfig { quiet, args }) => run::check_config(&args, quiet),
-        Some(Command::AdoptStore { args }) => adopt::adopt_store(&args),
-        Some(Command::DeclareLoss { args }) => declare_loss::declare_loss(&args),
-        Some(Command::Schema { action: Schema::Print { args } }) => schema::print(&args),
-        Some(Command::Schema { action: Schema::Apply { args } }) => schema::apply(&args),
+        Some(Command::AdoptStore { args }) => finish(adopt::adopt_store(&args)),
+        Some(Command::DeclareLoss { args }) => finish(declare_loss::declare_loss(&args)),
+        Some(Command::Schema { action: Schema::Print { args } }) => finish(schema::print(&args)),
+        Some(Command::Schema { action: Schema::Apply { args } }) => finish(schema::apply(&args)),
         Some(Command::Routes { action: Routes::Apply { args, former, yes } }) => {
-            routes::apply(&args, former, yes)
+            finish(routes::apply(&args, former, yes))
         }
-        Some(Command::MaskKey { action: MaskKey::New { file, add } }) => mask_key::new(&file, add),
+        Some(Command::MaskKey { action: MaskKey::New { file, add } }) => {
+            finish(mask_key::new(&file, add))
+        }
         Some(Command::Man(args)) => {
             // The settings have a page of their own.
             let more =

@@ -2,37 +2,24 @@
 //! behind a network store's URL.
 
 use std::fs;
-use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::cli::service;
+use crate::cli::{block_on, service};
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
 use crate::journal::{Identity, Journal, Outside, Recovered, SetAside, Write};
-use crate::output;
 use crate::run;
 use crate::run::{embedded, stores};
 use crate::state_dir::StateDir;
 use crate::store::sqlite;
 use leafd_core::store::CheckIn;
 
-/// Adopts every configured store. The exit status is that of [`run::start`].
-#[must_use]
-pub fn adopt_store(args: &Args) -> ExitCode {
-    let config = match service::load(args) {
-        Ok(config) => config,
-        Err(error) => return run::refuse_config(&error),
-    };
-    match adopt_all(&config) {
-        Ok(said) => output::print(&said),
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn adopt_all(config: &Config) -> Result<String> {
+/// Adopts every configured store, and says which.
+///
+/// # Errors
+/// The configuration is invalid, or a store can't be adopted.
+pub fn adopt_store(args: &Args) -> Result<String> {
+    let config = &service::load(args)?;
     let unused = fs::read_dir(&config.state_dir).map_or(true, |mut files| files.next().is_none());
     if unused {
         bail!(
@@ -81,20 +68,13 @@ fn adopt_all(config: &Config) -> Result<String> {
             _ => others.push(spec),
         }
     }
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .context("cannot start the asynchronous runtime")?;
-    let adopted = runtime.block_on(async {
-        let mut said = String::new();
+    block_on(async {
         for spec in others {
             said.push_str(&adopt_database(config, spec, &journal, &recovered).await?);
         }
         journal.close().await;
-        Ok::<_, anyhow::Error>(said)
-    });
-    said.push_str(&adopted?);
-    Ok(said)
+        Ok(said)
+    })
 }
 
 /// Records in the journal that the store now behind its URL is the right one.

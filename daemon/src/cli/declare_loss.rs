@@ -1,27 +1,21 @@
 //! `leafd declare-loss`: tells every host that the stores may have lost commits, for whoever restored a backup.
 
-use std::process::ExitCode;
-
 use anyhow::{Context, Result, bail};
 
 use crate::cli::schema::in_each_store;
 use crate::cli::service;
 use crate::config::{Args, Config, StoreSpec, StoreUrl};
-use crate::run::{backends, refuse_config};
+use crate::run::backends;
 
 /// Declares the loss in every configured store.
-#[must_use]
-pub fn declare_loss(args: &Args) -> ExitCode {
-    let config = match service::load(args) {
-        Ok(config) => config,
-        Err(error) => return refuse_config(&error),
-    };
+///
+/// # Errors
+/// The configuration is invalid, or a store can't record the loss.
+pub fn declare_loss(args: &Args) -> Result<String> {
+    let config = service::load(args)?;
     // For servers that know their users by the socket.
-    if args.store.is_none()
-        && let Err(error) = service::become_owner(&config.state_dir)
-    {
-        eprintln!("leafd: {error:#}");
-        return ExitCode::FAILURE;
+    if args.store.is_none() {
+        service::become_owner(&config.state_dir)?;
     }
     in_each_store(&config, |spec| {
         let url = &spec.url;

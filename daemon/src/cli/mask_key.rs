@@ -4,27 +4,20 @@ use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::Path;
-use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use leafd_core::mask::KeyNumber;
 use tempfile::NamedTempFile;
 
 use crate::config::read_mask_keys;
-use crate::output;
 use crate::random;
 
 /// Writes a new key to a new file, or with `add` behind the keys of an existing one.
-#[must_use]
-pub fn new(path: &Path, add: bool) -> ExitCode {
-    let made = if add { add_to(path) } else { begin(path) };
-    match made {
-        Ok(said) => output::print(&said),
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+///
+/// # Errors
+/// The file can't be written, or has no room for another key.
+pub fn new(path: &Path, add: bool) -> Result<String> {
+    if add { add_to(path) } else { begin(path) }
 }
 
 fn begin(path: &Path) -> Result<String> {

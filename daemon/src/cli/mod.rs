@@ -21,3 +21,32 @@ pub mod routes;
 pub mod schema;
 mod service;
 pub mod version;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+
+use crate::config::ConfigError;
+use crate::output;
+use crate::run::refuse_config;
+
+/// Prints a command's result, or why it failed, and returns the exit status, which is that of [`crate::run::start`].
+#[must_use]
+pub fn finish(outcome: anyhow::Result<String>) -> ExitCode {
+    match outcome {
+        Ok(text) => output::print(&text),
+        Err(error) => match error.downcast_ref::<ConfigError>() {
+            Some(error) => refuse_config(error),
+            None => {
+                eprintln!("leafd: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+/// Runs a command's asynchronous part.
+fn block_on<T>(work: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+    runtime.context("cannot start the asynchronous runtime")?.block_on(work)
+}

@@ -1,68 +1,63 @@
 //! `leafd schema`: shows the tables that the configured stores need, or creates the missing ones. The daemon itself
 //! never creates a table in a shared database.
 
-use std::process::ExitCode;
+use anyhow::{Result, anyhow, bail};
 
-use anyhow::{Result, anyhow};
-
-use crate::config::{Args, Config, StoreSpec, StoreUrl};
+use crate::config::{Args, Config, ConfigError, StoreSpec, StoreUrl};
 use crate::health::Remedies;
 use crate::output;
-use crate::run::{backends, refuse_config};
+use crate::run::backends;
 use leafd_core::store::StoreError;
 
-/// Prints the statements that [`apply`] runs for missing tables, once for each kind of store.
-#[must_use]
-pub fn print(args: &Args) -> ExitCode {
-    with_config(args, |config| {
-        let mut texts: Vec<(String, Vec<String>)> = Vec::new();
-        for spec in config.routing.stores() {
-            let text = match backends::schema_of(&spec.url) {
-                Ok(text) => text,
-                Err(error) => return refuse_config(&error.into()),
-            };
-            let url = spec.url.to_string();
-            match texts.iter_mut().find(|(known, _)| *known == text) {
-                Some((_, urls)) => urls.push(url),
-                None => texts.push((text, vec![url])),
-            }
+/// The statements that [`apply`] runs for missing tables, once for each kind of store.
+///
+/// # Errors
+/// The configuration is invalid.
+pub fn print(args: &Args) -> Result<String> {
+    let config = Config::load(args)?;
+    let mut texts: Vec<(String, Vec<String>)> = Vec::new();
+    for spec in config.routing.stores() {
+        let text = backends::schema_of(&spec.url).map_err(ConfigError::from)?;
+        let url = spec.url.to_string();
+        match texts.iter_mut().find(|(known, _)| *known == text) {
+            Some((_, urls)) => urls.push(url),
+            None => texts.push((text, vec![url])),
         }
-        let several = config.routing.stores().len() > 1;
-        let titled = texts.into_iter().map(|(text, urls)| match several {
-            true => format!("-- for {}\n{text}", urls.join(", ")),
-            false => text,
-        });
-        output::print(&titled.collect::<Vec<String>>().join("\n"))
-    })
+    }
+    let several = config.routing.stores().len() > 1;
+    let titled = texts.into_iter().map(|(text, urls)| match several {
+        true => format!("-- for {}\n{text}", urls.join(", ")),
+        false => text,
+    });
+    Ok(titled.collect::<Vec<String>>().join("\n"))
 }
 
 /// Creates what is missing in every store. Existing tables stay, or are refused if they differ.
-#[must_use]
-pub fn apply(args: &Args) -> ExitCode {
-    with_config(args, |config| in_each_store(config, |spec| apply_to(config, spec)))
+///
+/// # Errors
+/// The configuration is invalid, or a store's tables can't be created.
+pub fn apply(args: &Args) -> Result<String> {
+    let config = Config::load(args)?;
+    in_each_store(&config, |spec| apply_to(&config, spec))
 }
 
-/// Does `work` in every store, and prints what it returns. A store that fails does not stop the others.
+/// Does `work` in every store. A store that fails does not stop the others.
 pub(super) fn in_each_store(
     config: &Config,
     work: impl Fn(&StoreSpec) -> Result<String>,
-) -> ExitCode {
-    let mut outcome = ExitCode::SUCCESS;
+) -> Result<String> {
+    let (mut done, mut failed) = (String::new(), Vec::new());
     for spec in config.routing.stores() {
         match work(spec) {
-            Ok(said) => {
-                let printed = output::print(&said);
-                if printed != ExitCode::SUCCESS {
-                    return printed;
-                }
-            }
-            Err(error) => {
-                eprintln!("leafd: {error:#}");
-                outcome = ExitCode::FAILURE;
-            }
+            Ok(said) => done.push_str(&said),
+            Err(error) => failed.push(format!("{error:#}")),
         }
     }
-    outcome
+    if failed.is_empty() {
+        return Ok(done);
+    }
+    let _ = output::print(&done);
+    bail!(failed.join("\nleafd: "))
 }
 
 fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
@@ -84,12 +79,4 @@ fn apply_to(config: &Config, spec: &StoreSpec) -> Result<String> {
         true => format!("the tables of {} already exist; nothing was changed\n", spec.url),
         false => format!("created in {}: {}\n", spec.url, made.join(", ")),
     })
-}
-
-/// Loads the configuration for `work`.
-fn with_config(args: &Args, work: impl FnOnce(&Config) -> ExitCode) -> ExitCode {
-    match Config::load(args) {
-        Ok(config) => work(&config),
-        Err(error) => refuse_config(&error),
-    }
 }

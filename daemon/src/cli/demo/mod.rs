@@ -11,6 +11,7 @@ use leafd_client::{Client, Ids, opcode};
 use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 
+use crate::cli::finish;
 use child::ChildDaemon;
 
 /// How long to stay.
@@ -34,10 +35,7 @@ pub fn run(args: &DemoArgs) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has gone: nothing to complain about.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
+        Err(error) => finish(Err(error)),
     }
 }
 

@@ -18,11 +18,10 @@ use leafd_checkup::{Expected, Report, check_daemon};
 use leafd_core::registry::Mode;
 
 use self::workers::Ourselves;
-use crate::cli::service;
+use crate::cli::{finish, service};
 use crate::config::{Args, Config, WorkerSpec};
 use crate::health::Remedies;
 use crate::output;
-use crate::run::refuse_config;
 use crate::store::sql::WorkersWish;
 
 /// What to look at, and how to say it.
@@ -43,18 +42,19 @@ pub struct DoctorArgs {
 /// Runs the checks and prints the findings.
 #[must_use]
 pub fn run(args: &DoctorArgs) -> ExitCode {
-    let config = match service::load(&args.args) {
-        Ok(config) => config,
-        Err(error) => return refuse_config(&error),
+    let examined = || {
+        let config = service::load(&args.args)?;
+        service::become_owner(&config.state_dir)?;
+        Ok(examine(&config))
     };
-    if let Err(error) = service::become_owner(&config.state_dir) {
-        eprintln!("leafd: {error:#}");
-        return ExitCode::FAILURE;
+    match examined() {
+        Ok(report) => {
+            let text = if args.json { format!("{}\n", report.json()) } else { report.text() };
+            let printed = output::print(&text);
+            if report.has_failed() { ExitCode::FAILURE } else { printed }
+        }
+        Err(error) => finish(Err(error)),
     }
-    let report = examine(&config);
-    let text = if args.json { format!("{}\n", report.json()) } else { report.text() };
-    let printed = output::print(&text);
-    if report.has_failed() { ExitCode::FAILURE } else { printed }
 }
 
 fn examine(config: &Config) -> Report {

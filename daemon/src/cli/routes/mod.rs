@@ -15,41 +15,29 @@ mod rollback;
 use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 
 use self::members::{Member, Progress};
 use self::plan::Survey;
+use crate::cli::block_on;
 use crate::config::{Args, Config, ConfigError, Env, Source, password_variable};
 use crate::output;
-use crate::run::refuse_config;
 
 /// Shows what would change, and carries it out if `yes`. `former` is the former configuration file, for stores that
-/// the new one lacks. The exit status is that of [`crate::run::start`].
-#[must_use]
-pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> ExitCode {
+/// the new one lacks.
+///
+/// # Errors
+/// A configuration is invalid, or the change is not possible or was interrupted.
+pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> Result<String> {
     let around = Env::of_this_process();
+    let config = load(args, &around)?;
     let former = former.map(|file| {
         let args = Args { config: Some(file), ..Args::default() };
         load(&args, &without_settings(&around)).map_err(of_former)
     });
-    let (config, former) = match (load(args, &around), former.transpose()) {
-        (Ok(config), Ok(former)) => (config, former),
-        (Err(error), _) | (_, Err(error)) => return refuse_config(&error),
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let applied = match runtime {
-        Ok(runtime) => runtime.block_on(change(&config, former.as_ref(), yes)),
-        Err(error) => Err(error.into()),
-    };
-    match applied {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("leafd: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    let former = former.transpose()?;
+    block_on(change(&config, former.as_ref(), yes))
 }
 
 /// The former configuration is given by another argument than the present one.
@@ -57,6 +45,7 @@ fn of_former(mut error: ConfigError) -> ConfigError {
     if error.source == Source::Argument("--config") {
         error.source = Source::Argument("--former");
     }
+    error
 }
 
 /// Only the environment's passwords: the former settings come from the file alone.
@@ -89,7 +78,7 @@ fn is_password(variable: &str) -> bool {
     of.is_some_and(|of| of != "FILE")
 }
 
-async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<()> {
+async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<String> {
     let mut members = Vec::new();
     for (index, spec) in config.routing.stores().iter().enumerate() {
         members.push(Member::open(config, spec, Some(index)).await?);
@@ -104,24 +93,22 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<(
         }
     }
     if members.iter().all(|member| member.progress() == Progress::Done) {
-        say("every store already records its role; nothing was changed\n");
-        return Ok(());
+        return Ok("every store already records its role; nothing was changed\n".to_owned());
     }
     plan::check_places(&members, &config.routing)?;
     let found = plan::survey(&members, &config.routing).await?;
     if let Some(refusal) = found.refusal() {
         bail!("{}", rollback::refuse(&mut members, Vec::new(), yes, &refusal).await?);
     }
-    say(&shown(&members, &found));
+    // If the reader is gone, the change goes on.
+    let _ = output::print(&shown(&members, &found));
     if !yes {
-        say("nothing was changed yet; to apply this, add --yes\n");
-        return Ok(());
+        return Ok("nothing was changed yet; to apply this, add --yes\n".to_owned());
     }
     migrate::carry_out(&mut members, &config.routing).await?;
-    say(
-        "done: every store records its new role. Restart every leafd with the new configuration.\n",
-    );
-    Ok(())
+    let done =
+        "done: every store records its new role. Restart every leafd with the new configuration.\n";
+    Ok(done.to_owned())
 }
 
 /// The planned changes, in words.
@@ -150,9 +137,4 @@ fn shown(members: &[Member], found: &Survey) -> String {
         "daemons with the former routes stop claiming, and issue only the ids they hold\n",
     );
     text
-}
-
-fn say(text: &str) {
-    // If the reader is gone, the change goes on.
-    let _ = output::print(text);
 }
