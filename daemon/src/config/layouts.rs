@@ -12,11 +12,11 @@ use leafd_core::Tag;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layouts(BTreeMap<Tag, Layout>);
 
-/// The name of the layout that always exists.
+/// The name of the layout that exists unless it is switched off.
 const LEAF_NAME: &str = "snowflake";
 
-/// Layouts that exist if they are switched on.
-const SHIPPED: [(&str, Layout); 1] = [("js53", Layout::JS53)];
+/// The name of the layout that exists if it is switched on.
+const JS53_NAME: &str = "js53";
 
 const LAYOUT_KEYS: &str = "time_bits, worker_bits, sequence_bits, unit, epoch";
 
@@ -49,24 +49,26 @@ pub(super) fn parse(node: &ConfigNode) -> Result<Layouts, InvalidValue> {
         let tag = Tag::parse(name.as_bytes())
             .map_err(|cause| value.bad_for(format!("a valid tag as its name: {cause}")))?;
         let layout = match value.value {
-            Value::Boolean(true) => shipped(name, value)?,
+            // A fleet that has outgrown its number of workers moves on to another layout.
+            Value::Boolean(false) if name == LEAF_NAME => {
+                layouts.remove(&tag);
+                return Ok(());
+            }
+            Value::Boolean(true) if name == JS53_NAME => Layout::JS53,
+            Value::Boolean(_) => {
+                return Err(value.bad_for(format!(
+                    "true for {JS53_NAME}, false for {LEAF_NAME}, or a table with the keys {LAYOUT_KEYS}"
+                )));
+            }
             _ => parse_layout(value)?,
         };
         layouts.insert(tag, layout);
         Ok(())
     })?;
+    if layouts.is_empty() {
+        return Err(node.bad_for("another layout beside snowflake = false"));
+    }
     Ok(Layouts(layouts))
-}
-
-/// The shipped layout with this name.
-fn shipped(name: &str, node: &ConfigNode) -> Result<Layout, InvalidValue> {
-    let known = SHIPPED.iter().find(|(known, _)| *known == name);
-    known.map(|(_, layout)| *layout).ok_or_else(|| {
-        let names = SHIPPED.map(|(name, _)| name).join(", ");
-        node.bad_for(format!(
-            "true for a layout that leafd ships ({names}), or a table with the keys {LAYOUT_KEYS}"
-        ))
-    })
 }
 
 fn parse_layout(node: &ConfigNode) -> Result<Layout, InvalidValue> {

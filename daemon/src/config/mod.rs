@@ -173,7 +173,7 @@ pub struct Config {
     pub http: Option<HttpAddress>,
     /// Who may draw which tags, and who may administer.
     pub access: AccessRules,
-    /// Named snowflake layouts; `snowflake` is always one of them.
+    /// Named snowflake layouts, never none.
     pub layouts: Layouts,
     /// Every setting as it took effect, in the order of [`SECTIONS`].
     pub effective: Vec<Effective>,

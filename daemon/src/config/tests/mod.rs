@@ -181,10 +181,13 @@ fn bad_layouts_are_refused() {
     check(&sized(300, 10, 12), &["layouts.x.time_bits can't be 300", "0 to 63"]);
     check("[layouts.'']\n", &["at least one character"]);
     check("layouts = 5", &["layouts can't be 5"]);
-    check("[layouts]\nx = true", &["layouts.x can't be true", "(js53)"]);
+    check("[layouts]\nx = true", &["layouts.x can't be true", "true for js53"]);
     check("[layouts]\njs53 = false", &["layouts.js53 can't be false"]);
     check("[layouts]\nx = 5", &["layouts.x can't be 5"]);
     check(&format!("worker = 'static:8'\n{}", sized(41, 3, 12)), &["static:7", "\"x\""]);
+    check("[layouts]\nsnowflake = false", &["layouts", "another layout"]);
+    let wide = "[layouts]\nsnowflake = false\nwide = {time_bits = 39, worker_bits = 14, sequence_bits = 10, epoch = 0}";
+    assert_eq!(from_text(wide).unwrap().worker_range, 0..16_384);
     let dated = layout("epoch = 2025-01-01T00:00:00Z");
     assert_eq!(from_text(&dated).unwrap().layouts.get("x").unwrap().epoch_ms, 1_735_689_600_000);
 }
