@@ -7,11 +7,11 @@ use std::time::Duration;
 use anyhow::anyhow;
 use clap_complete::engine::CompletionCandidate;
 use clap_complete::env::{CompleteEnv, Shells};
-use leafd_checkup::snapshot::Snapshot;
 use leafd_client::{Client, opcode};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::failure::CommandError;
+use crate::request::{self, text};
 
 /// A shell that asks for completions sets this.
 const VARIABLE: &str = "LEAFCTL_COMPLETE";
@@ -90,21 +90,16 @@ fn offered(
 
 /// The only store has no name.
 fn names_of_stores(client: &Client) -> Result<Vec<String>, CommandError> {
-    let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
+    let status = request::status(client)?;
     Ok(status.segments.stores.into_iter().map(|store| store.numbers.name).collect())
 }
 
 /// Names come in order, so those that begin with `begun` follow it directly.
 fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, CommandError> {
-    let mut place = json!({ "limit": TAGS_MAX });
-    for (member, text) in [("store", store), ("after", begun)] {
-        if !text.is_empty() {
-            place[member] = json!(text);
-        }
-    }
-    let page: Value = serde_json::from_str(&client.admin(opcode::TAG_LIST, &place.to_string())?)?;
-    let rows = page["tags"].as_array().map_or(&[][..], Vec::as_slice);
-    Ok(rows.iter().filter_map(|row| row["tag"].as_str()).map(str::to_owned).collect())
+    let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let place = json!({ "limit": TAGS_MAX, "store": given(store), "after": given(begun) });
+    let page = request::ask(client, opcode::TAG_LIST, &place)?;
+    Ok(request::items(&page["tags"]).iter().map(|row| text(&row["tag"]).to_owned()).collect())
 }
 
 /// Whether a shell takes a name literally. Others would be run as part of a command.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::complete;
 use crate::failure::CommandError;
-use crate::whose::{host, instant, text};
+use crate::request::{each_page, text};
+use crate::whose::{host, instant};
 
 /// Which numbers.
 #[derive(Debug, clap::Args)]
@@ -42,11 +43,10 @@ fn range(text: &str) -> Result<(u64, u64), String> {
 pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let mut out = BufWriter::new(io::stdout().lock());
-    let (mut first, last) = args.range;
-    loop {
-        let body = json!({ "tag": args.tag, "first": first, "last": last });
-        let page: Value = serde_json::from_str(&client.admin(opcode::GAPS, &body.to_string())?)?;
-        for part in page["parts"].as_array().map_or(&[][..], Vec::as_slice) {
+    let (first, last) = args.range;
+    let body = json!({ "tag": args.tag, "first": first, "last": last });
+    each_page(&client, opcode::GAPS, body, ("parts", "first"), |parts| {
+        for part in parts {
             if args.json {
                 writeln!(out, "{part}")?;
                 continue;
@@ -58,12 +58,8 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
             };
             writeln!(out, "{}..{}{steps}  {}", part["first"], part["last"], why(part))?;
         }
-        out.flush()?;
-        match page["next"].as_u64() {
-            Some(next) if next > first => first = next,
-            _ => return Ok(()),
-        }
-    }
+        Ok(out.flush()?)
+    })
 }
 
 /// What happened to a part, in words.

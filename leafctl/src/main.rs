@@ -10,11 +10,13 @@ mod complete;
 mod decode;
 mod doctor;
 mod failure;
+mod fleet;
 mod gaps;
 mod mask;
 mod metrics;
 mod next;
 mod ping;
+mod request;
 mod status;
 mod tag;
 mod top;
@@ -71,6 +73,8 @@ enum LeafctlCommand {
     /// List the registry's snowflake workers, show this daemon's, or release one
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
+    /// List the hosts that use the store, with their workers, clocks and last claims
+    Fleet(fleet::FleetArgs),
     /// Show the daemon's state
     Status(status::StatusArgs),
     /// Watch the daemon's state live in the terminal
@@ -120,6 +124,7 @@ fn main() -> ExitCode {
         LeafctlCommand::Unmask(args) => mask::unmask(&socket, &args),
         LeafctlCommand::Tag(command) => tag::run(&socket, &command),
         LeafctlCommand::Worker(command) => worker::run(&socket, &command),
+        LeafctlCommand::Fleet(args) => fleet::run(&socket, &args),
         LeafctlCommand::Status(args) => status::run(&socket, &args),
         LeafctlCommand::Top(args) => top::run(&socket, &args),
         LeafctlCommand::Metrics(args) => metrics::run(&socket, &args),

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clap_complete::engine::ArgValueCompleter;
-use leafd_checkup::snapshot::Snapshot;
-use leafd_client::{Client, Status, opcode};
+use leafd_client::{Client, Status};
 use serde_json::json;
 
 use crate::complete;
 use crate::failure::CommandError;
+use crate::request;
 
 /// What to ask.
 #[derive(Debug, clap::Args)]
@@ -78,7 +78,7 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), CommandError> {
 
 /// Why ids of a kind, or of a tag, are unavailable; `None` if they are available.
 fn unready(client: &Client, what: &str) -> Result<Option<String>, CommandError> {
-    let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
+    let status = request::status(client)?;
     match what {
         "segments" | "snowflake" => Ok(status.unready(what)),
         _ if status.host.host.is_empty() => {
@@ -95,7 +95,7 @@ fn unready(client: &Client, what: &str) -> Result<Option<String>, CommandError> 
 
 /// Whether a tag that the daemon doesn't use is missing in the store. A store that doesn't answer proves nothing.
 fn unknown(client: &Client, tag: &str) -> Option<String> {
-    let error = client.admin(opcode::TAG_SHOW, &json!({ "tag": tag }).to_string()).err()?;
+    let CommandError::Client(error) = request::show_tag(client, tag).err()? else { return None };
     let is_unknown = matches!(error.status(), Some(Status::TagUnknown | Status::TagInvalid));
     is_unknown.then(|| error.to_string())
 }

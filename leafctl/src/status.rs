@@ -10,7 +10,6 @@ use leafd_checkup::snapshot::{
 };
 use leafd_checkup::{NEAR_PERCENT, duration};
 use leafd_client::Client;
-use serde_json::Value;
 
 use crate::failure::{CommandError, NOT_READY};
 
@@ -148,6 +147,7 @@ fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
         writeln!(out, "  {:<20} {words}", "journal")?;
     }
     let shown = [
+        ("server", store.server.clone()),
         ("role", Some(&store.role).filter(|role| !role.is_empty()).cloned()),
         ("fail-overs", Some(numbers.failovers.to_string())),
         ("store_id", store.store_id.clone()),
@@ -159,14 +159,6 @@ fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// A value without JSON's quotes; an empty text for null.
-pub fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),
-    }
 }
 
 /// The worker's lease, and the clock that ids are made with.

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
-use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
 
 use crate::failure::CommandError;
+use crate::request;
 
 /// What to wait for.
 #[derive(Debug, clap::Args)]
@@ -74,7 +74,7 @@ fn may_pass(what: What, failure: &CommandError) -> bool {
 }
 
 fn unused(client: &Client) -> Result<(), CommandError> {
-    let status: Snapshot = serde_json::from_str(&client.status_json()?)?;
+    let status = request::status(client)?;
     // One of them is this one, so administrators never see none.
     let Some(others) = status.counters.connections.checked_sub(1) else {
         let words = "only administrators can see connections: root, the daemon's own user, admin_uids and admin_gids";

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::complete;
 use crate::failure::CommandError;
+use crate::request::{ask, items, text};
 
 /// Which id.
 #[derive(Debug, clap::Args)]
@@ -40,7 +41,7 @@ pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let id = number(&client, args)?;
     let body = json!({ "tag": args.tag, "id": id });
-    let answer: Value = serde_json::from_str(&client.admin(opcode::WHOSE, &body.to_string())?)?;
+    let answer = ask(&client, opcode::WHOSE, &body)?;
     let mut out = io::stdout().lock();
     if args.json {
         writeln!(out, "{answer}")?;
@@ -76,7 +77,7 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
         true => format!("{tag} {id}"),
         false => format!("{tag} {id}, number {number},"),
     };
-    let claims = answer["claims"].as_array().map_or(&[][..], Vec::as_slice);
+    let claims = items(&answer["claims"]);
     let since = instant(&answer["remembered_since_ms"]).map_or_else(
         || "no claims are recorded".to_owned(),
         |at| format!("claims are recorded since {at}"),
@@ -90,8 +91,7 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
         "not_claimed" => "has not been claimed yet, so no leafd host can have issued it",
         "strict" => "belongs to a strict tag, whose claims are not recorded",
         "primary_away" => {
-            let away = answer["away"].as_array().map_or(&[][..], Vec::as_slice);
-            let away: Vec<&str> = away.iter().map(text).collect();
+            let away: Vec<&str> = items(&answer["away"]).iter().map(text).collect();
             return writeln!(
                 out,
                 "{subject} may have been claimed in primary {}, which is unavailable; ask again when it is back",
@@ -118,8 +118,7 @@ fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {
 
 /// Which processes of this host drew it.
 fn write_processes(out: &mut impl Write, answer: &Value) -> io::Result<()> {
-    let processes = answer["processes"].as_array().map_or(&[][..], Vec::as_slice);
-    processes.iter().try_for_each(|process| {
+    items(&answer["processes"]).iter().try_for_each(|process| {
         let at = instant(&process["at_ms"]).unwrap_or_default();
         writeln!(out, "  issued to uid {}, pid {} at {at}", process["uid"], process["pid"])
     })
@@ -182,11 +181,6 @@ fn holder(answer: &Value) -> String {
 pub fn host(value: &Value, id: &str) -> String {
     let this = if value["own"] == true { ", this host" } else { "" };
     format!("{} (host {}{this})", text(&value["name"]), text(&value[id]))
-}
-
-/// A text; empty if there is none.
-pub fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 /// An instant in words.

@@ -9,6 +9,7 @@ use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::CommandError;
+use crate::request::{ask, each_page};
 use crate::status::{lease, line, some};
 
 /// What to do about workers.
@@ -54,9 +55,7 @@ pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), CommandError> {
 fn list(client: &Client, json: bool) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     let mut header_due = !json;
-    let mut first = 0;
-    loop {
-        let page = ask(client, opcode::WORKER_LIST, &json!({ "first": first }))?;
+    each_page(client, opcode::WORKER_LIST, json!({}), ("workers", "first"), |workers| {
         if header_due {
             writeln!(
                 out,
@@ -65,7 +64,7 @@ fn list(client: &Client, json: bool) -> Result<(), CommandError> {
             )?;
             header_due = false;
         }
-        for row in page["workers"].as_array().map_or(&[][..], Vec::as_slice) {
+        for row in workers {
             if json {
                 writeln!(out, "{row}")?;
                 continue;
@@ -81,11 +80,8 @@ fn list(client: &Client, json: bool) -> Result<(), CommandError> {
                 row["name"].as_str().unwrap_or("-")
             )?;
         }
-        match page["next"].as_u64() {
-            Some(next) => first = next,
-            None => return Ok(()),
-        }
-    }
+        Ok(())
+    })
 }
 
 fn state(row: &Value) -> &'static str {
@@ -140,8 +136,4 @@ fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Comma
         writeln!(out, "released worker {worker}; it is free when its host's lease expires")?;
     }
     Ok(())
-}
-
-fn ask(client: &Client, opcode: u8, body: &Value) -> Result<Value, CommandError> {
-    Ok(serde_json::from_str(&client.admin(opcode, &body.to_string())?)?)
 }

@@ -55,6 +55,7 @@ fn the_messages_are_the_codes() {
         (opcode::WORKER_RELEASE, "WORKER_RELEASE"),
         (opcode::WHOSE, "WHOSE"),
         (opcode::GAPS, "GAPS"),
+        (opcode::FLEET, "FLEET"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

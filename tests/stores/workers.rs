@@ -23,6 +23,7 @@ on_each_server!(
     hosts_that_mean_different_things_are_refused,
     another_database_gives_no_worker_until_it_is_adopted,
     two_hosts_with_one_static_number_are_warned,
+    a_fleet_moves_to_a_layout_with_more_workers,
 );
 
 const TAG: &str = "snowflake";
@@ -359,4 +360,68 @@ fn two_hosts_with_one_static_number_are_warned<S: Server>() {
         assert_eq!(shown["remedy"], told["remedy"]);
         assert!(shown["remedy"].as_str().is_some_and(|remedy| !remedy.is_empty()));
     }
+}
+
+/// The steps of docs/operate/fleet.md, with its layout.
+fn a_fleet_moves_to_a_layout_with_more_workers<S: Server>() {
+    const WIDE: &str = r#"wide = {time_bits = 39, worker_bits = 14, sequence_bits = 10, epoch = "2022-01-01T00:00:00Z"}"#;
+    let server = S::new();
+    let mut hosts = [host(&server, "10m"), host(&server, "10m")];
+    hosts.iter_mut().for_each(Host::start);
+    let mut drawn = Drawn::default();
+    let draw = |host: &Host, tag: &str| {
+        let id = host.raw().draw_until(tag, Duration::from_secs(20));
+        [id].into_iter().chain(host.raw().draw(tag, 5_000)).collect::<Vec<u64>>()
+    };
+    let (mut highest, mut lowest) = (0, u64::MAX);
+    for host in &mut hosts {
+        highest = draw(host, TAG).into_iter().fold(highest, u64::max);
+        host.stop();
+        host.change("layouts", &format!("{{{WIDE}}}"));
+        host.start();
+        highest = draw(host, TAG).into_iter().fold(highest, u64::max);
+        let ids = draw(host, "wide");
+        lowest = ids.iter().copied().fold(lowest, u64::min);
+        drawn.add_ids(TAG, &ids);
+    }
+    for host in &mut hosts {
+        host.stop();
+        host.change("layouts", &format!("{{snowflake = false, {WIDE}}}"));
+        host.start();
+        drawn.add_ids(TAG, &draw(host, "wide"));
+        host.raw().refused(&ids_request(TAG, 1, 1, 1_000), Status::TagUnknown);
+    }
+    let mut beyond = host(&server, "10m").set("layouts", &format!("{{snowflake = false, {WIDE}}}"));
+    beyond.change("worker_range", "1024..16384");
+    beyond.start();
+    drawn.add_ids(TAG, &draw(&beyond, "wide"));
+    assert_eq!(beyond.status()["snowflake"]["worker"], 1_024);
+    assert!(highest < lowest, "{highest} of the first layout, {lowest} of the second");
+    drawn.backwards.clear();
+    drawn.assert_sound();
+    // Who is in the fleet, as any of them tells.
+    let fleet = beyond.admin(opcode::FLEET, &json!({}));
+    let rows = fleet["hosts"].as_array().unwrap();
+    let workers: Vec<u64> = rows.iter().filter_map(|row| row["lease"]["worker"].as_u64()).collect();
+    assert!(workers.len() == 3 && workers.contains(&1_024), "{fleet}");
+    assert!(fleet["next"].is_null() && fleet["registry_error"].is_null(), "{fleet}");
+    let own = rows.iter().filter(|row| row["own"] == true).count();
+    assert_eq!(own, 1, "{fleet}");
+    let first = beyond.admin(opcode::FLEET, &json!({"limit": 2}));
+    let rest = beyond.admin(opcode::FLEET, &json!({"limit": 2, "after": first["next"]}));
+    let hosts = |page: &Value| page["hosts"].as_array().unwrap().len();
+    assert_eq!((hosts(&first), hosts(&rest)), (2, 1), "{first} {rest}");
+    beyond.create("orders");
+    beyond.raw().draw("orders", 1);
+    let output = beyond.leafctl(&["fleet"]);
+    let shown = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(shown.matches("active").count(), 3, "{shown}");
+    let own = shown.lines().find(|line| line.ends_with("(this host)")).expect("this host");
+    assert!(own.contains(" 1024 "), "{own}");
+    let fleet = beyond.admin(opcode::FLEET, &json!({}));
+    let mut rows = fleet["hosts"].as_array().unwrap().iter();
+    let own = rows.find(|row| row["own"] == true).expect("this host");
+    assert!(own["claimed_ms_ago"].is_u64() && own["name"].is_string(), "{own}");
+    let server = beyond.status()["segments"]["stores"][0]["server"].clone();
+    assert!(server.as_str().is_some_and(|server| server.starts_with("127.0.0.1:")), "{server}");
 }

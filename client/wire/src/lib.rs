@@ -83,16 +83,18 @@ pub mod opcode {
     pub const WHOSE: u8 = 24;
     /// Tell what happened to a range of numbers (administrative, JSON).
     pub const GAPS: u8 = 25;
+    /// List the hosts that use the stores in pages (administrative, JSON).
+    pub const FLEET: u8 = 26;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
-}
-
 
     /// Whether a request is administrative, with JSON as its body. A daemon doesn't begin one whose client is gone.
     #[must_use]
     pub const fn is_administrative(opcode: u8) -> bool {
         TAG_CREATE <= opcode && opcode < REPLY
     }
+}
+
 /// Bits of the header's flags.
 pub mod flag {
     /// On an IDS request: the ids go into a run that the process holds. So the daemon may give

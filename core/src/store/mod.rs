@@ -27,7 +27,7 @@ pub use error::StoreError;
 pub use history::{History, Kept, Note, Proof};
 pub use identity::{HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
 pub use reason::{Reason, Why};
-pub use record::{ClaimRecord, ClaimedBy, NAME_BYTES_MAX};
+pub use record::{ClaimRecord, ClaimedBy, HostRecord, NAME_BYTES_MAX};
 pub use shard::Shard;
 pub use static_worker::{StaticUser, note_static_user};
 

@@ -33,6 +33,16 @@ pub struct ClaimRecord {
     pub at: UnixMs,
 }
 
+/// A host that has used a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostRecord {
+    pub host: String,
+    /// Its name at its last recent claim.
+    pub name: Option<String>,
+    /// How long ago that was by the store's clock; `None` if it has made none lately.
+    pub claimed_ms_ago: Option<u64>,
+}
+
 /// The longest name of a host in bytes: what a registry of workers can hold.
 pub const NAME_BYTES_MAX: usize = crate::registry::HOLDER_BYTES_MAX;
 

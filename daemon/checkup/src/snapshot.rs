@@ -121,6 +121,7 @@ parts! {
         #[serde(flatten)]
         numbers: StoreNumbers,
         url: String,
+        server: Option<String>,
         store_id: Option<String>,
         role: String,
         history: Option<String>,

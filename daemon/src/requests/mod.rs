@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, watch};
 
 mod busiest;
 mod counters;
+mod fleet;
 #[cfg(feature = "http")]
 mod for_http;
 mod masks;
@@ -163,6 +164,7 @@ impl Dispatcher {
                     self.administer_workers(session, header, body)
                 }
                 opcode::WHOSE | opcode::GAPS => self.trace(session, header, body),
+                opcode::FLEET => self.fleet(session, header, body),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("protocol version {VERSION} has no opcode {unknown}"),

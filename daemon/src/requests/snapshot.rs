@@ -269,6 +269,7 @@ impl Dispatcher {
                     claim_seconds: times(&upstream.claims.took.counted()),
                 },
                 url: upstream.url.to_string(),
+                server: upstream.server.borrow().clone(),
                 store_id: upstream.key().map(|key| key.to_string()),
                 role: upstream.role.0.to_string(),
                 history: upstream.trusted().map(|trusted| trusted.history.to_string()),

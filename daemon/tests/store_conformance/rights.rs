@@ -44,6 +44,8 @@ fn all_calls_work(store: &mut Store) {
     store.is_settled(&under).unwrap();
     let (host, start) = (HostId("h".into()), StartToken("s".into()));
     assert_eq!(store.check_in(&under, &host, &[], &start).unwrap(), CheckIn::New);
+    let known = store.hosts("", 9).unwrap();
+    assert!(known.iter().any(|known| known.host == "h"), "{known:?}");
     store.take_role(&under, &Role("1 of 2".into())).unwrap();
     assert_eq!(claim(store, "t", 1).run.range(), 500..510);
     store.delete(&tag("t"), created.generation).unwrap();

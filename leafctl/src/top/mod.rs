@@ -12,6 +12,7 @@ use leafd_checkup::snapshot::Snapshot;
 use leafd_client::Client;
 
 use crate::failure::CommandError;
+use crate::request;
 use crate::status;
 use screen::{Key, Screen};
 
@@ -90,5 +91,5 @@ fn rendered(status: &Snapshot) -> Result<(String, Vec<String>), CommandError> {
 /// Uses a new client each time: a client that waits for a missing daemon would show its return late.
 fn ask(socket: &Path) -> Result<Snapshot, CommandError> {
     let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
-    Ok(serde_json::from_str(&client.status_json()?)?)
+    request::status(&client)
 }

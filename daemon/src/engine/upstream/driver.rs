@@ -150,16 +150,17 @@ impl<T: Tenants + 'static> Driver<T> {
                     }
                     let found = store.identity()?;
                     let written = store.written(&found.history);
-                    Ok((found, written))
+                    Ok((found, written, store.server()))
                 });
                 let found = asked.await;
-                if let Ok((found, written)) = &found {
+                if let Ok((found, written, server)) = &found {
+                    self.upstream.server.borrow_mut().clone_from(server);
                     if self.upstream.hear_role(&found.role) {
                         self.note(self.later_era(&found.id)).await;
                     }
                     self.record_written(found, *written).await;
                 }
-                Response::Identity(found.map(|(found, _)| found))
+                Response::Identity(found.map(|(found, ..)| found))
             }
             Request::HasTags => Response::HasTags(self.has_tags().await),
             Request::TakeRole(under, role) => {

@@ -33,6 +33,8 @@ pub struct Upstream {
     pub name: Arc<str>,
     /// Its URL, without secrets.
     pub url: Arc<str>,
+    /// The server of the URL that answered last, if there are servers.
+    pub server: RefCell<Option<String>>,
     /// The thread that calls it.
     pub store: StoreHandle,
     /// The role that it should have among the stores.
@@ -107,6 +109,7 @@ impl Upstream {
         Upstream {
             name,
             url,
+            server: RefCell::default(),
             store,
             role,
             embedded,

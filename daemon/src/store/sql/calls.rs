@@ -28,7 +28,7 @@ const CONFLICTS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 pub struct Store {
     connector: Box<dyn Connector>,
     pub(super) location: Location,
-    session: Option<Session>,
+    pub(super) session: Option<Session>,
     own: Arc<Mutex<HostState>>,
     /// Whether a connection was made, so that the servers of the URL were compared.
     met: bool,

@@ -8,10 +8,15 @@ use super::rows::Cells;
 use super::session::Session;
 use super::{Param, SqlError, Store, statements};
 use leafd_core::registry::{Former, Holder, Taking};
-use leafd_core::store::{ClaimRecord, ClaimedBy, Generation, HostId, StartToken, StoreError};
+use leafd_core::store::{
+    ClaimRecord, ClaimedBy, Generation, HostId, HostRecord, StartToken, StoreError,
+};
 use leafd_core::text::clean;
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
+
+/// How far back a host's last claim is looked for, in milliseconds: all claims of that time are read.
+const RECENT_CLAIMS_MS: i64 = 20 * 60_000;
 
 impl Store {
     /// Up to `limit` recorded claims of a tag whose end is above `id`, ordered by their ends. They include the claims
@@ -33,6 +38,26 @@ impl Store {
             let claims =
                 rows.into_iter().map(|row| claim(row).ok_or_else(|| session.odd("leafd_claim")));
             claims.collect()
+        })
+    }
+
+    /// Up to `limit` hosts that have used the store, in the order of their ids, after this one.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
+    pub fn hosts(&mut self, after: &str, limit: u32) -> Result<Vec<HostRecord>, StoreError> {
+        let params =
+            [Param::Text(after), Param::Integer(limit.into()), Param::Integer(RECENT_CLAIMS_MS)];
+        self.read(|session| {
+            session.require_side("listing hosts")?;
+            let host = |row: Cells| {
+                let [host, name, age] = row.try_into().ok()?;
+                let claimed_ms_ago = age.map(|ms: String| ms.parse().unwrap_or(0));
+                let name = name.map(|name| clean(&name));
+                Some(HostRecord { host: host?, name, claimed_ms_ago })
+            };
+            let rows = session.driver.query(statements::HOSTS, &params)?;
+            Ok(rows.into_iter().filter_map(host).collect())
         })
     }
 

@@ -96,6 +96,13 @@ impl Store {
         own.remembered = Some((known.clone(), written));
     }
 
+    /// The server that the connection leads to, as the URL names it; `None` without a connection, and for a file.
+    #[must_use]
+    pub fn server(&self) -> Option<String> {
+        let endpoint = self.session.as_ref()?.driver.endpoint();
+        Some(endpoint.to_owned()).filter(|endpoint| !endpoint.is_empty())
+    }
+
     /// The number of this host's last confirmed write in a history; 0 if there is none.
     pub fn written(&self, history: &History) -> u64 {
         self.own().proof.confirmed(history)

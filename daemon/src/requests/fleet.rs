@@ -1,0 +1,112 @@
+//! What the stores and the registry know of the hosts that use them.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use leafd_wire::Header;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::tags::{administrative, json as bytes, parse, refused};
+use super::{Dispatcher, Session};
+use crate::engine::lease::Worker;
+use crate::reply::Failure;
+use leafd_core::registry::Snapshot;
+use leafd_core::store::HostRecord;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HostsPage {
+    /// The host that the page follows.
+    after: Option<String>,
+    #[serde(default = "page_max")]
+    limit: u32,
+}
+
+/// Most hosts on a page.
+const PAGE_MAX: u32 = 1_000;
+
+fn page_max() -> u32 {
+    PAGE_MAX
+}
+
+impl Dispatcher {
+    /// Answers with a page of the fleet's hosts.
+    pub(super) fn fleet(
+        self: &Rc<Self>,
+        session: &Session,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Failure> {
+        self.for_administrators(session, "list the fleet's hosts")?;
+        let page: HostsPage = parse(body)?;
+        if !(1..=PAGE_MAX).contains(&page.limit) {
+            return Err(refused(format!(
+                "limit is {}; it must be from 1 to {PAGE_MAX}",
+                page.limit
+            )));
+        }
+        let dispatcher = Rc::clone(self);
+        session.answer_later(header, async move { Ok(bytes(&dispatcher.hosts(page).await?)) });
+        Ok(())
+    }
+
+    async fn hosts(&self, page: HostsPage) -> Result<Value, Failure> {
+        let mut hosts: BTreeMap<String, HostRecord> = BTreeMap::new();
+        for upstream in self.segments.upstreams() {
+            let after = page.after.clone().unwrap_or_default();
+            let found = upstream.store.call(move |store| store.hosts(&after, page.limit)).await;
+            for found in found.map_err(|error| administrative(&error))? {
+                let age = |host: &HostRecord| host.claimed_ms_ago.unwrap_or(u64::MAX);
+                let known = hosts.entry(found.host.clone()).or_insert_with(|| found.clone());
+                if age(&found) < age(known) {
+                    *known = found;
+                }
+            }
+        }
+        let (workers, registry_error) = match &self.snowflakes.worker {
+            Worker::Leased(keeper) => {
+                let pool = keeper.lease.borrow().settings().pool.clone();
+                match keeper.link.snapshot(pool).await {
+                    Ok(found) => (Some(found), None),
+                    Err(error) => (None, Some(error.to_string())),
+                }
+            }
+            _ => (None, None),
+        };
+        let own = self.segments.host.borrow().0.to_string();
+        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+        let is_last = hosts.len() < limit;
+        let rows = hosts.into_values().take(limit);
+        let rows: Vec<Value> = rows.map(|host| row(&host, workers.as_ref(), &own)).collect();
+        let next = rows.last().filter(|_| !is_last).map(|row| row["host"].clone());
+        Ok(json!({ "hosts": rows, "next": next, "registry_error": registry_error }))
+    }
+}
+
+fn row(host: &HostRecord, workers: Option<&Snapshot>, own: &str) -> Value {
+    let leased = workers.and_then(|look| {
+        let held = look.entries.iter().find_map(|entry| {
+            let holder = entry.holding.holder.as_ref()?;
+            (*holder.id == *host.host).then_some((entry, holder))
+        });
+        held.map(|(entry, holder)| (look.now, entry, holder))
+    });
+    let name = leased.as_ref().map(|(_, _, holder)| &*holder.name);
+    let worker = leased.as_ref().map(|(now, entry, holder)| {
+        json!({
+            "worker": entry.worker.0,
+            "left_ms": entry.holding.expires.0.saturating_sub(now.0),
+            "written_ms_ago": now.0.saturating_sub(entry.written.0),
+            "clock_offset_ms": entry.seen.0.cast_signed() - entry.written.0.cast_signed(),
+            "stopped": holder.has_stopped(),
+        })
+    });
+    json!({
+        "host": host.host,
+        "name": name.or(host.name.as_deref()),
+        "own": host.host == own,
+        "claimed_ms_ago": host.claimed_ms_ago,
+        "lease": worker,
+    })
+}

@@ -1,0 +1,96 @@
+//! `leafctl fleet`: the hosts that use this daemon's stores.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use leafd_checkup::duration;
+use leafd_client::{Client, opcode};
+use serde_json::{Value, json};
+
+use crate::failure::CommandError;
+use crate::request::{each_page, text};
+
+/// Which hosts.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+STATE is
+  active   the host has renewed its lease in the last minute, or claimed ids in the last 20 minutes
+  stopped  its daemon has stopped, and may return with the same worker until the lease ends
+  GONE     it has stopped renewing its lease
+  quiet    it has neither a lease nor a recent claim: idle, or gone
+CLOCK is the difference to the registry's clock in seconds. Release and reserve are not recorded in the
+store; the metrics leafd_build_info and leafd_tag_runway_seconds have them for each host.")]
+pub struct FleetArgs {
+    /// Also list quiet hosts
+    #[arg(long)]
+    all: bool,
+    /// Print JSON, one host per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A lease is renewed at least every 10 s; a host that misses this long is gone.
+const GONE_AFTER_MS: u64 = 60_000;
+
+/// Asks page by page, and prints.
+pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
+    let client = Client::builder().socket(socket).build()?;
+    let mut out = io::stdout().lock();
+    let mut header_due = !args.json;
+    let mut left_out = 0;
+    each_page(&client, opcode::FLEET, json!({}), ("hosts", "after"), |hosts| {
+        if header_due {
+            writeln!(
+                out,
+                "{:<8} {:>6} {:>18} {:>18} {:>9}  {:<24} HOST",
+                "STATE", "WORKER", "RENEWED AGO", "CLAIMED AGO", "CLOCK", "NAME"
+            )?;
+            header_due = false;
+        }
+        for host in hosts {
+            let state = state(host);
+            if state == "quiet" && !args.all {
+                left_out += 1;
+                continue;
+            }
+            if args.json {
+                let mut host = host.clone();
+                host["state"] = json!(state.to_lowercase());
+                writeln!(out, "{host}")?;
+                continue;
+            }
+            let lease = &host["lease"];
+            let ago = |ms: &Value| ms.as_u64().map(duration).unwrap_or_default();
+            let clock = lease["clock_offset_ms"].as_i64();
+            writeln!(
+                out,
+                "{state:<8} {:>6} {:>18} {:>18} {:>9}  {:<24} {}{}",
+                lease["worker"].as_u64().map(|worker| worker.to_string()).unwrap_or_default(),
+                ago(&lease["written_ms_ago"]),
+                ago(&host["claimed_ms_ago"]),
+                clock.map(|ms| format!("{:+.3}", ms as f64 / 1_000.0)).unwrap_or_default(),
+                text(&host["name"]),
+                text(&host["host"]),
+                if host["own"] == true { " (this host)" } else { "" },
+            )?;
+        }
+        Ok(())
+    })?;
+    out.flush()?;
+    if left_out > 0 {
+        eprintln!("leafctl: {left_out} quiet hosts are left out; --all lists them");
+    }
+    Ok(())
+}
+
+fn state(host: &Value) -> &'static str {
+    let lease = &host["lease"];
+    let is_live = lease["left_ms"].as_u64() > Some(0);
+    match lease["written_ms_ago"].as_u64() {
+        Some(_) if is_live && lease["stopped"] == true => "stopped",
+        Some(ago) if is_live && ago < GONE_AFTER_MS => "active",
+        _ if !host["claimed_ms_ago"].is_null() => "active",
+        Some(_) => "GONE",
+        None => "quiet",
+    }
+}
