@@ -2,6 +2,7 @@
 //! of its own from this machine's files, on which nothing changes.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
+mod documents;
 mod http;
 mod life;
 mod machine;
