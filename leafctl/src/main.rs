@@ -70,7 +70,7 @@ enum LeafctlCommand {
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
-    /// List the registry's snowflake workers, show this daemon's, or release one
+    /// List the registry's snowflake workers, or release one
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
     /// List the hosts that use the store, with their workers, clocks and last claims

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use leafd_checkup::snapshot::{
-    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers, User,
+    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag,
+    TagNumbers, User,
 };
 use leafd_checkup::{NEAR_PERCENT, duration};
 use leafd_client::Client;
@@ -100,6 +101,10 @@ fn details(out: &mut impl Write, status: &Snapshot) -> io::Result<()> {
     line(out, "segments ready", segments.state.ready)?;
     line(out, "snowflake ready", snowflake.state.ready)?;
     some(out, "worker", snowflake.state.worker)?;
+    let is_idle = snowflake.state.worker.is_none() && snowflake.worker_error.is_none();
+    if snowflake.lease.is_some() && is_idle {
+        line(out, "worker", "none; the next snowflake id leases one")?;
+    }
     if host.host.is_empty() {
         // The rest is for administrators.
         return Ok(());

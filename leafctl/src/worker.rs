@@ -4,13 +4,11 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use leafd_checkup::duration;
-use leafd_checkup::snapshot::{Snapshot, Snowflake};
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::CommandError;
 use crate::request::{ask, each_page};
-use crate::status::{lease, line, some};
 
 /// What to do about workers.
 #[derive(Debug, clap::Subcommand)]
@@ -18,12 +16,6 @@ pub enum WorkerCommand {
     /// List the workers that have ever had a holder
     List {
         /// Print JSON, one worker per line
-        #[arg(long)]
-        json: bool,
-    },
-    /// Show this daemon's worker, its lease and its clock
-    Show {
-        /// Print JSON
         #[arg(long)]
         json: bool,
     },
@@ -47,7 +39,6 @@ pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     match command {
         WorkerCommand::List { json } => list(&client, *json),
-        WorkerCommand::Show { json } => show(&client, *json),
         WorkerCommand::Release { worker, json } => release(&client, *worker, *json),
     }
 }
@@ -91,32 +82,6 @@ fn state(row: &Value) -> &'static str {
         (_, _, Some(true)) => "stopped",
         _ => "held",
     }
-}
-
-fn show(client: &Client, json: bool) -> Result<(), CommandError> {
-    let answer = client.status_json()?;
-    let mut out = io::stdout().lock();
-    if json {
-        let snowflake = &serde_json::from_str::<Value>(&answer)?["snowflake"];
-        let members = ["registry", "worker", "worker_error", "lease"];
-        let shown = members.map(|member| (member.to_owned(), snowflake[member].clone()));
-        writeln!(out, "{}", Value::Object(shown.into_iter().collect()))?;
-        return Ok(());
-    }
-    let status: Snapshot = serde_json::from_str(&answer)?;
-    let Snowflake { state, worker_error, registry, lease: held, .. } = &status.snowflake;
-    line(&mut out, "snowflake ready", state.ready)?;
-    some(&mut out, "registry", Some(registry).filter(|registry| !registry.is_empty()))?;
-    some(&mut out, "worker", state.worker)?;
-    some(&mut out, "worker_error", worker_error.as_ref())?;
-    let Some(held) = held else { return Ok(()) };
-    if state.worker.is_none() && worker_error.is_none() {
-        line(&mut out, "worker", "none; the next snowflake id leases one")?;
-    }
-    line(&mut out, "place", &held.place)?;
-    line(&mut out, "holder", &held.holder)?;
-    line(&mut out, "name", &held.name)?;
-    Ok(lease(&mut out, &held.numbers)?)
 }
 
 fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), CommandError> {

@@ -1,18 +1,22 @@
-//! `leafd demo`: shows everything with one command, in a temporary folder.
+//! `leafd demo`: shows everything with one command, on a daemon of its own in a temporary folder.
 
-mod child;
-
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use leafd_client::{Client, Ids, opcode};
-use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
 use serde_json::json;
 
 use crate::cli::finish;
-use child::ChildDaemon;
+use crate::config::{Args, Config, Env};
+use crate::run;
 
 /// How long to stay.
 #[derive(Clone, Debug, clap::Args)]
@@ -28,14 +32,16 @@ const DRAWS: u32 = 20_000;
 /// Draws before the timing: it should measure a process at work, not its start.
 const WARM_UP: u32 = 2_000;
 
+/// How long the daemon may take to start.
+const START_MAX: Duration = Duration::from_secs(20);
+
 /// Starts a daemon, shows what it does, and stops it.
 #[must_use]
 pub fn run(args: &DemoArgs) -> ExitCode {
-    match try_run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+    match try_run(args.exit) {
         // The reader has gone: nothing to complain about.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => finish(Err(error)),
+        outcome => finish(outcome.map(|()| String::new())),
     }
 }
 
@@ -44,46 +50,46 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
     kind == Some(io::ErrorKind::BrokenPipe)
 }
 
-fn try_run(args: &DemoArgs) -> Result<()> {
-    // Blocked before any other thread starts, so that a Ctrl-C at any time is handled below. Closing the terminal ends
-    // the demo like Ctrl-C, because its folder must be removed then too.
-    let signals = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]);
-    signals.thread_block().context("cannot block signals")?;
-    let mut out = io::stdout().lock();
-    let begun = Instant::now();
-    let daemon = ChildDaemon::start()?;
-    writeln!(
-        out,
-        "leafd was ready after {} ms (pid {}), with SQLite in {}",
-        begun.elapsed().as_millis(),
-        daemon.pid(),
-        daemon.folder().display()
-    )?;
-    show(&daemon, &mut out)?;
-    if args.exit {
-        // Don't suggest commands: the socket goes with the demo.
-        return Ok(());
-    }
-    let (socket, leafctl) = (daemon.socket().display(), leafctl());
-    writeln!(out, "\nIt listens on {socket}. In another terminal, try:\n")?;
-    writeln!(out, "  export LEAFD_SOCKET={socket}")?;
-    for command in [
-        "next orders -n 5",
-        "next snowflake",
-        "tag create invoices --start 500000",
-        "tag list",
-        "status",
-    ] {
-        writeln!(out, "  {leafctl} {command}")?;
-    }
-    writeln!(out, "\nCtrl-C stops it and deletes the directory.")?;
-    signals.wait().context("cannot wait for Ctrl-C")?;
-    writeln!(out)?;
-    Ok(())
+fn try_run(exit: bool) -> Result<()> {
+    // Closing the terminal ends the demo like Ctrl-C, because its folder must be removed then too. The signal is blocked
+    // before any other thread starts, so that only the one below gets it.
+    let hangup = SigSet::from(Signal::SIGHUP);
+    hangup.thread_block().context("cannot block signals")?;
+    let folder = tempfile::Builder::new()
+        .prefix("leafd-")
+        .tempdir()
+        .context("cannot create a temporary folder")?;
+    let socket = folder.path().join("leafd.sock");
+    let args = Args {
+        socket: Some(socket.clone()),
+        state_dir: Some(folder.path().join("state")),
+        worker: Some("static:0".to_owned()),
+        // These ids are only shown, so the host's other daemons may have worker 0 too.
+        set: vec![format!("worker_lock_dir={}", folder.path().display())],
+        ..Args::default()
+    };
+    // The settings of a real daemon must not affect this one.
+    let env = Env { variables: BTreeMap::new(), ..Env::of_this_process() };
+    let config = Config::load_from(&args, &env)?;
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let shown = show(&socket, exit);
+        if !exit && shown.is_ok() {
+            let _ = hangup.wait();
+        }
+        let _ = tell.send(shown);
+        // The daemon in the main thread stops.
+        let _ = kill(Pid::this(), Signal::SIGTERM);
+    });
+    run::run(&config, None)?;
+    // After Ctrl-C the thread has nothing to tell.
+    told.try_recv().unwrap_or(Ok(()))
 }
 
-fn show(daemon: &ChildDaemon, out: &mut impl Write) -> Result<()> {
-    let client = Client::connect(daemon.socket())?;
+fn show(socket: &Path, exit: bool) -> Result<()> {
+    // Not locked: the daemon prints as well.
+    let mut out = io::stdout();
+    let client = Client::builder().socket(socket).wait(START_MAX).build()?;
     client.admin(
         opcode::TAG_CREATE,
         &json!({"tag": "orders", "description": "a demo"}).to_string(),
@@ -109,6 +115,23 @@ fn show(daemon: &ChildDaemon, out: &mut impl Write) -> Result<()> {
         nanos(held(&client, "orders")?),
         nanos(held(&client, "snowflake")?)
     )?;
+    if exit {
+        // Don't suggest commands: the socket goes with the demo.
+        return Ok(());
+    }
+    let (socket, leafctl) = (socket.display(), leafctl());
+    writeln!(out, "\nIn another terminal, try:\n")?;
+    writeln!(out, "  export LEAFD_SOCKET={socket}")?;
+    for command in [
+        "next orders -n 5",
+        "next snowflake",
+        "tag create invoices --start 500000",
+        "tag list",
+        "status",
+    ] {
+        writeln!(out, "  {leafctl} {command}")?;
+    }
+    writeln!(out, "\nCtrl-C stops it and deletes the directory.")?;
     Ok(())
 }
 
