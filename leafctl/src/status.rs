@@ -6,8 +6,7 @@ use std::path::Path;
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use leafd_checkup::snapshot::{
-    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag,
-    TagNumbers, User,
+    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers, User,
 };
 use leafd_checkup::{NEAR_PERCENT, duration};
 use leafd_client::Client;

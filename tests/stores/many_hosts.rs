@@ -55,7 +55,10 @@ fn create_and_draw<S: Server>(server: &S, ask: impl Fn(&str)) {
     host.create("orders");
     assert_eq!(host.raw().draw("orders", 2), [1, 2]);
     let said = String::from_utf8(host.command(Some("doctor")).output().unwrap().stdout).unwrap();
-    assert!(said.contains("has all rights that leafd needs") && said.contains("\n0 failed"), "{said}");
+    assert!(
+        said.contains("has all rights that leafd needs") && said.contains("\n0 failed"),
+        "{said}"
+    );
 }
 
 #[track_caller]
