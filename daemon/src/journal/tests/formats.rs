@@ -11,7 +11,7 @@ use super::*;
 use leafd_core::store::StartToken;
 
 /// A journal of each format since the first release, after a clean stop. When the format changes, add the new one.
-const FORMATS: [&[u8]; 1] = [include_bytes!("formats/4.db")];
+const FORMATS: [&[u8]; 1] = [include_bytes!("formats/5.db")];
 
 /// Names a folder to write a journal of the present format to.
 const WRITE_TO: &str = "LEAFD_TEST_WRITE_FORMATS";

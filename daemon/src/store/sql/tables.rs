@@ -79,7 +79,7 @@ pub(super) fn check_tables(
                 location.user
             ))
             .into()),
-        some if some == side.len() => check_meta(driver, location).map(|()| true),
+        some if some == side.len() => check_meta(driver, dialect, location).map(|()| true),
         _ => {
             let missing: Vec<&str> = side.into_iter().filter(|table| !has(table)).collect();
             Err(location
@@ -138,9 +138,13 @@ fn refuse(
 }
 
 /// Refuses an unknown format, and a `leafd_meta` that lacks rows.
-fn check_meta(driver: &mut dyn Driver, location: &Location) -> Result<(), SqlError> {
+fn check_meta(
+    driver: &mut dyn Driver,
+    dialect: &Dialect,
+    location: &Location,
+) -> Result<(), SqlError> {
     let meta = driver.query(statements::META, &[])?;
-    check_format(&meta, location)?;
+    check_format(&meta, dialect, location)?;
     let has = |name: &&str| value(&meta, name).is_some();
     match ["format", "identity", "role", "history"].iter().all(has) {
         true => Ok(()),
@@ -149,14 +153,16 @@ fn check_meta(driver: &mut dyn Driver, location: &Location) -> Result<(), SqlErr
 }
 
 /// Refuses the tables of another version of leafd.
-fn check_format(meta: &[Cells], location: &Location) -> Result<(), SqlError> {
+fn check_format(meta: &[Cells], dialect: &Dialect, location: &Location) -> Result<(), SqlError> {
     match value(meta, "format") {
-        Some(format) if format != FORMAT => Err(location
+        None | Some(FORMAT) => Ok(()),
+        // Earlier builds counted the formats of embedded stores separately; the tables are the same.
+        Some("1") if dialect.embedded => Ok(()),
+        Some(format) => Err(location
             .refused(format_args!(
                 "was created by another leafd (format {format}; this one supports {FORMAT}): use that version"
             ))
             .into()),
-        _ => Ok(()),
     }
 }
 
@@ -188,7 +194,7 @@ pub fn missing_tables(
 ) -> Result<Vec<&'static str>, SqlError> {
     let found = columns(driver, dialect)?;
     if found.iter().any(|[table, ..]| table == META_TABLE) {
-        check_format(&driver.query(statements::META, &[])?, location)?;
+        check_format(&driver.query(statements::META, &[])?, dialect, location)?;
     }
     refuse_different(driver, dialect, location, &found)?;
     refuse_different_workers(driver, dialect, location, &found)?;
