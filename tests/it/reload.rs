@@ -40,13 +40,13 @@ fn access_changes_on_open_connections() {
     let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
     assert_eq!(stranger.draw("orders", 1), [1]);
     fs::write(&file, "[[access]]\ntags = ['orders']\nuids = [1]").unwrap();
-    reload(&host, "in force now: access");
+    reload(&host, "applied: access");
     stranger.send(&ids_request("orders", 1, 1, 1_000));
     stranger.reply().refused(Status::Denied);
     stranger.request(opcode::TAG_LIST, 2, b"{}");
     stranger.reply().refused(Status::Denied);
     fs::write(&file, format!("admin_uids = [{STRANGER}]")).unwrap();
-    reload(&host, "in force now: admin_uids, access");
+    reload(&host, "applied: admin_uids, access");
     assert_eq!(stranger.draw("orders", 1), [2]);
     stranger.request(opcode::TAG_LIST, 3, b"{}");
     assert_eq!(stranger.reply().status(), Status::Ok);
@@ -61,7 +61,7 @@ fn how_far_ahead_is_claimed_changes_for_tags_in_use() {
     let small = claimed();
     assert!(small <= 100, "{small} numbers are claimed, 10 at a time");
     fs::write(&file, "max_step = 5000\nautonomy = '1m'\nmark_ahead = '1s'").unwrap();
-    reload(&host, "in force now: autonomy, max_step, mark_ahead");
+    reload(&host, "applied: autonomy, max_step, mark_ahead");
     let ids = host.raw().draw("orders", u32::try_from(small).unwrap());
     assert_eq!(ids[0], 2);
     eventually("a claim by the new step", WITHIN, || (claimed() > small + 1_000).then_some(()));
@@ -72,10 +72,10 @@ fn the_rest_waits_for_a_restart_and_what_cant_be_used_changes_nothing() {
     let (host, file) = host("log = 'warn'");
     assert!(!host.log().contains("INFO"), "{}", host.log());
     fs::write(&file, "log = 'info'\nwaiters_max = 5").unwrap();
-    reload(&host, "only a restart puts it in force: waiters_max");
-    assert!(host.log().contains("in force now: log"));
+    reload(&host, "changed settings that need a restart: waiters_max");
+    assert!(host.log().contains("applied: log"));
     // It is said again as long as it is so.
-    reload(&host, "only a restart puts it in force: waiters_max");
+    reload(&host, "changed settings that need a restart: waiters_max");
     for bad in ["log = 'loud'", "nosuch = 1", "= = =", "[[access]]\ntags = []"] {
         fs::write(&file, bad).unwrap();
         reload(&host, "changed nothing");

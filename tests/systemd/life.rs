@@ -215,8 +215,8 @@ tags = [\"orders\"]
 uids = [1000]
 END
         systemctl reload leafd");
-    machine.logged("in force now: autonomy, log, access");
-    machine.logged("only a restart puts it in force: connections_max");
+    machine.logged("applied: autonomy, log, access");
+    machine.logged("changed settings that need a restart: connections_max");
     eventually("the rule is in force", WITHIN, || {
         let denied = machine.run(&draw);
         (!denied.status.success()).then_some(())
@@ -224,7 +224,7 @@ END
     machine.ok(&format!(
         "sed -i 's/uids = .1000./uids = [{STRANGER}]/' /etc/leafd/leafd.toml; systemctl reload leafd"
     ));
-    machine.logged("in force now: access");
+    machine.logged("applied: access");
     machine.ok(&draw);
     assert_eq!(machine.unit("ActiveState"), "active");
 
