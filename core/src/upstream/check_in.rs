@@ -1,7 +1,7 @@
 //! The first meeting with a store after a start. Later probes use the same check: is it still the expected store?
 
 use super::failover::{Held, Settling};
-use super::state::{Monitor, Next, Standing};
+use super::state::{Monitor, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
 use crate::store::{History, Identity, Role, StoreError, Why};
@@ -139,7 +139,7 @@ impl Monitor {
         if placed {
             self.placed();
         } else {
-            self.next = Some(Next::Request(Request::HasTags));
+            self.next = Some(Request::HasTags);
         }
     }
 
@@ -152,8 +152,7 @@ impl Monitor {
         let role = &self.settings.role;
         match has_tags {
             Ok(false) => {
-                let take = Request::TakeRole(checking_in.found.clone(), role.clone());
-                self.next = Some(Next::Request(take));
+                self.next = Some(Request::TakeRole(checking_in.found.clone(), role.clone()));
             }
             Ok(true) => self.refuse(StoreError::refused_for(Why::NoRoutes, format!(
                 "the store {} has or had tags, but no recorded routes; this host's configuration has it for {:?}, which \
@@ -208,11 +207,10 @@ impl Monitor {
         let known = self.settings.remembered.as_ref().map(|(_, history)| history);
         if found.history.is_in_doubt() || known.is_some_and(|known| !found.history.includes(known))
         {
-            let renew = Request::Renew(found.clone(), known.cloned());
-            self.next = Some(Next::Request(renew));
+            self.next = Some(Request::Renew(found.clone(), known.cloned()));
             return;
         }
-        self.next = self.check_in().map(Next::Request);
+        self.next = self.check_in();
     }
 
     /// How the first meeting goes on, if it is under way.
@@ -225,7 +223,7 @@ impl Monitor {
         checking_in.history = history;
         let CheckingIn { found, history, .. } = checking_in;
         let trusted = history.clone().unwrap_or_else(|| found.history.clone());
-        self.next = Some(Next::Record(Record::CheckedIn(found.id.clone(), trusted)));
+        self.next = Some(Request::Record(Record::CheckedIn(found.id.clone(), trusted)));
     }
 
     /// Both sides have recorded this start. What remains open is whether commits may have been lost since the last
@@ -240,7 +238,7 @@ impl Monitor {
                     self.checking_in.take().map_or(BootMs(0), |checking_in| checking_in.begun);
                 self.fail_over(begun, found, &known);
             }
-            _ => self.next = Some(Next::Request(Request::IsSettled(found))),
+            _ => self.next = Some(Request::IsSettled(found)),
         }
     }
 

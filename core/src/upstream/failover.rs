@@ -11,7 +11,7 @@
 //! Meanwhile held ids are issued only while it is certain that no other host has claimed: until the settling time has
 //! passed since the last question that was answered under the former history.
 
-use super::state::{Monitor, Next, Standing};
+use super::state::{Monitor, Standing};
 use super::{Event, Request};
 use crate::BootMs;
 use crate::store::{History, Identity, StoreError};
@@ -63,7 +63,7 @@ impl Monitor {
         {
             self.distrust();
         }
-        self.next = Some(Next::Request(Request::PushHighWater(found)));
+        self.next = Some(Request::PushHighWater(found));
     }
 
     /// The store's note is in doubt, or the store has lost the life that this host trusts: it must begin a new one.
@@ -72,7 +72,7 @@ impl Monitor {
             self.events.push_back(Event::WentBack(found.history.clone()));
         }
         self.begin_settling(asked, found.clone(), from);
-        self.next = Some(Next::Request(Request::Renew(found, Some(from.clone()))));
+        self.next = Some(Request::Renew(found, Some(from.clone())));
     }
 
     fn begin_settling(&mut self, asked: BootMs, found: Identity, from: &History) {
@@ -105,10 +105,10 @@ impl Monitor {
         }
         self.suspect = false;
         let identity = settling.identity.clone();
-        self.next = Some(Next::Request(match settling.pushed {
+        self.next = Some(match settling.pushed {
             None => Request::PushHighWater(identity),
             Some(_) => Request::IsSettled(identity),
-        }));
+        });
     }
 
     /// The store has told whether claims were made in its present life.
@@ -155,8 +155,7 @@ impl Monitor {
         match &mut self.standing {
             Standing::Settling(settling) => {
                 settling.pushed = Some(tags);
-                let ask = Request::IsSettled(settling.identity.clone());
-                self.next = Some(Next::Request(ask));
+                self.next = Some(Request::IsSettled(settling.identity.clone()));
                 self.events.push_back(Event::Resumed);
             }
             // With Leaf's table only, there is nowhere to tell the other hosts of a loss.
@@ -191,7 +190,7 @@ impl Monitor {
             // The store has no place for lives.
             Ok(false) => {
                 let push = || self.answering().cloned().map(Request::PushHighWater);
-                self.next = self.check_in().or_else(push).map(Next::Request);
+                self.next = self.check_in().or_else(push);
             }
             Err(error) => return Err(error),
         }

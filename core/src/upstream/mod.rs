@@ -52,17 +52,15 @@ pub struct Settings {
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Call the store and pass its answer to [`Monitor::answered`].
+    /// Call the store or the journal, and pass the outcome to [`Monitor::answered`].
     Request(Request),
-    /// Make this durable, then call [`Monitor::recorded`].
-    Record(Record),
     /// Act on this before taking the next step.
     Event(Event),
     /// Do nothing until then or until the next event; `None`: until the next event.
     Wait(Option<BootMs>),
 }
 
-/// A call of the store.
+/// A call of the store, or of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Tell its identity.
@@ -80,6 +78,8 @@ pub enum Request {
     Renew(Identity, Option<History>),
     /// Raise every tag to the highest end that this host has seen, in the journal or in use.
     PushHighWater(Identity),
+    /// Make this durable in the journal.
+    Record(Record),
 }
 
 /// The outcome of a call.
@@ -99,6 +99,8 @@ pub enum Response {
     Renew(Result<bool, StoreError>),
     /// To [`Request::PushHighWater`]: how many tags this host knows.
     PushHighWater(Result<usize, StoreError>),
+    /// To [`Request::Record`].
+    Record(Result<(), StoreError>),
 }
 
 /// A change for the journal.

@@ -27,14 +27,15 @@ pub struct Monitor {
     /// It was found in another history than the known one: what is held may have been claimed anew.
     pub(super) suspect: bool,
     /// The next part of the visit.
-    pub(super) next: Option<Next>,
+    pub(super) next: Option<Request>,
     pub(super) events: VecDeque<Event>,
     pub(super) probe_at: BootMs,
     /// Claims wait until then, because many daemons start at once.
     pub(super) crowded_until: Option<BootMs>,
     pub(super) failovers: u64,
     pub(super) failed_over_to: Option<History>,
-    pending: Option<Pending>,
+    /// What is under way, and since when.
+    pending: Option<(Request, BootMs)>,
     pub(super) away: Option<Away>,
     pub(super) answered_at: Option<BootMs>,
     /// Visits that have ended, with any outcome.
@@ -59,20 +60,6 @@ pub(super) enum Standing {
     Settling(Settling),
     /// It is not the expected store, or not in the expected state. A new history that it was settling in still counts.
     Refused(StoreError, Option<Box<Settling>>),
-}
-
-/// The next part of a visit.
-#[derive(Clone, Debug)]
-pub(super) enum Next {
-    Request(Request),
-    Record(Record),
-}
-
-/// What is under way, and since when.
-#[derive(Debug)]
-enum Pending {
-    Request(Request, BootMs),
-    Record(Record, BootMs),
 }
 
 /// A store is probed at least this often, whatever the setting, so that an outage is noticed.
@@ -111,7 +98,7 @@ impl Monitor {
         }
     }
 
-    /// What to do now. While a call or a record is under way this only waits.
+    /// What to do now. While a request is under way this only waits.
     pub fn next(&mut self, now: BootMs) -> Step {
         if let Some(event) = self.events.pop_front() {
             return Step::Event(event);
@@ -120,23 +107,24 @@ impl Monitor {
             return Step::Wait(None);
         }
         if let Some(next) = self.next.take() {
-            return self.set_out(now, next);
+            return self.send(now, next);
         }
         if self.retry_at > now {
             return Step::Wait(Some(self.retry_at));
         }
         if let (Some(lost), Standing::Trusted) = (&self.loss, &self.standing) {
             let renew = Request::Renew(lost.clone(), Some(lost.history.clone()));
-            return self.set_out(now, Next::Request(renew));
+            return self.send(now, renew);
         }
         if self.probe_at <= now {
-            return self.set_out(now, Next::Request(Request::Identity));
+            self.probe_at = NEVER;
+            return self.send(now, Request::Identity);
         }
         let mut wake_at = self.probe_at;
         if let Standing::Settling(Settling { identity, until: Some(until), .. }) = &self.standing {
             if *until <= now {
                 let record = Record::History(identity.id.clone(), identity.history.clone());
-                return self.set_out(now, Next::Record(record));
+                return self.send(now, Request::Record(record));
             }
             wake_at = wake_at.min(*until);
         }
@@ -150,42 +138,18 @@ impl Monitor {
         Step::Wait(Some(wake_at))
     }
 
-    fn set_out(&mut self, now: BootMs, next: Next) -> Step {
-        match next {
-            Next::Request(request) => {
-                if request == Request::Identity {
-                    self.probe_at = NEVER;
-                }
-                self.pending = Some(Pending::Request(request.clone(), now));
-                Step::Request(request)
-            }
-            Next::Record(record) => {
-                self.pending = Some(Pending::Record(record.clone(), now));
-                Step::Record(record)
-            }
-        }
+    fn send(&mut self, now: BootMs, request: Request) -> Step {
+        self.pending = Some((request.clone(), now));
+        Step::Request(request)
     }
 
-    /// Takes in the outcome of the pending call. Pass a fresh `random` to each call.
+    /// Takes in the outcome of the pending request. Pass a fresh `random` to each call.
     pub fn answered(&mut self, now: BootMs, response: Response, random: u64) {
-        let Some(Pending::Request(request, asked)) = self.pending.take() else {
+        let Some((request, asked)) = self.pending.take() else {
             debug_assert!(false, "nothing was asked");
             return;
         };
         let visit = self.judge(now, asked, request, response, random);
-        self.went_on(now, asked, visit, random);
-    }
-
-    /// Takes in the outcome of the pending record; an error says why it could not be made.
-    pub fn recorded(&mut self, now: BootMs, outcome: Result<(), StoreError>, random: u64) {
-        let Some(Pending::Record(record, asked)) = self.pending.take() else {
-            debug_assert!(false, "nothing was to be recorded");
-            return;
-        };
-        let visit = outcome.map(|()| match record {
-            Record::CheckedIn(..) => self.check_in_recorded(),
-            Record::History(..) => self.settled(),
-        });
         self.went_on(now, asked, visit, random);
     }
 
@@ -215,6 +179,13 @@ impl Monitor {
             }
             (Request::Renew(..), Response::Renew(renewed)) => self.renewed(now, renewed)?,
             (Request::PushHighWater(_), Response::PushHighWater(tags)) => self.pushed(tags?),
+            (Request::Record(record), Response::Record(recorded)) => {
+                recorded?;
+                match record {
+                    Record::CheckedIn(..) => self.check_in_recorded(),
+                    Record::History(..) => self.settled(),
+                }
+            }
             (request, response) => {
                 debug_assert!(false, "{response:?} is no answer to {request:?}");
             }

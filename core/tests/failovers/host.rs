@@ -153,7 +153,7 @@ impl Host {
             {
                 left.insert((&*former.0).into());
             }
-            daemon.monitor.recorded(now, Ok(()), random);
+            daemon.monitor.answered(now, Response::Record(Ok(())), random);
         }
         daemon.monitor.runs(now);
         for line in 0..2 {
@@ -164,7 +164,9 @@ impl Host {
         loop {
             match daemon.monitor.next(now) {
                 Step::Event(event) => daemon.happened(journal, &event, broken),
-                Step::Record(record) => daemon.record = Some((true_ms + sync_ms, record)),
+                Step::Request(Request::Record(record)) => {
+                    daemon.record = Some((true_ms + sync_ms, record));
+                }
                 Step::Request(request) => daemon.ask(journal, now, request, random, broken),
                 Step::Wait(_) => break,
             }

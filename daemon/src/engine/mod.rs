@@ -19,7 +19,20 @@ pub mod snowflakes;
 pub mod upstream;
 pub mod writer;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::time::Duration;
 
 /// How often tags with waiting requests are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// A call that a state machine has requested, if one is under way.
+pub(crate) type PendingCall<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
+
+/// The response to the call under way. Never returns if there is none.
+pub(crate) async fn response<T>(pending: &mut PendingCall<T>) -> T {
+    let Some(call) = pending else { return std::future::pending().await };
+    let response = call.await;
+    *pending = None;
+    response
+}

@@ -18,9 +18,9 @@ impl Watched {
     #[track_caller]
     fn goes_on(&mut self, lives: &str) {
         let record = Record::History(StoreId("postgres:1".into()), history(lives));
-        assert_eq!(self.step(), Step::Record(record));
+        assert_eq!(self.asks(), Request::Record(record));
         assert_eq!(self.monitor.claimable(), None, "not before the journal has it");
-        self.monitor.recorded(self.now, Ok(()), 0);
+        self.answer(Response::Record(Ok(())));
         self.look();
         assert_eq!(self.monitor.claimable(), Some(&identity(lives)));
     }

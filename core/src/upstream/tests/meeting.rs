@@ -114,7 +114,7 @@ fn many_daemons_that_start_at_once_take_turns() {
     one.asks();
     one.answer(Response::CheckIn(Ok(None)));
     one.step();
-    one.monitor.recorded(one.now, Ok(()), 0);
+    one.answer(Response::Record(Ok(())));
     one.asks();
     one.pass(300);
     one.monitor.answered(one.now, Response::IsSettled(Ok(Some(true))), 700);
@@ -185,7 +185,7 @@ fn a_newcomer_waits_like_every_other_host() {
     one.asks();
     one.answer(Response::CheckIn(Ok(None)));
     one.step();
-    one.monitor.recorded(one.now, Ok(()), 0);
+    one.answer(Response::Record(Ok(())));
     assert_eq!(one.asks(), Request::IsSettled(identity("2 1*")));
     one.answer(Response::IsSettled(Ok(Some(false))));
     one.look();
@@ -195,8 +195,9 @@ fn a_newcomer_waits_like_every_other_host() {
     one.probe_shows("2 1*");
     assert_eq!(one.asks(), Request::IsSettled(identity("2 1*")));
     one.answer(Response::IsSettled(Ok(Some(true))));
-    assert_eq!(one.step(), Step::Record(Record::History(identity("1").id, history("2 1*"))));
-    one.monitor.recorded(one.now, Ok(()), 0);
+    let settled = Record::History(identity("1").id, history("2 1*"));
+    assert_eq!(one.asks(), Request::Record(settled));
+    one.answer(Response::Record(Ok(())));
     one.look();
     assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
 }

@@ -3,8 +3,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::future::Future;
-use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -12,6 +10,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{NO_END, Upstream};
 use crate::clock;
+use crate::engine::{PendingCall, response};
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
 use crate::store::Store;
@@ -65,14 +64,6 @@ pub struct Driver<T> {
     distrusted: RefCell<BTreeMap<Tag, Vec<Run>>>,
 }
 
-/// The result of a step.
-enum Outcome {
-    Response(Response),
-    Recorded(Result<(), StoreError>),
-}
-
-type Work = Pin<Box<dyn Future<Output = Outcome>>>;
-
 /// How many tags are reported to the store in one call.
 const PUSHED_AT_ONCE: u32 = 1_000;
 
@@ -94,26 +85,16 @@ impl<T: Tenants + 'static> Driver<T> {
 
     /// Watches the store and follows its changes, until dropped.
     pub async fn run(self: Rc<Self>) {
-        let mut work: Option<Work> = None;
+        let mut pending: PendingCall<Response> = None;
         loop {
             let step = self.upstream.monitor.borrow_mut().next(clock::boot());
             self.upstream.follow();
             match step {
                 Step::Event(event) => self.happened(event),
-                Step::Request(request) => {
-                    let asked = Rc::clone(&self).ask(request);
-                    work = Some(Box::pin(async { Outcome::Response(asked.await) }));
-                }
-                Step::Record(record) => {
-                    let recorded = Rc::clone(&self).record(record);
-                    work = Some(Box::pin(async { Outcome::Recorded(recorded.await) }));
-                }
+                Step::Request(request) => pending = Some(Box::pin(Rc::clone(&self).ask(request))),
                 Step::Wait(until) => {
                     tokio::select! {
-                        outcome = finish(&mut work) => {
-                            work = None;
-                            self.finished(outcome);
-                        }
+                        response = response(&mut pending) => self.answered(response),
                         () = clock::wait_until(until) => {}
                         () = self.upstream.woken.notified() => {}
                     }
@@ -122,14 +103,10 @@ impl<T: Tenants + 'static> Driver<T> {
         }
     }
 
-    fn finished(&self, outcome: Outcome) {
-        let (now, random) = (clock::boot(), fastrand::u64(..));
+    fn answered(&self, response: Response) {
         let mut monitor = self.upstream.monitor.borrow_mut();
         let visits = monitor.visits();
-        match outcome {
-            Outcome::Response(response) => monitor.answered(now, response, random),
-            Outcome::Recorded(recorded) => monitor.recorded(now, recorded, random),
-        }
+        monitor.answered(clock::boot(), response, fastrand::u64(..));
         let ended = monitor.visits() != visits;
         drop(monitor);
         self.upstream.follow();
@@ -181,6 +158,7 @@ impl<T: Tenants + 'static> Driver<T> {
             Request::PushHighWater(under) => {
                 Response::PushHighWater(self.push_high_water(&under).await)
             }
+            Request::Record(record) => Response::Record(self.record(record).await),
         }
     }
 
@@ -305,7 +283,7 @@ impl<T: Tenants + 'static> Driver<T> {
     }
 
     /// Has the journal record which store it is. This must be durable before anything is claimed.
-    async fn record(self: Rc<Self>, record: Record) -> Result<(), StoreError> {
+    async fn record(&self, record: Record) -> Result<(), StoreError> {
         let writes = match record {
             Record::CheckedIn(store, history) => {
                 let (url, later_era) = (Arc::clone(&self.upstream.url), self.later_era(&store));
@@ -402,11 +380,4 @@ impl Upstream {
 
 fn in_journal(error: &JournalError) -> StoreError {
     StoreError::Unavailable { store: "journal".to_owned(), cause: error.to_string().into() }
-}
-
-async fn finish(work: &mut Option<Work>) -> Outcome {
-    match work {
-        Some(work) => work.await,
-        None => std::future::pending().await,
-    }
 }
