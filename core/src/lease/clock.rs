@@ -10,15 +10,16 @@ use crate::time::Now;
 
 /// Judges the host's clock.
 #[derive(Debug)]
-pub(super) struct Clock {
+pub struct Clock {
     threshold_ms: u64,
     /// The clocks when they were last believed.
     basis: Now,
     /// Whether a registry has confirmed these clocks.
     confirmed: bool,
     /// How far ahead of the registry's clock the host's was at the last answer; negative when it was behind.
-    offset_ms: Option<i64>,
-    skew: Option<Skew>,
+    pub offset_ms: Option<i64>,
+    /// What was wrong at the last answer.
+    pub skew: Option<Skew>,
 }
 
 /// How far off the host's clock is.
@@ -49,11 +50,11 @@ const PEERS_MIN_RUNNING: usize = 3;
 const SLEW: u64 = 1_000;
 
 impl Clock {
-    pub fn new(now: Now, threshold_ms: u64) -> Clock {
+    pub(super) fn new(now: Now, threshold_ms: u64) -> Clock {
         Clock { threshold_ms, basis: now, confirmed: false, offset_ms: None, skew: None }
     }
 
-    /// The clocks to use: without a forward step that is not confirmed.
+    /// The clocks for the generators to use: without a forward step that is not confirmed.
     pub fn believed_time(&self, now: Now) -> Now {
         let (expected, tolerance) = self.expected(now);
         if now.unix.0 > expected.saturating_add(tolerance) {
@@ -69,7 +70,7 @@ impl Clock {
 
     /// Takes in an answer. The registry read its clock between the two instants `asked` and `answered`. `peers`: how
     /// far ahead of the registry's clock each live peer's clock was.
-    pub fn judge(&mut self, asked: Now, answered: Now, registry: UnixMs, mut peers: Vec<i64>) {
+    pub(super) fn judge(&mut self, asked: Now, answered: Now, registry: UnixMs, mut peers: Vec<i64>) {
         // When the question was asked, by today's wall clock: a step since then is left out.
         let took_ms = answered.boot.0.saturating_sub(asked.boot.0);
         let latest = signed(answered.unix) - signed(registry);
@@ -101,20 +102,11 @@ impl Clock {
     /// Why no id may be issued and no worker claimed by this clock.
     ///
     /// A clock that was confirmed and runs evenly since is not refused: then the other clocks moved.
-    pub fn refuses(&self, now: Now) -> Option<Skew> {
+    pub(super) fn refuses(&self, now: Now) -> Option<Skew> {
         let skew = self.skew?;
         let (expected, tolerance) = self.expected(now);
         let stepped_back = now.unix.0.saturating_add(tolerance) < expected;
         (!self.confirmed || stepped_back).then_some(skew)
-    }
-
-    /// What was wrong at the last answer.
-    pub fn skew(&self) -> Option<Skew> {
-        self.skew
-    }
-
-    pub fn offset_ms(&self) -> Option<i64> {
-        self.offset_ms
     }
 
     /// The time that the wall clock should show, and the tolerance.
@@ -125,6 +117,6 @@ impl Clock {
     }
 }
 
-fn signed(time: UnixMs) -> i64 {
+pub(super) fn signed(time: UnixMs) -> i64 {
     i64::try_from(time.0).unwrap_or(i64::MAX)
 }

@@ -7,9 +7,8 @@
 //!
 //! - `selection`: which worker of a pool to claim.
 //! - `clock`: whether the host's clock can be believed.
-//! - `state`: what to do next.
+//! - `state`: what to do next, and what each outcome means.
 //! - `reconcile`: what a look at the registry means for what is held.
-//! - `responses`: what a write's answer means.
 //! - `release`: a clean stop, and giving a worker back.
 //! - `problem`: why there is no worker.
 
@@ -17,7 +16,6 @@ mod clock;
 mod problem;
 mod reconcile;
 mod release;
-mod responses;
 mod selection;
 mod state;
 #[cfg(test)]
@@ -33,7 +31,7 @@ use crate::{BootMs, UnixMs, WorkerId};
 
 pub use crate::registry::Mode;
 
-pub use clock::{Reference, Skew};
+pub use clock::{Clock, Reference, Skew};
 pub use problem::LeaseProblem;
 pub use selection::Taken;
 pub use state::Lease;
@@ -86,29 +84,18 @@ pub struct Recorded {
     pub earlier: Option<LeaseRecord>,
 }
 
-/// A change for the journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum JournalChange {
-    /// The claim is now this one; it replaces the recorded one.
-    Claim(Recorded),
-    /// There is no claim any more.
-    Forget,
-}
-
 /// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Call the registry and pass its answer to [`Lease::answered`].
+    /// Call the registry or the journal, and pass the outcome to [`Lease::answered`].
     Request(Request),
-    /// Make this durable, then call [`Lease::recorded`].
-    JournalChange(JournalChange),
     /// Do nothing until then or until the next event; `None`: until the next event.
     Wait(Option<BootMs>),
     /// The claim was given back as far as possible: nothing more will follow.
     Done,
 }
 
-/// A call of the registry.
+/// A call of the registry, or of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Agree on the layouts, unless that was done with this registry already, and read these workers' entries.
@@ -117,6 +104,8 @@ pub enum Request {
     CompareAndSet(RegistryId, CompareAndSet),
     /// Give a holder a permanent worker.
     Assign(RegistryId, Range<u64>, LeaseRecord),
+    /// Make this the claim that the journal has; `None`: it has none.
+    Record(Option<Recorded>),
 }
 
 /// The outcome of a call.
@@ -128,6 +117,8 @@ pub enum Response {
     CompareAndSet(Result<UnixMs, RegistryError>),
     /// To [`Request::Assign`].
     Assign(Result<Entry, RegistryError>),
+    /// To [`Request::Record`]; an error is the journal's reason to refuse it.
+    Record(Result<(), String>),
 }
 
 /// What may be issued now.

@@ -1,7 +1,7 @@
 //! What the registry's entries mean for the worker that is held, or for the one to claim.
 
 use super::state::{Aim, HeldLease, Phase, Plan, REFUSED_RETRY_MS};
-use super::{JournalChange, Lease, LeaseProblem, Mode};
+use super::{Lease, LeaseProblem, Mode, Recorded};
 use crate::registry::{Entry, LeaseRecord, Snapshot};
 use crate::time::Now;
 use crate::{Backoff, UnixMs};
@@ -41,17 +41,17 @@ impl Lease {
 
     /// A worker is held, or the journal says so. Does the registry agree?
     fn decide_held(&mut self, held: HeldLease, look: &Snapshot, now: Now) -> Option<Plan> {
-        if look.registry.id != held.registry.id {
+        if look.registry.id != held.claim.registry.id {
             self.replaced(held, look, now);
             return None;
         }
-        let entry = look.entries.iter().find(|entry| entry.worker == held.worker);
+        let entry = look.entries.iter().find(|entry| entry.worker == held.claim.worker);
         let found = entry.map(|entry| &entry.holding);
-        let failed_over = look.registry.history != held.registry.history;
+        let failed_over = look.registry.history != held.claim.registry.history;
         if self.settings.mode == Mode::Permanent {
             return self.decide_permanent(held, entry, look, now);
         }
-        let known = found.is_some_and(|found| held.may_be(found));
+        let known = found.is_some_and(|found| held.claim.may_be(found));
         let own = found.is_some_and(|found| self.is_own(found));
         if !failed_over && (own || held.mine && known) {
             // Shows whether a write of unknown outcome was carried out.
@@ -65,11 +65,12 @@ impl Lease {
             self.lose(&held);
             return None;
         }
-        if known || (own && failed_over) || (failed_over && held.precedes(found)) {
+        if known || (own && failed_over) || (failed_over && held.claim.precedes(found)) {
             // The claim is an earlier life's, or the registry may have lost it: write it again.
             let expected = found.cloned();
             let least = found.map_or(UnixMs(0), |found| found.expires).max(held.reach());
-            let after = self.held_new(look, held.worker, held.start, self.holding(now, least));
+            let (worker, start) = (held.claim.worker, held.claim.start);
+            let after = self.claim_of(look, worker, start, self.holding(now, least));
             self.held = Some(held);
             return Some(Plan { aim: Aim::Keep, expected, after });
         }
@@ -83,7 +84,7 @@ impl Lease {
             // This host's own file was lost or restored. No other host can have claimed from it.
             return self.lose(&held);
         }
-        let both = (held.registry.clone(), look.registry.clone());
+        let both = (held.claim.registry.clone(), look.registry.clone());
         self.blocked = true;
         self.refused(now, LeaseProblem::Replaced(Box::new(both)));
         self.held = Some(held);
@@ -99,9 +100,9 @@ impl Lease {
     ) -> Option<Plan> {
         let Some(entry) = entry else {
             // The registry lost the entry: enter the same number again.
-            let holding = self.holding(now, held.holding.expires);
-            let after = self.held_new(look, held.worker, held.start, holding);
-            let aim = Aim::Bind(Some(held.worker));
+            let Recorded { worker, start, ref holding, .. } = held.claim;
+            let after = self.claim_of(look, worker, start, self.holding(now, holding.expires));
+            let aim = Aim::Bind(Some(worker));
             self.held = Some(held);
             return Some(Plan { aim, expected: None, after });
         };
@@ -112,7 +113,7 @@ impl Lease {
             let words = format!(
                 "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: \
                  restore its entry, or remove this host's state directory to get another worker",
-                held.worker
+                held.claim.worker
             );
             self.refused(now, LeaseProblem::Refused(words.into()));
             if !held.mine {
@@ -120,12 +121,12 @@ impl Lease {
             }
             return None;
         }
-        if look.registry == held.registry && self.is_own(&entry.holding) {
+        if look.registry == held.claim.registry && self.is_own(&entry.holding) {
             self.adopt(held, Some(&entry.holding), now);
             return None;
         }
         // Also when the registry may have lost writes and kept this one: it is written again under the new history.
-        let same_life = held.same_life(&entry.holding);
+        let same_life = held.claim.same_life(&entry.holding);
         if !same_life && let Some(trouble) = self.identity_in_use(look, entry) {
             self.blocked = true;
             self.refused(now, trouble);
@@ -134,7 +135,7 @@ impl Lease {
             }
             return None;
         }
-        let plan = self.plan_keep(entry, look, now, (!same_life).then_some(held.start));
+        let plan = self.plan_keep(entry, look, now, (!same_life).then_some(held.claim.start));
         self.held = Some(held);
         Some(plan)
     }
@@ -166,7 +167,7 @@ impl Lease {
             let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
             let left_ms = self.settings.settle_ms.unwrap_or(0).saturating_sub(age_ms);
             if left_ms > 0 {
-                self.troubled(LeaseProblem::Settling(left_ms));
+                self.trouble = Some(LeaseProblem::Settling(left_ms));
                 self.retry_in(now, left_ms.min(REFUSED_RETRY_MS));
                 return None;
             }
@@ -176,7 +177,7 @@ impl Lease {
             Mode::Permanent => {
                 let holding = self.holding(now, UnixMs(0));
                 let worker = crate::WorkerId(self.settings.pool.start);
-                let after = self.held_new(look, worker, UnixMs(0), holding);
+                let after = self.claim_of(look, worker, UnixMs(0), holding);
                 Some(Plan { aim: Aim::Bind(None), expected: None, after })
             }
         }
@@ -197,11 +198,11 @@ impl Lease {
                     self.clock.believed_time(now).unix.0.saturating_add(self.settings.drift_max_ms);
                 start.max(entry.holding.expires).max(UnixMs(reached))
             }
-            (Some(held), None) => held.start,
+            (Some(held), None) => held.claim.start,
             (None, None) => UnixMs(0),
         };
         let holding = self.holding(now, entry.holding.expires);
-        let after = self.held_new(look, entry.worker, start, holding);
+        let after = self.claim_of(look, entry.worker, start, holding);
         Plan { aim: Aim::Keep, expected: Some(entry.holding.clone()), after }
     }
 
@@ -221,19 +222,18 @@ impl Lease {
     }
 
     /// The registry has this entry of this life. It is what renewals compare with from now on.
-    fn adopt(&mut self, held: HeldLease, found: Option<&LeaseRecord>, now: Now) {
-        let mut held = held;
+    fn adopt(&mut self, mut held: HeldLease, found: Option<&LeaseRecord>, now: Now) {
         let taken_over = !std::mem::replace(&mut held.mine, true);
         if let Some(found) = found
-            && (taken_over || *found != held.holding)
+            && (taken_over || *found != held.claim.holding)
         {
             if found.expires < held.limit {
                 // It has lost a write that it acknowledged, without a new history.
                 self.timers.renew_at = now.boot;
             }
-            held.holding = found.clone();
-            held.earlier = None;
-            self.phase = Phase::ToRecord(self.record_of(&held));
+            held.claim.holding = found.clone();
+            held.claim.earlier = None;
+            self.phase = Phase::ToRecord(Some(held.claim.clone()));
         }
         self.blocked = false;
         self.held = Some(held);
@@ -244,8 +244,8 @@ impl Lease {
     /// Another host has the worker. Nothing more is issued with it, and the journal must not offer it again.
     pub(super) fn lose(&mut self, held: &HeldLease) {
         self.held = None;
-        self.phase = Phase::ToRecord(JournalChange::Forget);
-        self.troubled(LeaseProblem::Lost(held.worker));
+        self.phase = Phase::ToRecord(None);
+        self.trouble = Some(LeaseProblem::Lost(held.claim.worker));
         self.timers.look_next = true;
     }
 
@@ -258,7 +258,7 @@ impl Lease {
     }
 }
 
-impl HeldLease {
+impl Recorded {
     /// Whether the registry's entry can be this one.
     pub fn may_be(&self, found: &LeaseRecord) -> bool {
         *found == self.holding || Some(found) == self.earlier.as_ref()

@@ -6,7 +6,7 @@
 //! again.
 
 use super::state::{Aim, HeldLease, Lease, Plan};
-use super::{JournalChange, LeaseProblem, Mode, Step};
+use super::{LeaseProblem, Mode, Recorded, Step};
 use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, RegistryError};
 use crate::time::Now;
@@ -83,29 +83,27 @@ impl Lease {
         match stage {
             Stage::Journal => {
                 self.set_stage(Stage::Registry);
-                let record = if release {
-                    JournalChange::Forget
-                } else {
-                    let (holding, earlier) = (after.clone(), Some(held.holding.clone()));
-                    self.record_of(&HeldLease { holding, earlier, ..held })
-                };
-                if !release && let Some(held) = &mut self.held {
-                    // The registry gets exactly what the journal has.
-                    held.earlier = Some(after);
+                if release {
+                    return self.record(None);
                 }
-                self.record(record)
+                if let Some(held) = &mut self.held {
+                    // The registry gets exactly what the journal has.
+                    held.claim.earlier = Some(after.clone());
+                }
+                let earlier = Some(held.claim.holding.clone());
+                self.record(Some(Recorded { holding: after, earlier, ..held.claim }))
             }
             Stage::Registry => {
                 self.set_stage(Stage::Over);
-                let next = held.earlier.clone().filter(|_| !release).unwrap_or(after);
-                let expected = Some(held.holding.clone());
-                let after = HeldLease { holding: next, earlier: None, ..held };
-                self.write(now, Plan { aim: Aim::Leave, expected, after })
+                let Recorded { holding, earlier, .. } = held.claim.clone();
+                let next = earlier.filter(|_| !release).unwrap_or(after);
+                let after = Recorded { holding: next, earlier: None, ..held.claim };
+                self.write(now, Plan { aim: Aim::Leave, expected: Some(holding), after })
             }
             Stage::Over => self.gone(release),
             Stage::Kept => {
                 self.set_stage(Stage::Resumed);
-                self.record(self.record_of(&held))
+                self.record(Some(held.claim))
             }
             Stage::Resumed => {
                 self.leaving = None;
@@ -124,7 +122,7 @@ impl Lease {
         issued_below: UnixMs,
         now: Now,
     ) -> LeaseRecord {
-        let used = issued_below.max(held.start);
+        let used = issued_below.max(held.claim.start);
         // Whichever clock set it, the expiry must not move further ahead.
         let bound = match self.settings.mode {
             Mode::Leased if release => used.min(held.reach()),
@@ -135,7 +133,7 @@ impl Lease {
             }
             Mode::Permanent => used.max(self.clock.believed_time(now).unix),
         };
-        let holder = held.holding.holder.as_ref();
+        let holder = held.claim.holding.holder.as_ref();
         let kept = !release || self.settings.mode == Mode::Permanent;
         LeaseRecord {
             holder: holder.filter(|_| kept).map(|holder| holder.to_stopped()),
@@ -161,7 +159,7 @@ impl Lease {
     pub(super) fn is_ours(&self, found: Option<&Entry>) -> bool {
         let found = found.map(|entry| &entry.holding);
         let both = self.held.as_ref().zip(found);
-        both.is_some_and(|(held, found)| held.may_be(found) || self.is_own(found))
+        both.is_some_and(|(held, found)| held.claim.may_be(found) || self.is_own(found))
     }
 
     /// The journal still has the claim, so the registry must have it too.

@@ -1,22 +1,28 @@
-//! A lease's state, and the next step that it asks for.
+//! A lease's state: what it asks for next, and what each outcome changes.
 
-use super::clock::Clock;
+use std::time::Duration;
+
+use super::clock::{Clock, signed};
 use super::release::Leaving;
 use super::selection::choose;
-use super::{FOREVER, PERMANENT_AHEAD_MS};
 use super::{
-    IssueWindow, JournalChange, LeaseProblem, LeaseSettings, Mode, Recorded, Request, Response,
-    Skew, Step,
+    FOREVER, IssueWindow, LeaseProblem, LeaseSettings, Mode, PERMANENT_AHEAD_MS, Recorded, Request,
+    Response, Step,
 };
-use crate::registry::{CompareAndSet, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
+use crate::registry::{
+    CompareAndSet, Entry, LeaseRecord, RegistryError, RegistryId, Snapshot,
+};
+use crate::store::{Reason, Why};
 use crate::time::Now;
 use crate::{Backoff, BootMs, UnixMs, WorkerId};
 
 /// The life of this host's worker, from the daemon's start to its stop.
 #[derive(Debug)]
 pub struct Lease {
-    pub(super) settings: LeaseSettings,
-    pub(super) clock: Clock,
+    /// The settings it was made with.
+    pub settings: LeaseSettings,
+    /// The host's clock, as far as the registry confirms it.
+    pub clock: Clock,
     pub(super) held: Option<HeldLease>,
     /// An id was asked for: a worker is needed.
     pub(super) wanted: bool,
@@ -27,28 +33,25 @@ pub struct Lease {
     pub(super) released: Option<Result<(), RegistryError>>,
     pub(super) phase: Phase,
     /// The last write whose outcome is unknown.
-    pub(super) unsure: Option<HeldLease>,
+    pub(super) unsure: Option<Recorded>,
     pub(super) timers: Timers,
     /// The registry failed to answer since the start.
-    pub(super) away: bool,
+    away: bool,
     /// The registry contradicted the journal.
     pub(super) blocked: bool,
-    pub(super) trouble: Option<LeaseProblem>,
-    pub(super) renewed: Option<BootMs>,
+    /// The last problem that still stands, even while ids are issued.
+    pub trouble: Option<LeaseProblem>,
+    /// When the registry last confirmed the claim in this life.
+    pub renewed: Option<BootMs>,
     /// The highest mark of any layout in the journal.
-    pub(super) journal_mark: UnixMs,
+    journal_mark: UnixMs,
 }
 
 /// A claim that is held, or that the journal calls held.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLease {
-    pub worker: WorkerId,
-    pub start: UnixMs,
-    pub registry: RegistryId,
-    /// The registry's entry, as far as is known.
-    pub holding: LeaseRecord,
-    /// The registry's entry if it is not that.
-    pub earlier: Option<LeaseRecord>,
+    /// The claim as the registry has it, as far as is known.
+    pub claim: Recorded,
     /// The journal has recorded the claim up to here; 0 before that.
     pub limit: UnixMs,
     /// Whether this life claimed it.
@@ -68,16 +71,16 @@ pub(super) enum Phase {
     /// The registry is asked to write, since then.
     Writing(Now, Box<Plan>),
     /// The journal must record this next.
-    ToRecord(JournalChange),
+    ToRecord(Option<Recorded>),
     /// The journal records this.
-    Recording(JournalChange),
+    Recording(Option<Recorded>),
 }
 
 /// When to do what, unless something is under way.
 #[derive(Debug)]
 pub(super) struct Timers {
     pub look_next: bool,
-    pub look_at: BootMs,
+    look_at: BootMs,
     pub renew_at: BootMs,
     pub retry_at: BootMs,
     pub backoff: Backoff,
@@ -90,7 +93,7 @@ pub(super) struct Timers {
 pub(super) struct Plan {
     pub aim: Aim,
     pub expected: Option<LeaseRecord>,
-    pub after: HeldLease,
+    pub after: Recorded,
 }
 
 /// The purpose of a write.
@@ -126,7 +129,12 @@ pub(super) const REFUSED_RETRY_MS: u64 = 2_000;
 impl HeldLease {
     /// The instant up to which ids may have been issued, including what the registry may have lost.
     pub fn reach(&self) -> UnixMs {
-        self.holding.expires.max(self.limit)
+        self.claim.holding.expires.max(self.limit)
+    }
+
+    /// Whether ids of both claims may be issued one after the other.
+    fn is_same(&self, claim: &Recorded) -> bool {
+        (self.claim.worker, self.claim.start) == (claim.worker, claim.start)
     }
 }
 
@@ -142,13 +150,9 @@ impl Lease {
                 && holder.is_some_and(|holder| holder.id == settings.holder.id)
         };
         let forgotten = recorded.as_ref().is_some_and(|recorded| !counts(recorded));
-        let held = recorded.filter(counts).map(|recorded| HeldLease {
-            worker: recorded.worker,
-            start: recorded.start,
-            registry: recorded.registry,
-            limit: recorded.holding.expires,
-            holding: recorded.holding,
-            earlier: recorded.earlier,
+        let held = recorded.filter(counts).map(|claim| HeldLease {
+            limit: claim.holding.expires,
+            claim,
             mine: false,
         });
         Lease {
@@ -159,7 +163,7 @@ impl Lease {
             could_be_had: false,
             leaving: None,
             released: None,
-            phase: if forgotten { Phase::ToRecord(JournalChange::Forget) } else { Phase::Idle },
+            phase: if forgotten { Phase::ToRecord(None) } else { Phase::Idle },
             unsure: None,
             timers: Timers {
                 look_next: true,
@@ -232,10 +236,9 @@ impl Lease {
         if renew_at <= now.boot
             && let Some(held) = &self.held
         {
-            let mut after = held.clone();
+            let mut after = Recorded { earlier: None, ..held.claim.clone() };
             after.holding.expires = self.bound_ahead(now, held.reach());
-            after.earlier = None;
-            let expected = Some(held.holding.clone());
+            let expected = Some(held.claim.holding.clone());
             return self.write(now, Plan { aim: Aim::Renew, expected, after });
         }
         Step::Wait(Some(self.wake_at(now, renew_at.min(look_at))))
@@ -255,9 +258,9 @@ impl Lease {
         Step::Request(Request::Snapshot(self.settings.pool.clone()))
     }
 
-    pub(super) fn record(&mut self, record: JournalChange) -> Step {
-        self.phase = Phase::Recording(record.clone());
-        Step::JournalChange(record)
+    pub(super) fn record(&mut self, claim: Option<Recorded>) -> Step {
+        self.phase = Phase::Recording(claim.clone());
+        Step::Request(Request::Record(claim))
     }
 
     /// Takes in the result of such a look.
@@ -293,19 +296,7 @@ impl Lease {
             Mode::Leased => held.limit,
             Mode::Permanent => FOREVER,
         };
-        Ok(IssueWindow { worker: held.worker, start: held.start, limit })
-    }
-
-    /// The clocks for the generators to use: without a forward step that is not confirmed.
-    #[must_use]
-    pub fn believed_time(&self, now: Now) -> Now {
-        self.clock.believed_time(now)
-    }
-
-    /// The last problem that still stands, even while ids are issued.
-    #[must_use]
-    pub fn trouble(&self) -> Option<&LeaseProblem> {
-        self.trouble.as_ref()
+        Ok(IssueWindow { worker: held.claim.worker, start: held.claim.start, limit })
     }
 
     /// Whether an id was asked for, or a worker is held from an earlier start.
@@ -314,46 +305,16 @@ impl Lease {
         self.wanted || self.held.is_some()
     }
 
-    /// What was wrong with the host's clock at the registry's last answer.
-    #[must_use]
-    pub fn skew(&self) -> Option<Skew> {
-        self.clock.skew()
-    }
-
-    /// How far the host's clock was ahead of the registry's at its last answer, in milliseconds.
-    #[must_use]
-    pub fn offset_ms(&self) -> Option<i64> {
-        self.clock.offset_ms()
-    }
-
-    /// How much of a forward step of the wall clock is held back until the registry confirms it, in milliseconds.
-    #[must_use]
-    pub fn held_back_ms(&self, now: Now) -> u64 {
-        self.clock.held_back_ms(now)
-    }
-
     /// The worker that is held, usable or not, and the end of its claim by the journal.
     #[must_use]
     pub fn held(&self) -> Option<(WorkerId, UnixMs)> {
-        self.held.as_ref().map(|held| (held.worker, held.limit))
+        self.held.as_ref().map(|held| (held.claim.worker, held.limit))
     }
 
     /// The registry of the worker that is held.
     #[must_use]
     pub fn registry(&self) -> Option<&RegistryId> {
-        self.held.as_ref().map(|held| &held.registry)
-    }
-
-    /// When the registry last confirmed the claim in this life.
-    #[must_use]
-    pub fn renewed(&self) -> Option<BootMs> {
-        self.renewed
-    }
-
-    /// The settings it was made with.
-    #[must_use]
-    pub fn settings(&self) -> &LeaseSettings {
-        &self.settings
+        self.held.as_ref().map(|held| &held.claim.registry)
     }
 
     pub(super) fn write(&mut self, now: Now, plan: Plan) -> Step {
@@ -371,7 +332,7 @@ impl Lease {
                     expected: plan.expected.clone(),
                     next: plan.after.holding.clone(),
                     seen: now.unix,
-                    ahead_max: std::time::Duration::from_millis(self.settings.ahead_max_ms()),
+                    ahead_max: Duration::from_millis(self.settings.ahead_max_ms()),
                 },
             ),
         };
@@ -384,33 +345,34 @@ impl Lease {
         match choose(look, &self.settings, self.clock.believed_time(now).unix, random) {
             Ok(choice) => {
                 let holding = self.holding(now, choice.start);
-                let after = self.held_new(look, choice.worker, choice.start, holding);
+                let after = self.claim_of(look, choice.worker, choice.start, holding);
                 Some(Plan { aim: Aim::Claim, expected: choice.expected, after })
             }
             Err(taken) => {
                 let wait_ms = taken.next_ms.unwrap_or(REFUSED_RETRY_MS);
-                self.troubled(LeaseProblem::Taken(Box::new(taken)));
+                self.trouble = Some(LeaseProblem::Taken(Box::new(taken)));
                 self.retry_in(now, wait_ms.clamp(TAKEN_RETRY_MS, REFUSED_RETRY_MS));
                 None
             }
         }
     }
 
-    pub(super) fn held_new(
+    /// What is held once the registry has this entry.
+    pub(super) fn claim_of(
         &self,
         look: &Snapshot,
         worker: WorkerId,
         start: UnixMs,
         holding: LeaseRecord,
-    ) -> HeldLease {
-        let registry = look.registry.clone();
-        HeldLease { worker, start, registry, holding, earlier: None, limit: UnixMs(0), mine: true }
+    ) -> Recorded {
+        let (place, registry) = (self.settings.place.clone(), look.registry.clone());
+        Recorded { place, registry, worker, start, holding, earlier: None }
     }
 
     /// An entry with this life as holder, and an expiry that lies ahead of now and not before `least`.
     pub(super) fn holding(&self, now: Now, least: UnixMs) -> LeaseRecord {
-        let holder: Holder = self.settings.holder.clone();
-        LeaseRecord { holder: Some(holder), expires: self.bound_ahead(now, least) }
+        let holder = Some(self.settings.holder.clone());
+        LeaseRecord { holder, expires: self.bound_ahead(now, least) }
     }
 
     fn bound_ahead(&self, now: Now, least: UnixMs) -> UnixMs {
@@ -422,13 +384,9 @@ impl Lease {
         UnixMs(bound).max(least)
     }
 
-    pub(super) fn troubled(&mut self, trouble: LeaseProblem) {
-        self.trouble = Some(trouble);
-    }
-
     /// Notes a problem that no retry solves. The next look may find it repaired.
     pub(super) fn refused(&mut self, now: Now, problem: LeaseProblem) {
-        self.troubled(problem);
+        self.trouble = Some(problem);
         self.retry_in(now, REFUSED_RETRY_MS);
     }
 
@@ -438,18 +396,9 @@ impl Lease {
     }
 
     /// Schedules the next try: soon, later each time, and not at the same instant on all hosts.
-    pub(super) fn back_off(&mut self, now: Now, random: u64) {
+    fn back_off(&mut self, now: Now, random: u64) {
         let wait_ms = self.timers.backoff.next_ms(random);
         self.retry_in(now, wait_ms);
-    }
-
-    /// The registry confirmed the lease: schedules the next renewal and the next look.
-    pub(super) fn confirmed(&mut self, now: Now) {
-        self.trouble = None;
-        self.renewed = Some(now.boot);
-        let renew_at = BootMs(now.boot.0.saturating_add(self.settings.renew_every_ms()));
-        let (backoff, retry_at) = (Backoff::default(), now.boot);
-        self.timers = Timers { look_next: false, renew_at, retry_at, backoff, ..self.timers };
     }
 
     pub(super) fn looked_at(&mut self, now: Now) {
@@ -457,18 +406,160 @@ impl Lease {
     }
 
     /// Takes in the outcome of a call. Ignores an answer to no pending call.
-    pub fn answered(&mut self, now: Now, answer: Response, random: u64) {
-        match (std::mem::take(&mut self.phase), answer) {
-            (Phase::Looking(asked), Response::Snapshot(look)) => {
-                self.looked(asked, now, look, random);
+    pub fn answered(&mut self, now: Now, response: Response, random: u64) {
+        match (std::mem::take(&mut self.phase), response) {
+            (Phase::Looking(asked), Response::Snapshot(Ok(look))) => {
+                let peers = self.peers(&look);
+                self.clock.judge(asked, now, look.now, peers);
+                self.phase = Phase::Looked(look);
             }
-            (Phase::Writing(asked, plan), Response::CompareAndSet(answer)) => {
-                self.swapped(asked, now, *plan, answer, random);
+            (Phase::Looking(_), Response::Snapshot(Err(error))) => self.failed(now, &error, random),
+            (Phase::Writing(_, plan), Response::CompareAndSet(outcome))
+                if plan.aim == Aim::Leave =>
+            {
+                self.left(outcome);
             }
-            (Phase::Writing(_, plan), Response::Assign(answer)) => {
-                self.bound(now, *plan, answer, random);
+            (Phase::Writing(asked, plan), Response::CompareAndSet(Ok(registry))) => {
+                self.clock.judge(asked, now, registry, Vec::new());
+                self.taken(now, plan.after);
+            }
+            (Phase::Writing(_, plan), Response::Assign(Ok(entry))) => {
+                if self.is_own(&entry.holding) {
+                    let Entry { worker, holding, .. } = entry;
+                    self.taken(now, Recorded { worker, holding, ..plan.after });
+                } else {
+                    // It already had one, from another start. The next look shows which start.
+                    self.back_off(now, random);
+                }
+            }
+            (
+                Phase::Writing(asked, plan),
+                Response::CompareAndSet(Err(error)) | Response::Assign(Err(error)),
+            ) => self.write_failed(asked, now, *plan, &error, random),
+            (Phase::Recording(claim), Response::Record(recorded)) => {
+                self.recorded(now, claim, recorded);
             }
             (phase, _) => self.phase = phase,
+        }
+    }
+
+    /// How far the clocks of live hosts were ahead of the registry's.
+    fn peers(&self, look: &Snapshot) -> Vec<i64> {
+        let lives = |entry: &&Entry| {
+            let recent = look.now.0.saturating_sub(entry.written.0) <= self.settings.alive_ms();
+            let holder = entry.holding.holder.as_ref();
+            recent && entry.in_use() && holder.is_some_and(|one| one.id != self.settings.holder.id)
+        };
+        let live = look.entries.iter().filter(lives);
+        live.map(|entry| signed(entry.seen) - signed(entry.written)).collect()
+    }
+
+    fn write_failed(
+        &mut self,
+        asked: Now,
+        now: Now,
+        plan: Plan,
+        error: &RegistryError,
+        random: u64,
+    ) {
+        match error {
+            RegistryError::TooFarAhead { now: registry, .. } => {
+                self.clock.judge(asked, now, *registry, Vec::new());
+                let behind = || {
+                    let words = "the worker registry's clock is far behind what is recorded in it";
+                    LeaseProblem::Refused(Reason::new(Why::RegistryClock, words))
+                };
+                let trouble = self.clock.skew.map_or_else(behind, LeaseProblem::Clock);
+                self.refused(now, trouble);
+            }
+            RegistryError::Conflict { found, .. } => {
+                self.retry_in(now, 0);
+                // If a claim is held, this conflict is the first sign of another holder: stop at once.
+                if let Some(held) = self.held.clone()
+                    && !self.is_ours(found.as_deref())
+                {
+                    match self.settings.mode {
+                        Mode::Leased => self.lose(&held),
+                        Mode::Permanent => {
+                            self.blocked = true;
+                            self.held = Some(HeldLease { mine: false, ..held });
+                        }
+                    }
+                } else if plan.aim == Aim::Claim {
+                    // Other hosts choose at the same time: don't all retry at the same instant.
+                    self.back_off(now, random);
+                }
+            }
+            // Other hosts must not claim before the registry knows what is held. So the first retry is immediate.
+            RegistryError::Changed { .. } if !self.timers.backoff.failing() => {
+                self.timers.backoff.note_failure();
+                self.retry_in(now, 0);
+            }
+            RegistryError::Unavailable { .. } => {
+                self.unsure = Some(plan.after);
+                self.failed(now, error, random);
+            }
+            _ => self.failed(now, error, random),
+        }
+    }
+
+    fn failed(&mut self, now: Now, error: &RegistryError, random: u64) {
+        let reason = || Reason::new(error.why(), error.to_string());
+        match error {
+            RegistryError::Unavailable { .. } => {
+                self.away = true;
+                self.trouble = Some(LeaseProblem::Away(reason()));
+                self.back_off(now, random);
+            }
+            RegistryError::Changed { .. } | RegistryError::Conflict { .. } => {
+                self.back_off(now, random);
+            }
+            _ => {
+                self.blocked = true;
+                self.refused(now, LeaseProblem::Refused(reason()));
+            }
+        }
+    }
+
+    /// The registry has the claim; the journal is next.
+    pub(super) fn taken(&mut self, now: Now, claim: Recorded) {
+        self.unsure = None;
+        self.blocked = false;
+        let changed = self.held.as_ref().is_none_or(|held| {
+            !held.mine
+                || held.claim.worker != claim.worker
+                || held.claim.registry != claim.registry
+        });
+        // What the journal has recorded of the same claim stays usable until the next record.
+        let limit = match &self.held {
+            Some(held) if held.is_same(&claim) => held.limit,
+            _ => UnixMs(0),
+        };
+        if changed || self.settings.mode == Mode::Leased {
+            self.phase = Phase::ToRecord(Some(claim.clone()));
+        }
+        self.held = Some(HeldLease { claim, limit, mine: true });
+        self.trouble = None;
+        self.renewed = Some(now.boot);
+        let renew_at = BootMs(now.boot.0.saturating_add(self.settings.renew_every_ms()));
+        let (backoff, retry_at) = (Backoff::default(), now.boot);
+        self.timers = Timers { look_next: false, renew_at, retry_at, backoff, ..self.timers };
+    }
+
+    /// The journal has recorded this claim, or has refused to.
+    fn recorded(&mut self, now: Now, claim: Option<Recorded>, outcome: Result<(), String>) {
+        match (outcome, claim) {
+            (Ok(()), Some(claim)) => {
+                if let Some(held) = self.held.as_mut().filter(|held| held.is_same(&claim)) {
+                    held.limit = held.limit.max(claim.holding.expires);
+                }
+            }
+            (Ok(()), None) => {}
+            (Err(why), None) if self.is_leaving() => self.not_forgotten(why),
+            (Err(why), _) => {
+                self.held.take_if(|held| held.limit == UnixMs(0));
+                self.refused(now, LeaseProblem::Refused(why.into()));
+            }
         }
     }
 

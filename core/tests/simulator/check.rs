@@ -109,7 +109,7 @@ impl World {
         let now = host.clocks.read(self.true_ms);
         let why = host.daemon.as_ref().map_or_else(
             || "it does not run".to_owned(),
-            |daemon| format!("{:?}, {:?}", daemon.lease.standing(now), daemon.lease.trouble()),
+            |daemon| format!("{:?}, {:?}", daemon.lease.standing(now), &daemon.lease.trouble),
         );
         Err(Violation::NeverReady { host: host.journal.host.to_string(), why })
     }
@@ -119,7 +119,7 @@ impl World {
     /// A number was assigned for good in a write that a fail-over lost, and its host was off until another host had the
     /// same number. The host is refused with a message, and people decide.
     fn must_be_mended(&self, host: &Host) -> bool {
-        let trouble = host.daemon.as_ref().and_then(|daemon| daemon.lease.trouble());
+        let trouble = host.daemon.as_ref().and_then(|daemon| daemon.lease.trouble.as_ref());
         self.mode == Mode::Permanent
             && self.totals.fail_overs > 0
             && matches!(trouble, Some(LeaseProblem::Refused(_)))

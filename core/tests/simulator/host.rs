@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use leafd_core::lease::{
-    FOREVER, JournalChange, Lease, LeaseSettings, Recorded, Request, Response, Step,
+    FOREVER, Lease, LeaseSettings, Recorded, Request, Response, Step,
 };
 use leafd_core::snowflake::{Generator, Now};
 use leafd_core::{BootMs, UnixMs};
@@ -71,7 +71,7 @@ pub struct Daemon {
 /// A change of the journal.
 #[derive(Clone)]
 pub enum Change {
-    Lease(JournalChange),
+    Lease(Option<Recorded>),
     Bound(usize, UnixMs),
 }
 
@@ -106,8 +106,7 @@ impl Journal {
 
     fn apply(&mut self, change: &Change) {
         match change {
-            Change::Lease(JournalChange::Claim(recorded)) => self.claim = Some(recorded.clone()),
-            Change::Lease(JournalChange::Forget) => self.claim = None,
+            Change::Lease(claim) => self.claim = claim.clone(),
             Change::Bound(layout, bound) => {
                 self.bounds[*layout] = self.bounds[*layout].max(*bound);
             }
@@ -181,20 +180,20 @@ impl Daemon {
         }
         let outcome = loop {
             match self.lease.next(now, random) {
-                Step::Request(ask) => break Outcome::Asks(ask),
-                Step::JournalChange(record) => {
+                Step::Request(Request::Record(claim)) => {
                     if broken == Some(Break::StopNotJournalled) && self.stopping {
-                        self.lease.recorded(now, Ok(()));
+                        self.lease.answered(now, Response::Record(Ok(())), random);
                         continue;
                     }
-                    self.write(true_ms + sync_ms, now, Change::Lease(record), broken);
+                    self.write(true_ms + sync_ms, now, Change::Lease(claim), broken);
                 }
+                Step::Request(ask) => break Outcome::Asks(ask),
                 Step::Wait(_) => break Outcome::Goes,
                 Step::Done => break Outcome::Ends,
             }
         };
         self.follow(now, broken);
-        let held = self.lease.believed_time(now);
+        let held = self.lease.clock.believed_time(now);
         for layout in 0..LAYOUTS.len() {
             if !self.bound_in_flight[layout]
                 && let Some(bound) = self.generators[layout].mark_wanted(held)
@@ -208,7 +207,7 @@ impl Daemon {
 
     /// Issues ids of one layout, if it can.
     pub fn draw(&mut self, layout: usize, now: Now, count: u32, random: u64) -> Option<Run> {
-        let now = self.lease.believed_time(now);
+        let now = self.lease.clock.believed_time(now);
         self.generators[layout].take(now, count, random).ok()
     }
 
@@ -263,7 +262,7 @@ impl Daemon {
 
     fn durable(&mut self, now: Now, change: Change) {
         match change {
-            Change::Lease(_) => self.lease.recorded(now, Ok(())),
+            Change::Lease(_) => self.lease.answered(now, Response::Record(Ok(())), 0),
             Change::Bound(layout, bound) => {
                 self.bound_in_flight[layout] = false;
                 self.generators[layout].marked(bound);

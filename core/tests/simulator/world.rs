@@ -330,6 +330,7 @@ impl World {
                     }
                     Request::CompareAndSet(..) => Response::CompareAndSet(Err(away)),
                     Request::Assign(..) => Response::Assign(Err(away)),
+                    Request::Record(_) => unreachable!("the daemon's journal records it"),
                 };
                 self.deliver(to, answer);
             }
@@ -348,6 +349,7 @@ impl World {
             Request::Assign(under, pool, holding) => {
                 Response::Assign(self.registry.assign(true_ms, &under, pool, &holding))
             }
+            Request::Record(_) => unreachable!("the daemon's journal records it"),
         }
     }
 

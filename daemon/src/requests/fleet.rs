@@ -66,7 +66,7 @@ impl Dispatcher {
         }
         let (workers, registry_error) = match &self.snowflakes.worker {
             Worker::Leased(keeper) => {
-                let pool = keeper.lease.borrow().settings().pool.clone();
+                let pool = keeper.lease.borrow().settings.pool.clone();
                 match keeper.link.snapshot(pool).await {
                     Ok(found) => (Some(found), None),
                     Err(error) => (None, Some(error.to_string())),

@@ -77,13 +77,13 @@ impl Dispatcher {
         release: &Release,
     ) -> Result<Value, Failure> {
         let held = keeper.lease.borrow().held().map(|(worker, _)| worker);
-        let mode = keeper.lease.borrow().settings().mode;
+        let mode = keeper.lease.borrow().settings.mode;
         let own = match (release.worker, held) {
             (None, None) => return Err(refused("this daemon holds no worker")),
             (None, Some(held)) => Some(held),
             (Some(worker), held) => held.filter(|held| held.0 == worker),
         };
-        let own_id = Arc::clone(&keeper.lease.borrow().settings().holder.id);
+        let own_id = Arc::clone(&keeper.lease.borrow().settings.holder.id);
         if let (Some(worker), Some(expected)) = (own, &release.holder)
             && **expected != *own_id
         {
@@ -133,7 +133,7 @@ impl Dispatcher {
 }
 
 async fn list_workers(keeper: &LeaseDriver, list: &List) -> Result<Value, Failure> {
-    let pool = keeper.lease.borrow().settings().pool.clone();
+    let pool = keeper.lease.borrow().settings.pool.clone();
     if !(1..=PAGE_MAX).contains(&list.limit) {
         return Err(refused(format!("limit is {}; it must be from 1 to {PAGE_MAX}", list.limit)));
     }

@@ -12,7 +12,7 @@ use tracing::info;
 use super::backends;
 use crate::clock;
 use crate::config::{Config, StoreUrl, WorkerSpec};
-use crate::engine::lease::{LeaseDriver, RegistryClient, Worker, ZOOKEEPER};
+use crate::engine::lease::{Backend, LeaseDriver, RegistryClient, Worker, ZOOKEEPER};
 use crate::engine::upstream::Upstream;
 use crate::journal::{Journal, Recovered, Write};
 use crate::registry::RegistryHandle;
@@ -38,8 +38,9 @@ pub async fn open(
         return Ok(Worker::Static(RefCell::new(fixed.clone())));
     }
     let mode = config.worker_mode;
-    let layouts = || config.layouts.iter().map(|(name, layout)| (name.clone(), *layout)).collect();
-    let (link, place, subject, embedded) = match &config.worker {
+    let written = Arc::new(Notify::new());
+    let mut others = upstreams.to_vec();
+    let (backend, place, subject, embedded) = match &config.worker {
         WorkerSpec::None => {
             if let Some(claim) = &recovered.claim {
                 journal.commit(vec![Write::NoWorker]).await?;
@@ -55,29 +56,21 @@ pub async fn open(
             let upstream =
                 upstreams.get(*index).context("worker names a store that is not configured")?;
             let embedded = matches!(config.routing.stores()[*index].url, StoreUrl::Sqlite(_));
-            let others = upstreams.iter().enumerate().filter(|(other, _)| other != index);
-            let others = others
-                .map(|(_, upstream)| (upstream.name.clone(), upstream.store.clone()))
-                .collect();
-            let link = RegistryClient::store(Rc::clone(upstream), mode, layouts()).beside(others);
+            others.remove(*index);
             let subject = store_subject(&upstream.name).to_owned();
-            (link, upstream.url.to_string(), subject, embedded)
+            (Backend::Store(Rc::clone(upstream), mode), upstream.url.to_string(), subject, embedded)
         }
         WorkerSpec::Zookeeper(servers) => {
             let place = format!("zookeeper:{servers}");
             let mut registry = backends::open_zookeeper(config, servers)?;
-            let written = Arc::new(Notify::new());
             registry.tell_of_writes(Arc::clone(&written));
             let thread = RegistryHandle::spawn(&place, registry)?;
-            let others = upstreams
-                .iter()
-                .map(|upstream| (upstream.name.clone(), upstream.store.clone()))
-                .collect();
-            let link = RegistryClient::thread(thread, layouts(), written).beside(others);
-            (link, place, ZOOKEEPER.to_owned(), false)
+            (Backend::Thread(thread), place, ZOOKEEPER.to_owned(), false)
         }
     };
     let settings = settings(config, recovered, place, embedded)?;
+    let layouts = config.layouts.iter().map(|(name, layout)| (name.clone(), *layout)).collect();
+    let link = RegistryClient::new(backend, layouts, others, written);
     let lease = Lease::new(settings, recovered.claim.clone(), clock::now());
     Ok(Worker::Leased(LeaseDriver::new(lease, link, &subject, journal.clone())))
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use leafd::registry::zookeeper::contents;
-use leafd_core::lease::{JournalChange, Lease, LeaseSettings, Mode, Request, Response, Step};
+use leafd_core::lease::{Lease, LeaseSettings, Mode, Request, Response, Step};
 use leafd_core::registry::{
     Entry, Holder, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
@@ -171,8 +171,8 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
                 let refused = RegistryError::Refused("it leases".into());
                 lease.answered(now, Response::Assign(Err(refused)), random);
             }
-            Step::JournalChange(JournalChange::Claim(_) | JournalChange::Forget) => {
-                lease.recorded(now, Ok(()))
+            Step::Request(Request::Record(_)) => {
+                lease.answered(now, Response::Record(Ok(())), random);
             }
             Step::Wait(_) | Step::Done => break,
         }
@@ -185,10 +185,10 @@ pub(super) fn lease(now: Now, clock: UnixMs, entries: BTreeMap<u64, Entry>) {
             let last = clock.0.saturating_add(LEASE_MS + THRESHOLD_MS);
             assert!(grant.limit.0 <= last, "{grant:?} at {clock:?}");
         }
-        if let Some(problem) = lease.trouble() {
+        if let Some(problem) = &lease.trouble {
             assert!(!problem.to_string().is_empty());
         }
     }
-    let _ = lease.believed_time(Now { boot: BootMs(now.boot.0 + 1), ..now });
-    assert_eq!(lease.held_back_ms(now), 0, "no step was made");
+    let _ = lease.clock.believed_time(Now { boot: BootMs(now.boot.0 + 1), ..now });
+    assert_eq!(lease.clock.held_back_ms(now), 0, "no step was made");
 }

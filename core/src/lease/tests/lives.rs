@@ -50,15 +50,15 @@ fn a_claim_is_usable_only_once_the_journal_has_it() {
     loop {
         let now = host.now(&world);
         match host.lease.next(now, 0) {
+            Step::Request(Request::Record(Some(claim))) => {
+                assert_eq!(host.worker(&world), Err(LeaseProblem::Starting));
+                assert_eq!(world.entries[&claim.worker.0].holding, claim.holding);
+                host.lease.answered(now, Response::Record(Ok(())), 0);
+                break;
+            }
             Step::Request(ask) => {
                 let answer = world.answer(ask);
                 host.lease.answered(now, answer, 0);
-            }
-            Step::JournalChange(JournalChange::Claim(claim)) => {
-                assert_eq!(host.worker(&world), Err(LeaseProblem::Starting));
-                assert_eq!(world.entries[&claim.worker.0].holding, claim.holding);
-                host.lease.recorded(now, Ok(()));
-                break;
             }
             step => panic!("{step:?}"),
         }
@@ -75,7 +75,7 @@ fn a_claim_is_renewed_ahead_and_outlives_an_outage_of_the_lease_and_no_more() {
     world.away = true;
     host.pass(&mut world, 590);
     host.draw(&mut world).unwrap();
-    assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Away(_))));
+    assert!(matches!(host.lease.trouble, Some(LeaseProblem::Away(_))));
     host.pass(&mut world, 20);
     assert_eq!(host.draw(&mut world), Err(Refusal::LeaseEnds));
     world.away = false;
@@ -167,7 +167,7 @@ fn a_worker_that_is_given_back_is_free_at_once() {
     assert_eq!(host.settle(&mut world), Step::Wait(None));
     assert!(matches!(host.lease.released(), Some(Ok(()))));
     assert_eq!((host.journal.as_ref(), host.worker(&world)), (None, Err(LeaseProblem::Unused)));
-    assert_eq!((host.lease.held(), host.lease.renewed(), host.lease.trouble()), (None, None, None));
+    assert_eq!((host.lease.held(), host.lease.renewed, &host.lease.trouble), (None, None, &None));
     assert_eq!(world.entries[&0].holding, LeaseRecord { holder: None, expires: used_end });
     world.time_ms += 1;
     drawing(&mut world, "b", 0..1);
@@ -261,9 +261,9 @@ fn a_renewal_under_a_clock_that_fell_behind_does_not_move_the_expiry_back() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..8);
     let worker = host.worker(&world).unwrap();
-    let (before, renewed) = (world.entries[&worker].holding.expires, host.lease.renewed());
+    let (before, renewed) = (world.entries[&worker].holding.expires, host.lease.renewed);
     host.offset_ms = -4_900;
     host.pass(&mut world, 4);
-    assert_ne!(host.lease.renewed(), renewed, "it was renewed");
+    assert_ne!(host.lease.renewed, renewed, "it was renewed");
     assert_eq!(world.entries[&worker].holding.expires, before);
 }

@@ -15,7 +15,7 @@ fn a_claim_whose_answer_was_lost_is_found_again() {
     host.draw(&mut world).unwrap();
     world.deaf = false;
     host.pass(&mut world, 10);
-    assert_eq!(host.lease.trouble(), None);
+    assert_eq!(host.lease.trouble, None);
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn another_registry_in_the_place_of_the_first_gives_no_worker() {
     world.registry.id = StoreId("another".into());
     host.pass(&mut world, 4);
     host.draw(&mut world).unwrap();
-    assert!(matches!(host.lease.trouble(), Some(LeaseProblem::Replaced(_))));
+    assert!(matches!(host.lease.trouble, Some(LeaseProblem::Replaced(_))));
     host.pass(&mut world, 600);
     assert_eq!(host.draw(&mut world), Err(Refusal::LeaseEnds));
     assert!(world.entries.is_empty());

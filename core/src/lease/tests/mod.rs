@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use leafd_wire::Layout;
 
-use super::{
-    JournalChange, Lease, LeaseProblem, LeaseSettings, Mode, Recorded, Request, Response, Step,
-};
+use super::{Lease, LeaseProblem, LeaseSettings, Mode, Recorded, Request, Response, Step};
 use crate::registry::{Entry, Holder, LeaseRecord, RegistryError, RegistryId, Snapshot};
 use crate::snowflake::{Generator, Now, Refusal};
 use crate::store::{History, StartToken, StoreId};
@@ -123,6 +121,7 @@ impl World {
                 self.enter(worker, holding, self.clock());
                 Response::Assign(Ok(self.entries[&worker.0].clone()))
             }
+            Request::Record(_) => panic!("the journal is the host's"),
         }
     }
 
@@ -167,19 +166,16 @@ impl Host {
             let now = self.now(world);
             self.lease.journal_reached(self.layout_bound);
             match self.lease.next(now, world.time_ms) {
+                Step::Request(Request::Record(claim)) => {
+                    if let Some(claim) = &claim {
+                        self.durable = self.durable.max(claim.holding.expires);
+                    }
+                    self.journal = claim;
+                    self.lease.answered(now, Response::Record(Ok(())), world.time_ms);
+                }
                 Step::Request(ask) => {
                     let answer = world.answer(ask);
                     self.lease.answered(now, answer, world.time_ms);
-                }
-                Step::JournalChange(record) => {
-                    self.journal = match record {
-                        JournalChange::Claim(claim) => Some(claim),
-                        JournalChange::Forget => None,
-                    };
-                    if let Some(recorded) = &self.journal {
-                        self.durable = self.durable.max(recorded.holding.expires);
-                    }
-                    self.lease.recorded(now, Ok(()));
                 }
                 step => {
                     self.generator.follow(self.lease.standing(now).ok());
@@ -213,7 +209,7 @@ impl Host {
     /// Draws an id and moves the journal's mark as needed. Checks that every id is new to the world, and above the
     /// host's last.
     fn draw(&mut self, world: &mut World) -> Result<u64, Refusal> {
-        let now = self.lease.believed_time(self.now(world));
+        let now = self.lease.clock.believed_time(self.now(world));
         self.generator.follow(self.lease.standing(now).ok());
         let mut drawn = self.generator.take(now, 1, 7);
         if let Some(bound) = self.generator.mark_wanted(now) {

@@ -52,15 +52,15 @@ fn its_recorded_time_is_not_below_the_journals_bound_when_the_clock_falls_behind
     for after_ms in (100..3_000).step_by(100) {
         let mut world = World::new();
         let mut host = drawing(&mut world, "10.0.0.1:80");
-        let renewed = host.lease.renewed();
+        let renewed = host.lease.renewed;
         for _ in 0..after_ms / 100 {
             world.time_ms += 100;
             host.draw(&mut world).unwrap();
             host.settle(&mut world);
         }
-        assert_eq!(host.lease.renewed(), renewed, "not yet");
+        assert_eq!(host.lease.renewed, renewed, "not yet");
         host.offset_ms = -4_900;
-        while host.lease.renewed() == renewed {
+        while host.lease.renewed == renewed {
             world.time_ms += 100;
             host.settle(&mut world);
         }
@@ -155,7 +155,7 @@ fn a_registry_that_moves_and_keeps_the_entry_is_followed() {
         assert_eq!(recorded.registry, world.registry, "the journal follows");
         let entry = &world.entries[&0];
         assert!(entry.written.0 + 4_000 >= world.time_ms, "renewals go on: {entry:?}");
-        assert_eq!(host.lease.trouble(), None);
+        assert_eq!(host.lease.trouble, None);
         host.draw(&mut world).unwrap();
     }
     let mut host = host.restart(&mut world);
@@ -174,7 +174,7 @@ fn a_registry_that_moves_while_a_restart_has_no_answer_is_followed() {
     (world.deaf, world.registry.history) = (false, History("2".into()));
     host.pass(&mut world, 4);
     assert_eq!(host.journal.as_ref().map(|recorded| &recorded.registry), Some(&world.registry));
-    assert_eq!(host.lease.trouble(), None);
+    assert_eq!(host.lease.trouble, None);
     host.draw(&mut world).unwrap();
 }
 

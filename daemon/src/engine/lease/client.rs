@@ -4,6 +4,7 @@
 //! A store's registry counts only while the store is the one from which this host claims segments too: both are judged
 //! together. While the store doesn't answer, only its monitor tries again, and the lease waits for the result.
 
+use std::cell::RefCell;
 use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -13,8 +14,7 @@ use tokio::sync::Notify;
 
 use crate::engine::upstream::Upstream;
 use crate::registry::{Registry, RegistryHandle};
-use crate::store::{Store, StoreHandle};
-use leafd_core::lease::{Request, Response};
+use crate::store::Store;
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
 };
@@ -22,78 +22,36 @@ use leafd_core::registry::{
 use leafd_core::{Tag, UnixMs, WorkerId};
 
 /// Calls a registry.
-#[derive(Clone)]
 pub struct RegistryClient {
-    place: Backend,
+    backend: Backend,
     /// The layouts. Every host of the registry must define them in the same way.
     layouts: Arc<[(Tag, Layout)]>,
+    /// The registry with which the layouts were agreed on.
+    agreed: RefCell<Option<RegistryId>>,
     /// The other stores of this host, in which no host may claim the same workers.
-    others: Vec<(Arc<str>, StoreHandle)>,
+    others: Vec<Rc<Upstream>>,
     /// Notified when another host seems to have changed the record of the worker.
-    written: Arc<Notify>,
+    pub written: Arc<Notify>,
 }
 
-#[derive(Clone)]
-enum Backend {
+/// Where a registry is.
+pub enum Backend {
+    /// In a store.
     Store(Rc<Upstream>, Mode),
+    /// On a thread of its own.
     Thread(RegistryHandle),
 }
 
 impl RegistryClient {
-    /// A registry in a store.
+    /// Calls this registry. `others` must not give the same workers. `written`: see [`Registry::tell_of_writes`].
     #[must_use]
-    pub fn store(
-        upstream: Rc<Upstream>,
-        mode: Mode,
-        layouts: Vec<(Tag, Layout)>,
-    ) -> RegistryClient {
-        RegistryClient {
-            place: Backend::Store(upstream, mode),
-            layouts: layouts.into(),
-            others: Vec::new(),
-            written: Arc::default(),
-        }
-    }
-
-    /// With other stores, by name, which must not give the same workers.
-    #[must_use]
-    pub fn beside(self, others: Vec<(Arc<str>, StoreHandle)>) -> RegistryClient {
-        RegistryClient { others, ..self }
-    }
-
-    /// A registry on a thread of its own, and its notification: see [`Registry::tell_of_writes`].
-    #[must_use]
-    pub fn thread(
-        registry: RegistryHandle,
-        layouts: Vec<(Tag, Layout)>,
+    pub fn new(
+        backend: Backend,
+        layouts: Arc<[(Tag, Layout)]>,
+        others: Vec<Rc<Upstream>>,
         written: Arc<Notify>,
     ) -> RegistryClient {
-        RegistryClient {
-            place: Backend::Thread(registry),
-            layouts: layouts.into(),
-            others: Vec::new(),
-            written,
-        }
-    }
-
-    /// Waits until another host seems to have changed the record of the worker.
-    pub async fn written(&self) {
-        self.written.notified().await;
-    }
-
-    /// Makes a call. `agreed` is the registry with which the layouts were last agreed on.
-    pub async fn ask(self: Rc<Self>, ask: Request, agreed: Option<RegistryId>) -> Response {
-        match ask {
-            Request::Snapshot(pool) => {
-                Response::Snapshot(self.look_agreed(pool, agreed.as_ref()).await)
-            }
-            Request::CompareAndSet(under, swap) => {
-                Response::CompareAndSet(self.compare_and_set(under, swap).await)
-            }
-            Request::Assign(under, pool, holding) => {
-                Response::Assign(self.assign(under, pool, holding).await)
-            }
-        }
+        RegistryClient { backend, layouts, agreed: RefCell::default(), others, written }
     }
 
     /// Reads the entries of these workers.
@@ -106,16 +64,17 @@ impl RegistryClient {
         Ok(look)
     }
 
-    async fn look_agreed(
-        &self,
-        pool: Range<u64>,
-        agreed: Option<&RegistryId>,
-    ) -> Result<Snapshot, RegistryError> {
+    /// The same, once the layouts are agreed on with this registry.
+    ///
+    /// # Errors
+    /// As there, and if another host defines a layout differently.
+    pub async fn agreed_snapshot(&self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let look = self.snapshot(pool.clone()).await?;
-        if agreed != Some(&look.registry) {
+        if self.agreed.borrow().as_ref() != Some(&look.registry) {
             let layouts = Arc::clone(&self.layouts);
             self.call(move |registry| registry.register_layouts(&layouts)).await?;
             self.check_others(&pool).await?;
+            self.agreed.replace(Some(look.registry.clone()));
         }
         Ok(look)
     }
@@ -145,7 +104,11 @@ impl RegistryClient {
         self.call(move |registry| registry.former(worker, at)).await
     }
 
-    async fn assign(
+    /// Gives a holder a permanent worker.
+    ///
+    /// # Errors
+    /// See [`Registry::assign`] and [`RegistryClient::snapshot`].
+    pub async fn assign(
         &self,
         under: RegistryId,
         pool: Range<u64>,
@@ -157,7 +120,7 @@ impl RegistryClient {
 
     /// See [`Upstream::verify`].
     fn verify(&self, found: &RegistryId) -> Result<(), RegistryError> {
-        match &self.place {
+        match &self.backend {
             Backend::Store(upstream, _) => Ok(upstream.verify(found)?),
             Backend::Thread(_) => Ok(()),
         }
@@ -166,7 +129,7 @@ impl RegistryClient {
     /// Checks that no other store that this host knows gives workers of the same pool: two registries know nothing of
     /// each other. A store that doesn't answer, or has no workers, is passed over.
     async fn check_others(&self, pool: &Range<u64>) -> Result<(), RegistryError> {
-        for (name, store) in &self.others {
+        for Upstream { name, store, .. } in self.others.iter().map(|other| &**other) {
             let range = pool.clone();
             let look = move |store: &mut Store| Ok(store.workers(Mode::Leased).snapshot(range));
             let Ok(Ok(look)) = store.call(look).await else { continue };
@@ -188,7 +151,7 @@ impl RegistryClient {
         &self,
         work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {
-        match &self.place {
+        match &self.backend {
             Backend::Store(upstream, mode) => {
                 upstream.reachable().await?;
                 let mode = *mode;
@@ -206,7 +169,7 @@ impl RegistryClient {
 
     /// Closes the registry if it has a thread of its own.
     pub async fn close(&self) {
-        if let Backend::Thread(registry) = &self.place {
+        if let Backend::Thread(registry) = &self.backend {
             registry.close().await;
         }
     }

@@ -21,7 +21,7 @@ use leafd_core::snowflake::Now;
 /// The name of a registry in ZooKeeper where everybody may read it.
 pub(crate) const ZOOKEEPER: &str = "zookeeper";
 
-pub use client::RegistryClient;
+pub use client::{Backend, RegistryClient};
 pub use driver::LeaseDriver;
 use leafd_wire::Status;
 
@@ -57,7 +57,7 @@ impl Worker {
     #[must_use]
     pub fn believed_time(&self, now: Now) -> Now {
         match self {
-            Worker::Leased(driver) => driver.lease.borrow().believed_time(now),
+            Worker::Leased(driver) => driver.lease.borrow().clock.believed_time(now),
             _ => now,
         }
     }

@@ -41,8 +41,8 @@ impl LeaseDriver {
         let (problem, lasts) = match lease.standing(now) {
             Err(problem) => (Some(problem), Lasts::Over),
             Ok(grant) => {
-                let left_ms = grant.limit.0.saturating_sub(lease.believed_time(now).unix.0);
-                let problem = lease.trouble().cloned();
+                let left_ms = grant.limit.0.saturating_sub(lease.clock.believed_time(now).unix.0);
+                let problem = lease.trouble.clone();
                 // A renewal that is late for no known reason is reported too.
                 let problem = problem.or((left_ms == 0).then_some(LeaseProblem::Starting));
                 // A permanent worker's lease has no end.
@@ -54,11 +54,11 @@ impl LeaseDriver {
         if let Some(problem) = problem
             && let Some(code) = Code::of_lease(&problem)
         {
-            let (last_success, idle) = (lease.renewed(), !lease.is_used());
+            let (last_success, idle) = (lease.renewed, !lease.is_used());
             let cause = cause(code, &self.subject, problem.why(), &problem.to_string(), lasts);
             causes.push(Cause { last_success, idle, ..cause });
         }
-        if let Some(skew) = lease.skew()
+        if let Some(skew) = lease.clock.skew
             && causes.iter().all(|cause| cause.code != Code::ClockOff)
         {
             let message = skew.to_string();

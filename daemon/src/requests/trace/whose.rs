@@ -151,7 +151,7 @@ impl Dispatcher {
         let look = look.map_err(|error| registry_failure(&error))?;
         let former =
             keeper.link.former(worker, at).await.map_err(|error| registry_failure(&error))?;
-        let own = &keeper.lease.borrow().settings().holder.id.clone();
+        let own = &keeper.lease.borrow().settings.holder.id.clone();
         let (verdict, found) = judge(at, &look, former);
         answer["verdict"] = json!(verdict);
         if let Some(Found { id, name, taken, until }) = found {
