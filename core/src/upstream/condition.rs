@@ -4,7 +4,7 @@
 use super::check_in::CROWDED_MS_MAX;
 use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
-use super::{Event, Settings};
+use super::Event;
 use crate::BootMs;
 use crate::registry::RegistryId;
 use crate::store::{History, Identity, Reason, StoreError, Why};
@@ -41,12 +41,6 @@ pub enum Condition {
 const STOPPED_MS_MIN: u64 = 2_000;
 
 impl Monitor {
-    /// The settings it was made with.
-    #[must_use]
-    pub fn settings(&self) -> &Settings {
-        &self.settings
-    }
-
     /// The identity for claims; `None` while none may be made.
     #[must_use]
     pub fn claimable(&self) -> Option<&Identity> {
@@ -88,12 +82,6 @@ impl Monitor {
             Standing::Settling(settling) => Some(&settling.identity),
             Standing::Unmet | Standing::Refused(..) => None,
         }
-    }
-
-    /// The identity that was trusted last.
-    #[must_use]
-    pub fn trusted(&self) -> Option<&Identity> {
-        self.trusted.as_ref()
     }
 
     /// Whether held ids may be issued. Not while another host may have claimed the same ids: the store's history is
@@ -198,28 +186,10 @@ impl Monitor {
         }
     }
 
-    /// Since when it can't be used, and why; `None` if the last call was answered.
-    #[must_use]
-    pub fn away(&self) -> Option<&Away> {
-        self.away.as_ref()
-    }
-
-    /// When it last answered.
-    #[must_use]
-    pub fn answered_at(&self) -> Option<BootMs> {
-        self.answered_at
-    }
-
     /// Whether it has been asked at all, with any outcome.
     #[must_use]
     pub fn tried(&self) -> bool {
         self.visits > 0
-    }
-
-    /// How often it has been asked, with any outcome.
-    #[must_use]
-    pub fn visits(&self) -> u64 {
-        self.visits
     }
 
     /// How much longer claims wait after a fail-over, in milliseconds; 0 if they don't.
@@ -232,12 +202,6 @@ impl Monitor {
             Standing::Settling(_) => self.settings.settle_ms,
             _ => 0,
         }
-    }
-
-    /// Fail-overs noticed since the daemon's start, including those during its absence.
-    #[must_use]
-    pub fn failovers(&self) -> u64 {
-        self.failovers
     }
 
     /// Checks that the registry of workers is in the store that claims are made from. A host that is led to another

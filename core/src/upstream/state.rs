@@ -15,7 +15,7 @@ pub struct Monitor {
     pub(super) settings: Settings,
     pub(super) standing: Standing,
     /// The last store that was claimed from, whatever the present standing.
-    pub(super) trusted: Option<Identity>,
+    pub trusted: Option<Identity>,
     /// The expected store in its known history, but with another role. Its tags can be asked about, because held
     /// numbers are still issued.
     pub(super) in_another_role: Option<Identity>,
@@ -32,14 +32,17 @@ pub struct Monitor {
     pub(super) probe_at: BootMs,
     /// Claims wait until then, because many daemons start at once.
     pub(super) crowded_until: Option<BootMs>,
-    pub(super) failovers: u64,
+    /// Fail-overs noticed since the daemon's start, including those during its absence.
+    pub failovers: u64,
     pub(super) failed_over_to: Option<History>,
     /// What is under way, and since when.
     pending: Option<(Request, BootMs)>,
-    pub(super) away: Option<Away>,
-    pub(super) answered_at: Option<BootMs>,
+    /// Since when it can't be used, and why; `None` if the last call was answered.
+    pub away: Option<Away>,
+    /// When it last answered.
+    pub answered_at: Option<BootMs>,
     /// Visits that have ended, with any outcome.
-    pub(super) visits: u64,
+    pub visits: u64,
     /// When the daemon last said that it is running.
     pub(super) ran_at: BootMs,
     /// It was stopped for longer than other hosts wait for its report, and resumed then. Until a question asked since

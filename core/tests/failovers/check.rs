@@ -182,7 +182,7 @@ impl World {
         self.totals.one_history_runs += u64::from(self.store.one_history);
         self.totals.pooler_runs += u64::from(self.pooler);
         for (index, host) in self.hosts.iter().enumerate() {
-            let failovers = |host: &Host| host.daemon.as_ref().map(|one| one.monitor.failovers());
+            let failovers = |host: &Host| host.daemon.as_ref().map(|one| one.monitor.failovers);
             if self.store.one_history && failovers(host) != Some(0) {
                 return Err(Violation::SettledForNothing { host: index });
             }

@@ -260,7 +260,7 @@ impl Daemon {
             match broken {
                 Some(Break::SettlingSkipped) if !first => *settled = true,
                 Some(Break::InTimeAssumed) if first => *settled = false,
-                Some(Break::NewcomersTrust) if self.monitor.failovers() == 0 => *settled = true,
+                Some(Break::NewcomersTrust) if self.monitor.failovers == 0 => *settled = true,
                 _ => {}
             }
         }

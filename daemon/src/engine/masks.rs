@@ -101,7 +101,8 @@ impl Masks {
     }
 
     fn are_confirmed(&self) -> bool {
-        self.confirmed.borrow().as_ref().is_some_and(|history| self.upstream.is_in(history))
+        let confirmed = self.confirmed.borrow();
+        confirmed.is_some() && self.upstream.monitor.borrow().history() == confirmed.as_ref()
     }
 
     /// Has the store confirm that all hosts have the same keys, if it hasn't yet.

@@ -2,6 +2,7 @@
 //! counters show volumes, so only administrators get them. Others learn only whether ids are available.
 
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 
 use leafd_checkup::snapshot::{
     ByClass, Counters, Counts, Daemon, Host, Ids, Journal, LastReload, Layout, PageSegments,
@@ -255,16 +256,17 @@ impl Dispatcher {
         let ago = |at: BootMs| now.0.saturating_sub(at.0);
         let store = |(index, upstream): (usize, &Rc<Upstream>)| {
             let error = self.segments.store_trouble(index, now).map(|trouble| trouble.message);
+            let monitor = upstream.monitor.borrow();
             let claimed_at = self.segments.outcomes.borrow().succeeded_at(index);
             Store {
                 numbers: StoreNumbers {
                     name: upstream.name.to_string(),
                     ready: error.is_none(),
-                    answered_ms_ago: upstream.answered_at().map(ago),
+                    answered_ms_ago: monitor.answered_at.map(ago),
                     claimed_ms_ago: claimed_at.map(ago),
-                    failovers: upstream.fail_overs(),
-                    conflicts: upstream.conflicts(),
-                    settling_ms: upstream.settling_ms(now),
+                    failovers: monitor.failovers,
+                    conflicts: upstream.conflicts.load(Ordering::Relaxed),
+                    settling_ms: monitor.settling_ms(now),
                     claims: counts(upstream.claims.by_result()),
                     claim_seconds: times(&upstream.claims.took.counted()),
                 },
@@ -272,9 +274,9 @@ impl Dispatcher {
                 server: upstream.server.borrow().clone(),
                 store_id: upstream.key().map(|key| key.to_string()),
                 role: upstream.role.0.to_string(),
-                history: upstream.trusted().map(|trusted| trusted.history.to_string()),
+                history: monitor.trusted.as_ref().map(|trusted| trusted.history.to_string()),
                 error,
-                journal_stale: upstream.stale(),
+                journal_stale: upstream.stale.get(),
             }
         };
         self.segments.upstreams().iter().enumerate().map(store).collect()

@@ -76,7 +76,8 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
 /// recognised.
 pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartToken) {
     for upstream in segments.upstreams().iter().filter(|upstream| upstream.embedded) {
-        let Some(trusted) = upstream.trusted() else { continue };
+        let trusted = upstream.monitor.borrow().trusted.clone();
+        let Some(trusted) = trusted else { continue };
         let (known, host, stop) = ([recovered.token.clone()], segments.host(), stop.clone());
         let tell = move |store: &mut Store| store.check_in(&trusted, &host, &known, &stop);
         if let Err(error) = upstream.store.call(tell).await {

@@ -217,7 +217,7 @@ impl Opened {
             Rc::clone(&masks),
         );
         let watching = stores::watch(&segments, &journal, recovered.clone()).await;
-        if segments.upstreams().iter().any(|upstream| upstream.stale()) {
+        if segments.upstreams().iter().any(|upstream| upstream.stale.get()) {
             layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
                 .await?;
         }

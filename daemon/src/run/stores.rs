@@ -42,7 +42,8 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
         let remembered = recovered.at(&url);
         let store = backends::open_store(config, spec)?;
         let conflicts = Arc::clone(&store.conflicts);
-        let upstream = Upstream::new(
+        let latest_era = eras.entry(config.routing.together(index)).or_default();
+        let mut upstream = Upstream::new(
             spec.name.clone(),
             url.as_str().into(),
             StoreHandle::spawn(&url, store)?,
@@ -51,9 +52,10 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
             remembered,
             failover,
         );
-        let latest_era = eras.entry(config.routing.together(index)).or_default();
         latest_era.set(latest_era.get().max(remembered.map_or(0, |record| record.later_era)));
-        upstreams.push(Rc::new(upstream.counting(conflicts).in_list(Rc::clone(latest_era))));
+        upstream.conflicts = conflicts;
+        upstream.latest_era = Rc::clone(latest_era);
+        upstreams.push(Rc::new(upstream));
     }
     Ok(upstreams)
 }

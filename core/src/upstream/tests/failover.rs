@@ -41,7 +41,7 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_after_the_settling_time
     // Another host may still have to report a name that the store has lost.
     assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
     assert!(!one.distrusted() && one.monitor.own_until().is_none());
-    assert_eq!(one.monitor.failovers(), 1);
+    assert_eq!(one.monitor.failovers, 1);
     let over_at = one.now.0 + one.monitor.settling_ms(one.now);
     assert!(over_at > one.now.0 + SETTLE_MS, "clocks differ a little in speed");
     while let Step::Wait(Some(until)) = one.look()
@@ -54,7 +54,7 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_after_the_settling_time
     one.now = BootMs(over_at);
     one.goes_on("2 1*");
     assert_eq!(one.monitor.complete().ok(), Some(&identity("2 1*")));
-    assert_eq!(one.monitor.failovers(), 1);
+    assert_eq!(one.monitor.failovers, 1);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_call_that_fails_meanwhile_does_not_start_the_time_again() {
     one.probe_shows("2 1*");
     one.hears("2 1*", Some(false));
     one.goes_on("2 1*");
-    assert_eq!(one.monitor.failovers(), 1);
+    assert_eq!(one.monitor.failovers, 1);
     assert!(!one.events.contains(&Event::Distrusted));
 }
 
@@ -156,7 +156,7 @@ fn a_note_in_doubt_is_renewed_before_anything_else() {
     assert_eq!(one.asks(), Request::Renew(identity("in doubt: 1"), Some(history("1"))));
     one.answer(Response::Renew(Ok(true)));
     one.probe_shows("2 1*");
-    assert_eq!(one.monitor.failovers(), 1);
+    assert_eq!(one.monitor.failovers, 1);
     one.pushes("2 1*");
     one.hears("2 1*", Some(false));
     assert!(!one.distrusted());
@@ -219,7 +219,7 @@ fn an_old_primary_that_answers_while_the_store_settles_changes_nothing() {
     one.hears("2 1*", Some(false));
     one.probe_shows("1");
     one.look();
-    assert!(one.monitor.claimable().is_none() && one.monitor.away().is_some());
+    assert!(one.monitor.claimable().is_none() && one.monitor.away.is_some());
     one.probe_shows("2 1*");
     one.hears("2 1*", Some(true));
     one.goes_on("2 1*");

@@ -100,7 +100,7 @@ fn a_store_that_is_away_is_tried_again_soon_and_told_of_once() {
         one.now = until;
     }
     assert_eq!(one.events, [Event::Away(away())]);
-    assert_eq!(one.monitor.away().unwrap().since, since);
+    assert_eq!(one.monitor.away.as_ref().unwrap().since, since);
     one.probe_shows("1");
     one.look();
     assert_eq!(one.events[1..], [Event::Back, Event::Resumed]);
@@ -139,7 +139,7 @@ fn a_store_that_leaves_a_call_without_an_answer_is_away_until_it_answers() {
     one.pass(1);
     assert!(one.monitor.under_way(one.now, ANSWER_MS));
     assert!(!one.monitor.under_way(one.now, ANSWER_MS + 1), "that is no news");
-    let away = one.monitor.away().unwrap().clone();
+    let away = one.monitor.away.as_ref().unwrap().clone();
     assert_eq!(away.since, BootMs(one.now.0 - ANSWER_MS));
     assert_eq!(
         away.error.to_string(),
@@ -170,7 +170,7 @@ fn a_call_of_another_caller_that_is_not_answered_brings_a_probe() {
     one.answer(Response::Identity(Err(away())));
     one.look();
     assert!(!one.monitor.counts(&under));
-    assert_eq!(one.monitor.away().unwrap().error, away());
+    assert_eq!(one.monitor.away.as_ref().unwrap().error, away());
     assert!(one.monitor.under_way(one.now, ANSWER_MS));
     assert!(!one.monitor.counts(&under));
     one.probe_shows("2 1*");
@@ -271,7 +271,7 @@ fn a_store_in_another_role_shows_whether_others_may_have_claimed_what_is_held() 
             one.look();
             assert!(one.monitor.refusal().is_some());
             assert_eq!(one.monitor.may_issue(one.now), may_issue, "{found}");
-            if found.starts_with("in doubt") && one.monitor.trusted().is_some() {
+            if found.starts_with("in doubt") && one.monitor.trusted.is_some() {
                 one.probe_shows("2 1*");
                 assert!(one.monitor.may_issue(one.now), "it has lost nothing");
             }

@@ -89,8 +89,9 @@ impl Segments {
     pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<StoreTrouble> {
         let upstream = &self.upstreams[index];
         let condition = upstream.condition();
+        let answered_at = upstream.monitor.borrow().answered_at;
         let mut outcomes = self.outcomes.borrow_mut();
-        if let (None, Some(answered_at)) = (&condition, upstream.answered_at()) {
+        if let (None, Some(answered_at)) = (&condition, answered_at) {
             outcomes.found_trusted(answered_at, index);
         }
         let claims = outcomes.of_store(now, index);
@@ -108,7 +109,7 @@ impl Segments {
                 why: condition.why(),
                 message: condition.describe(&upstream.url),
                 since: claims_since.into_iter().chain(away_since).min(),
-                last_success: claimed_at.max(upstream.answered_at()),
+                last_success: claimed_at.max(answered_at),
             });
         }
         let claims = claims?;

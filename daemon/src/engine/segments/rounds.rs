@@ -181,7 +181,7 @@ impl SegmentTag {
         let holds = allocator.unissued() > 0;
         let can_be_loaded = |shard: &super::TagShard| {
             let known = shard.upstream.key().is_some() && shard.generation().is_some();
-            shard.is_loaded() && shard.upstream.leftovers() && (known || !holds)
+            shard.is_loaded() && shard.upstream.leftovers.get() && (known || !holds)
         };
         allocator.is_idle()
             && !self.evicted.get()

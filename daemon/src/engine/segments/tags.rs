@@ -123,7 +123,7 @@ impl Segments {
         let same = terms.is_none_or(|terms| terms.generation == record.generation);
         let lost = terms.is_some_and(|terms| same && terms.end < record.highest_end);
         let usable =
-            same && !missing && (!lost || shard.upstream.embedded) && shard.upstream.leftovers();
+            same && !missing && (!lost || shard.upstream.embedded) && shard.upstream.leftovers.get();
         if usable {
             shard.learn(record.generation);
             tag.confirm();
@@ -378,7 +378,7 @@ impl Tenants for Segments {
     }
 
     fn set_aside(&self, upstream: &Rc<Upstream>) {
-        upstream.distrust_leftovers();
+        upstream.leftovers.set(false);
         for (tag, index) in self.loaded_in(upstream) {
             self.forget_shard(&tag, index, Cause::Store);
         }

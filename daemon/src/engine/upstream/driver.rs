@@ -105,9 +105,9 @@ impl<T: Tenants + 'static> Driver<T> {
 
     fn answered(&self, response: Response) {
         let mut monitor = self.upstream.monitor.borrow_mut();
-        let visits = monitor.visits();
+        let visits = monitor.visits;
         monitor.answered(clock::boot(), response, fastrand::u64(..));
-        let ended = monitor.visits() != visits;
+        let ended = monitor.visits != visits;
         drop(monitor);
         self.upstream.follow();
         if ended {

@@ -7,7 +7,7 @@ mod driver;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -48,17 +48,19 @@ pub struct Upstream {
     /// The identity under which the journal records its ids. It is known from the journal before the store has
     /// answered.
     key: RefCell<Option<StoreId>>,
-    monitor: RefCell<Monitor>,
+    pub monitor: RefCell<Monitor>,
     /// Until when its held ids may be issued: the monitor's answer, kept here for every request.
     own_until: Cell<BootMs>,
     /// From when on they may not be issued, because the daemon was stopped: see [`Monitor::runs_until`].
     runs_until: Cell<BootMs>,
     /// See [`Store::conflicts`](crate::store::Store::conflicts).
-    conflicts: Arc<AtomicU64>,
+    pub conflicts: Arc<AtomicU64>,
     /// The latest era that a primary of its list has recorded, as far as this host has heard. All of the list share it.
-    latest_era: Rc<Cell<u32>>,
-    leftovers: Cell<bool>,
-    stale: Cell<bool>,
+    pub latest_era: Rc<Cell<u32>>,
+    /// Whether the held ids in the journal may be used.
+    pub leftovers: Cell<bool>,
+    /// Whether it knows a later start of this host than the journal does.
+    pub stale: Cell<bool>,
     /// Notified when something outside of the driver changed, so that the monitor must be asked what to do.
     woken: Notify,
     /// Notified when a visit has ended.
@@ -166,18 +168,6 @@ impl Upstream {
         self.store.call(move |store| store.claims_after(&tag, id, limit)).await
     }
 
-    /// Sets the counter of its conflicts.
-    #[must_use]
-    pub fn counting(self, conflicts: Arc<AtomicU64>) -> Upstream {
-        Upstream { conflicts, ..self }
-    }
-
-    /// Shares what the primaries of its list say of their era.
-    #[must_use]
-    pub fn in_list(self, latest_era: Rc<Cell<u32>>) -> Upstream {
-        Upstream { latest_era, ..self }
-    }
-
     /// It has this role. Returns true if its era is later than those that were heard of before.
     fn hear_role(&self, role: &Role) -> bool {
         let era = parse_primary(&role.0).map_or(0, |primary| primary.era);
@@ -201,12 +191,6 @@ impl Upstream {
                 self.url
             ))
         })
-    }
-
-    /// How many of its transactions conflicted with writes of others and were tried again.
-    #[must_use]
-    pub fn conflicts(&self) -> u64 {
-        self.conflicts.load(Ordering::Relaxed)
     }
 
     /// The identity under which the journal records this store's ids; `None` if it has never answered.
@@ -234,23 +218,11 @@ impl Upstream {
         self.monitor.borrow().counts(under) && self.outdated().is_none()
     }
 
-    /// The identity that was last trusted.
-    #[must_use]
-    pub fn trusted(&self) -> Option<Identity> {
-        self.monitor.borrow().trusted().cloned()
-    }
-
     /// Whether its held ids may be issued: see [`Monitor::may_issue`].
     #[must_use]
     pub fn may_issue(&self) -> bool {
-        let until = self.issues_until().min(self.runs_until.get());
+        let until = self.own_until.get().min(self.runs_until.get());
         until == NO_END || clock::boot() < until
-    }
-
-    /// The instant from which none of its held ids may be issued.
-    #[must_use]
-    pub fn issues_until(&self) -> BootMs {
-        self.own_until.get()
     }
 
     /// Why it can't be claimed from; `None` when it can.
@@ -264,13 +236,7 @@ impl Upstream {
     pub fn condition(&self) -> Option<(Condition, Option<BootMs>)> {
         let monitor = self.monitor.borrow();
         let condition = self.outdated().map(Condition::Refused).or_else(|| monitor.condition());
-        Some((condition?, monitor.away().map(|away| away.since)))
-    }
-
-    /// When it last answered its monitor.
-    #[must_use]
-    pub fn answered_at(&self) -> Option<BootMs> {
-        self.monitor.borrow().answered_at()
+        Some((condition?, monitor.away.as_ref().map(|away| away.since)))
     }
 
     /// Why its tags can't be administered; `None` when they can. They can't if it is not, or not known to be, the
@@ -302,12 +268,6 @@ impl Upstream {
         })
     }
 
-    /// Whether it had this history when it was last asked.
-    #[must_use]
-    pub fn is_in(&self, history: &History) -> bool {
-        self.monitor.borrow().history() == Some(history)
-    }
-
     /// Why it is refused, if it is: then it can't be used until an operator acts.
     #[must_use]
     pub fn refusal(&self) -> Option<Failure> {
@@ -334,34 +294,6 @@ impl Upstream {
         verified
     }
 
-    /// How much longer claims wait after a fail-over, in milliseconds; 0 when they don't.
-    #[must_use]
-    pub fn settling_ms(&self, now: BootMs) -> u64 {
-        self.monitor.borrow().settling_ms(now)
-    }
-
-    /// How many fail-overs were noticed since the daemon's start, including one while the daemon was off.
-    #[must_use]
-    pub fn fail_overs(&self) -> u64 {
-        self.monitor.borrow().failovers()
-    }
-
-    /// Whether the held ids in the journal may be used.
-    #[must_use]
-    pub fn leftovers(&self) -> bool {
-        self.leftovers.get()
-    }
-
-    pub(crate) fn distrust_leftovers(&self) {
-        self.leftovers.set(false);
-    }
-
-    /// Whether it knows a later start of this host than the journal does.
-    #[must_use]
-    pub fn stale(&self) -> bool {
-        self.stale.get()
-    }
-
     /// Waits until it has been asked once, whatever the result.
     pub async fn tried(&self) {
         while !self.monitor.borrow().tried() {
@@ -377,13 +309,13 @@ impl Upstream {
     pub async fn reachable(&self) -> Result<(), StoreError> {
         let away = || {
             let monitor = self.monitor.borrow();
-            !monitor.tried() || monitor.away().is_some()
+            !monitor.tried() || monitor.away.is_some()
         };
         if away() {
             // A slow answer is not waited for: then the result is what is known by that time.
             let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
         }
-        match self.monitor.borrow().away() {
+        match &self.monitor.borrow().away {
             Some(away) => Err(away.error.clone()),
             None => Ok(()),
         }
@@ -391,7 +323,7 @@ impl Upstream {
 
     /// The same, and makes the attempt come soon.
     pub async fn reach_now(&self) {
-        if self.monitor.borrow().away().is_some() {
+        if self.monitor.borrow().away.is_some() {
             self.probe_soon();
             let _ = self.reachable().await;
         }
@@ -399,9 +331,7 @@ impl Upstream {
 
     /// Waits until it has been asked once, whatever the result, but not longer than an attempt may take.
     pub async fn asked_once(&self) {
-        if !self.monitor.borrow().tried() {
-            let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
-        }
+        let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.tried()).await;
     }
 
     /// Has it probed soon, because a call found another store than it was made for.
