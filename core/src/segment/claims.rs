@@ -42,7 +42,7 @@ impl<T> Allocator<T> {
             false => self.held_order(now),
         };
         self.claim = match order {
-            Some(_) => ClaimState::Sent { before: self.waiting.next_ticket() },
+            Some(_) => ClaimState::Sent { before: self.waiting.next_ticket },
             None => ClaimState::Idle,
         };
         order
@@ -60,7 +60,7 @@ impl<T> Allocator<T> {
         let need = Need {
             held: self.held.unissued(),
             segments: self.held.segments(),
-            waited_for: self.waiting.waited_for(),
+            waited_for: self.waiting.waited_for,
             head: self.waiting.head().map_or(0, |(_, want)| u64::from(want.least())),
         };
         let order = self.sizing.claim(now, need)?;

@@ -20,7 +20,7 @@ impl<T> Allocator<T> {
         let marked = self.held.marked();
         // Look again when half of what is marked ahead is used.
         self.held.look_after(marked - marked.min(target / 2));
-        if marked > target / 2 && marked >= self.waiting.waited_for() {
+        if marked > target / 2 && marked >= self.waiting.waited_for {
             return Vec::new();
         }
         let moves = self.held.mark_moves(target);
@@ -65,7 +65,7 @@ impl<T> Allocator<T> {
 
     /// How many ids should be marked ahead of use when this many are held.
     pub(super) fn mark_target(&mut self, now: BootMs, held: u64) -> u64 {
-        self.sizing.mark_target(now, held, self.waiting.waited_for())
+        self.sizing.mark_target(now, held, self.waiting.waited_for)
     }
 
     /// What is held, each segment with its shard and exact mark, for a clean stop. Ids that are marked but not issued

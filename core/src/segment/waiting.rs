@@ -29,58 +29,51 @@ struct Waiter<T> {
 /// The requests that wait. `T` is the caller's handle on one.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    /// `None` while no request waits, because a host may use a hundred thousand tags.
-    line: Option<Box<Queue<T>>>,
-    /// What the next request gets.
-    ticket: Ticket,
-}
-
-/// The waiting requests; at least one.
-#[derive(Debug)]
-struct Queue<T> {
     queue: VecDeque<Waiter<T>>,
     /// How many numbers they need at least. It is kept up to date, so that a request's cost doesn't depend on how many
     /// wait.
-    waited_for: u64,
+    pub(super) waited_for: u64,
     /// No deadline is before it.
     deadline_first: BootMs,
+    /// What the next request gets: every request that came so far has a lower ticket.
+    pub(super) next_ticket: Ticket,
 }
 
 impl<T> Waiting<T> {
     /// No request waits.
     pub(super) fn new() -> Self {
-        Waiting { line: None, ticket: Ticket(0) }
+        let (queue, waited_for, deadline_first) = (VecDeque::new(), 0, BootMs(u64::MAX));
+        Waiting { queue, waited_for, deadline_first, next_ticket: Ticket(0) }
     }
 
     /// Lets a request wait behind those that came before it.
     pub(super) fn push(&mut self, want: Want, deadline: BootMs, handle: T) {
-        let line = self.line.get_or_insert_default();
-        line.push(Waiter { ticket: self.ticket, want, deadline, handle });
-        self.ticket.0 += 1;
+        self.add(Waiter { ticket: self.next_ticket, want, deadline, handle });
+        self.next_ticket.0 += 1;
+    }
+
+    fn add(&mut self, waiter: Waiter<T>) {
+        self.waited_for += u64::from(waiter.want.least());
+        self.deadline_first = self.deadline_first.min(waiter.deadline);
+        self.queue.push_back(waiter);
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.line.is_none()
+        self.queue.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.line.as_ref().map_or(0, |line| line.queue.len())
-    }
-
-    /// How many numbers they need at least.
-    pub(super) fn waited_for(&self) -> u64 {
-        self.line.as_ref().map_or(0, |line| line.waited_for)
+        self.queue.len()
     }
 
     /// How many numbers the first requests need at least, as many of them as fit into `most` together. The first one
     /// always counts.
     pub(super) fn waited_for_within(&self, most: u64) -> u64 {
-        let Some(line) = &self.line else { return 0 };
-        if line.waited_for <= most {
-            return line.waited_for;
+        if self.waited_for <= most {
+            return self.waited_for;
         }
         let mut needed = 0;
-        for waiter in &line.queue {
+        for waiter in &self.queue {
             let with_it = needed + u64::from(waiter.want.least());
             if needed > 0 && with_it > most {
                 break;
@@ -90,40 +83,38 @@ impl<T> Waiting<T> {
         needed
     }
 
-    /// Every request that came so far has a ticket below this one, every later one has not.
-    pub(super) fn next_ticket(&self) -> Ticket {
-        self.ticket
-    }
-
     /// The ticket and the wish of the request that has waited longest.
     pub(super) fn head(&self) -> Option<(Ticket, Want)> {
-        self.line.as_ref()?.queue.front().map(|waiter| (waiter.ticket, waiter.want))
+        self.queue.front().map(|waiter| (waiter.ticket, waiter.want))
     }
 
     /// Takes out the request that has waited longest.
     pub(super) fn pop(&mut self) -> Option<T> {
-        self.change(|line| {
-            let waiter = line.queue.pop_front()?;
-            line.waited_for -= u64::from(waiter.want.least());
-            Some(waiter.handle)
-        })
+        let waiter = self.queue.pop_front()?;
+        Some(self.left(waiter))
     }
 
     /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
     pub(super) fn expire_last(&mut self, now: BootMs) -> Option<T> {
-        self.change(|line| {
-            if line.queue.back()?.deadline > now {
-                return None;
-            }
-            let waiter = line.queue.pop_back()?;
-            line.waited_for -= u64::from(waiter.want.least());
-            Some(waiter.handle)
-        })
+        if self.queue.back()?.deadline > now {
+            return None;
+        }
+        let waiter = self.queue.pop_back()?;
+        Some(self.left(waiter))
+    }
+
+    fn left(&mut self, waiter: Waiter<T>) -> T {
+        self.waited_for -= u64::from(waiter.want.least());
+        if self.queue.is_empty() {
+            // A host may use a hundred thousand tags: a queue that is empty keeps no memory.
+            self.queue = VecDeque::new();
+        }
+        waiter.handle
     }
 
     /// Takes out the requests whose deadline has passed.
     pub(super) fn expire(&mut self, now: BootMs) -> Vec<T> {
-        if self.line.as_ref().is_none_or(|line| now < line.deadline_first) {
+        if now < self.deadline_first {
             return Vec::new();
         }
         self.take_where(|waiter| waiter.deadline <= now)
@@ -136,8 +127,7 @@ impl<T> Waiting<T> {
 
     /// Drops the requests at the head for which `useless` is true.
     pub(super) fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
-        let head = |line: &Queue<T>| line.queue.front().is_some_and(|one| useless(&one.handle));
-        while self.line.as_deref().is_some_and(head) {
+        while self.queue.front().is_some_and(|head| useless(&head.handle)) {
             self.pop();
         }
     }
@@ -155,40 +145,15 @@ impl<T> Waiting<T> {
     /// Takes out the requests for which `out` is true.
     fn take_where(&mut self, out: impl Fn(&Waiter<T>) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
-        if let Some(line) = self.line.take() {
-            for waiter in line.queue {
-                if out(&waiter) {
-                    taken.push(waiter.handle);
-                } else {
-                    self.line.get_or_insert_default().push(waiter);
-                }
+        (self.waited_for, self.deadline_first) = (0, BootMs(u64::MAX));
+        for waiter in std::mem::take(&mut self.queue) {
+            if out(&waiter) {
+                taken.push(waiter.handle);
+            } else {
+                self.add(waiter);
             }
         }
         taken
-    }
-
-    /// Changes the queue, and frees it when it is empty.
-    fn change<R>(&mut self, change: impl FnOnce(&mut Queue<T>) -> Option<R>) -> Option<R> {
-        let line = self.line.as_mut()?;
-        let changed = change(line);
-        if line.queue.is_empty() {
-            self.line = None;
-        }
-        changed
-    }
-}
-
-impl<T> Queue<T> {
-    fn push(&mut self, waiter: Waiter<T>) {
-        self.waited_for += u64::from(waiter.want.least());
-        self.deadline_first = self.deadline_first.min(waiter.deadline);
-        self.queue.push_back(waiter);
-    }
-}
-
-impl<T> Default for Queue<T> {
-    fn default() -> Self {
-        Queue { queue: VecDeque::new(), waited_for: 0, deadline_first: BootMs(u64::MAX) }
     }
 }
 

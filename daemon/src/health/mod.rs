@@ -118,7 +118,7 @@ impl Watch {
     }
 
     fn findings(&self, now: Now) -> Findings {
-        self.segments.upstreams().iter().for_each(|upstream| upstream.watch());
+        self.segments.upstreams.iter().for_each(|upstream| upstream.watch());
         let mut causes = Vec::new();
         if let Some(failure) = self.writer.trouble() {
             causes.push(Cause {
@@ -143,7 +143,7 @@ impl Watch {
     }
 
     fn add_stores(&self, causes: &mut Vec<Cause>, now: Now) {
-        for (index, upstream) in self.segments.upstreams().iter().enumerate() {
+        for (index, upstream) in self.segments.upstreams.iter().enumerate() {
             let Some(trouble) = self.segments.store_trouble(index, now.boot) else { continue };
             let lasts = self.segments.lasts_without(index, now.boot);
             let name = store_subject(&upstream.name);

@@ -53,7 +53,7 @@ impl Dispatcher {
 
     async fn hosts(&self, page: HostsPage) -> Result<Value, Failure> {
         let mut hosts: BTreeMap<String, HostRecord> = BTreeMap::new();
-        for upstream in self.segments.upstreams() {
+        for upstream in &self.segments.upstreams {
             let after = page.after.clone().unwrap_or_default();
             let found = upstream.store.call(move |store| store.hosts(&after, page.limit)).await;
             for found in found.map_err(|error| administrative(&error))? {

@@ -140,14 +140,14 @@ impl Source {
     /// What is left of a user's quota of it.
     pub(super) fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
         match self {
-            Source::Segment(tag) => tag.quota_bucket(uid, quota),
+            Source::Segment(tag) => tag.quotas.borrow_mut().bucket(uid, quota, clock::boot()),
             Source::Snowflake(tag) => tag.quotas.borrow_mut().bucket(uid, quota, clock::boot()),
         }
     }
 
     pub(super) fn dead(&self) -> bool {
         match self {
-            Source::Segment(tag) => tag.evicted(),
+            Source::Segment(tag) => tag.evicted.get(),
             Source::Snowflake(_) => false,
         }
     }

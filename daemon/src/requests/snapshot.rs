@@ -174,7 +174,7 @@ impl Dispatcher {
 
     fn segment_counters(&self) -> SegmentCounters {
         SegmentCounters {
-            claims: self.segments.claims(),
+            claims: self.segments.claims.get(),
             issued: self.segments.issued(),
             skipped: counts(self.segments.losses.by_cause()),
             tags_in_use: self.segments.count() as u64,
@@ -279,7 +279,7 @@ impl Dispatcher {
                 journal_stale: upstream.stale.get(),
             }
         };
-        self.segments.upstreams().iter().enumerate().map(store).collect()
+        self.segments.upstreams.iter().enumerate().map(store).collect()
     }
 }
 

@@ -220,7 +220,7 @@ impl Dispatcher {
         let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
         range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
         // Independent primaries have the same tags, so they are listed once, under the first one's name.
-        let upstreams = self.segments.upstreams().iter().enumerate();
+        let upstreams = self.segments.upstreams.iter().enumerate();
         let mut listed = upstreams.filter(|(_, upstream)| upstream.shard.index == 0);
         let found = match &store {
             None => listed.next(),

@@ -75,7 +75,7 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
 /// Tells the embedded stores of a clean stop, as of a start. So a copy that was made while the daemon ran is
 /// recognised.
 pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartToken) {
-    for upstream in segments.upstreams().iter().filter(|upstream| upstream.embedded) {
+    for upstream in segments.upstreams.iter().filter(|upstream| upstream.embedded) {
         let trusted = upstream.monitor.borrow().trusted.clone();
         let Some(trusted) = trusted else { continue };
         let (known, host, stop) = ([recovered.token.clone()], segments.host(), stop.clone());

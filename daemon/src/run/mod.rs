@@ -217,7 +217,7 @@ impl Opened {
             Rc::clone(&masks),
         );
         let watching = stores::watch(&segments, &journal, recovered.clone()).await;
-        if segments.upstreams().iter().any(|upstream| upstream.stale.get()) {
+        if segments.upstreams.iter().any(|upstream| upstream.stale.get()) {
             layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), true, config.max_drift)
                 .await?;
         }
@@ -276,7 +276,7 @@ impl Opened {
             }
         });
         if let Some(Ok(worker)) = &fixed {
-            let store = Rc::clone(&dispatcher.segments.upstreams()[0]);
+            let store = Rc::clone(&dispatcher.segments.upstreams[0]);
             let name = lease::host_name(config).into();
             let noting =
                 static_worker::note_use(Rc::clone(worker), store, recovered.token.clone(), name);
@@ -365,7 +365,7 @@ fn connections_max(config: &Config) -> usize {
 /// Reports first claims that are still delayed a while after the start: that is no problem, but explains requests that wait.
 async fn note_delays(segments: Rc<Segments>) {
     tokio::time::sleep(clock::TICK).await;
-    for upstream in segments.upstreams() {
+    for upstream in &segments.upstreams {
         if let Some((condition @ Condition::Crowded, _)) = upstream.condition() {
             info!("{}", condition.describe(&upstream.url));
         }
@@ -375,7 +375,7 @@ async fn note_delays(segments: Rc<Segments>) {
 /// Reports where the daemon listens: in the log, and on standard output for a person who started it.
 fn announce(config: &Config, socket: &Path, segments: &Segments) {
     let stores =
-        segments.upstreams().iter().map(|upstream| &*upstream.url).collect::<Vec<_>>().join(", ");
+        segments.upstreams.iter().map(|upstream| &*upstream.url).collect::<Vec<_>>().join(", ");
     let away = segments.store_failure();
     let ready = match &away {
         None => "ready".to_owned(),

@@ -146,7 +146,7 @@ impl Daemon {
 /// Closes the journal and the stores. An embedded store is folded into its one file; one that hangs is left as it is.
 async fn close(journal: Journal, dispatcher: &Dispatcher, within: Duration) {
     journal.close().await;
-    for upstream in dispatcher.segments.upstreams() {
+    for upstream in &dispatcher.segments.upstreams {
         let _ = tokio::time::timeout(within, upstream.store.close()).await;
     }
     if let Some(lease) = leased(dispatcher) {

@@ -89,13 +89,13 @@ pub async fn watch(
 ) -> JoinSet<()> {
     let recovered = Rc::new(recovered);
     let mut watching = JoinSet::new();
-    for upstream in segments.upstreams() {
+    for upstream in &segments.upstreams {
         let (upstream, segments) = (Rc::clone(upstream), Rc::clone(segments));
         let driver = Driver::new(upstream, segments, journal.clone(), Rc::clone(&recovered));
         watching.spawn_local(driver.run());
     }
     let all_tried = async {
-        for upstream in segments.upstreams() {
+        for upstream in &segments.upstreams {
             upstream.tried().await;
         }
     };

@@ -54,7 +54,7 @@ impl Service {
         }
         self.tell(&[NotifyState::Status("waiting for the stores' first answers")]);
         let all_tried = async {
-            for upstream in dispatcher.segments.upstreams() {
+            for upstream in &dispatcher.segments.upstreams {
                 upstream.tried().await;
             }
         };

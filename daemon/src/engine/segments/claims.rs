@@ -9,14 +9,14 @@ use tokio::sync::Notify;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{error, warn};
 
-use super::tag::{Stage, shard_number};
+use super::tag::shard_number;
 use super::unconfirmed::Asked;
 use super::{Cause, ClaimRefusal, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
 use crate::store::{Store, StoreHandle};
-use leafd_core::BootMs;
+use leafd_core::{Backoff, BootMs};
 use leafd_core::segment::ClaimOrder;
 use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
 
@@ -127,10 +127,14 @@ impl Segments {
             return self.losses.lose(&tag.tag, Cause::Removed, claim.run);
         }
         let shard = &tag.shards[sent.shard];
-        tag.claims_succeed();
-        tag.waits_for(Stage::Recording);
-        tag.confirm();
-        if shard.learn(claim.generation).is_some_and(|known| known != claim.generation) {
+        let mut trouble = tag.trouble.borrow_mut();
+        (trouble.backoff, trouble.refused) = (Backoff::default(), None);
+        trouble.after_crash = false;
+        drop(trouble);
+        tag.waits_for("the journal has not recorded a claim yet");
+        tag.unconfirmed.take();
+        let known = shard.generation.replace(Some(claim.generation));
+        if known.is_some_and(|known| known != claim.generation) {
             self.made_anew(tag, sent.shard);
         }
         if !shard.upstream.counts(&sent.under) {
@@ -179,7 +183,7 @@ impl Segments {
                     let number = shard_number(sent.shard);
                     let cut = held_tag.allocator.borrow_mut().add_segment(number, claim.run, mark);
                     segments.journal_cut(&held_tag, sent.shard, cut);
-                    held_tag.restarted();
+                    held_tag.trouble.borrow_mut().restarts = Backoff::default();
                     drop(sent);
                     segments.drive(&held_tag);
                 });
@@ -215,7 +219,7 @@ impl Segments {
                 reply.given(granted.trace_key, &[run]);
                 reply.ids(0, &[run]);
             }
-            granted.restarted();
+            granted.trouble.borrow_mut().restarts = Backoff::default();
             drop(sent);
             segments.drive(&granted);
         });
@@ -257,7 +261,7 @@ impl Segments {
             StoreError::Refused(_) | StoreError::TagExists { .. } => {
                 let until = BootMs(now.0 + REFUSED_MS);
                 let refusal = ClaimRefusal { failure: failure.clone(), above: 0, until };
-                tag.in_trouble(|trouble| trouble.refused = Some(refusal));
+                tag.trouble.borrow_mut().refused = Some(refusal);
                 self.serve(tag);
                 for reply in tag.allocator.borrow_mut().abandon() {
                     reply.failure(&failure);
@@ -287,16 +291,16 @@ impl Segments {
             Failure::from(&StoreError::Exhausted { tag: name, ceiling, left: left_in_all });
         let until = BootMs(now.0 + REFUSED_MS);
         let refusal = ClaimRefusal { failure: failure.clone(), above: left_in_all, until };
-        let wait_ms = tag.in_trouble(|trouble| {
-            trouble.refused = Some(refusal);
-            trouble.backoff.next_ms(fastrand::u64(..))
-        });
+        let mut trouble = tag.trouble.borrow_mut();
+        trouble.refused = Some(refusal);
+        let wait_ms = trouble.backoff.next_ms(fastrand::u64(..));
+        drop(trouble);
         let retry_at = BootMs(now.0 + wait_ms);
         let refused = tag.allocator.borrow_mut().exhausted(left, retry_at);
         for reply in refused {
             reply.failure(&failure);
         }
-        tag.waits_for_what(failure.message);
+        tag.waits_for(failure.message);
         self.schedule_retry(tag);
     }
 
@@ -327,8 +331,8 @@ impl Segments {
     }
 
     fn retry_claim(self: &Rc<Self>, tag: &Rc<SegmentTag>, failure: Failure) {
-        let wait_ms = tag.in_trouble(|trouble| trouble.backoff.next_ms(fastrand::u64(..)));
-        tag.waits_for_what(failure.message);
+        let wait_ms = tag.trouble.borrow_mut().backoff.next_ms(fastrand::u64(..));
+        tag.waits_for(failure.message);
         tag.allocator.borrow_mut().claim_failed(BootMs(clock::boot().0 + wait_ms));
         self.schedule_retry(tag);
     }

@@ -241,7 +241,8 @@ impl Segments {
     /// Remembers the ids that failed claims before this one may have taken without this host's knowledge.
     pub(super) fn note_unanswered(&self, tag: &SegmentTag, shard: usize, claim: &Claim) {
         let seen = tag.allocator.borrow().highest_end(shard_number(shard));
-        if tag.may_have_claimed() {
+        let trouble = tag.trouble.borrow();
+        if trouble.backoff.failing() || trouble.after_crash {
             self.losses.note(&tag.tag, Cause::Unanswered, seen..claim.run.first);
         }
     }
@@ -249,7 +250,7 @@ impl Segments {
     /// Remembers where a tag went on after a crash, if there was one.
     pub(super) fn note_crash(&self, tag: &SegmentTag, ids: Range<u64>) {
         if let Some(at) = self.losses.crashed {
-            tag.in_trouble(|trouble| trouble.after_crash = true);
+            tag.trouble.borrow_mut().after_crash = true;
             self.losses.remember(Gap { at, tag: tag.tag.clone(), cause: Cause::Crash, ids });
         }
     }

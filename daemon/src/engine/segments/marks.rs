@@ -41,7 +41,7 @@ impl Segments {
             return;
         }
         let Some(store) = shard.upstream.key() else { return };
-        let writes = cut_writes(&cut, &store, &tag.tag, shard.generation());
+        let writes = cut_writes(&cut, &store, &tag.tag, shard.generation.get());
         if !writes.is_empty() {
             self.write_journal(tag, shard, writes, || {});
         }
@@ -51,13 +51,13 @@ impl Segments {
     #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         let mut writes = Vec::new();
-        for tag in self.tags.borrow().all().filter(|tag| !tag.is_masked()) {
+        for tag in self.tags.borrow().values().filter(|tag| !tag.is_masked()) {
             let allocator = tag.allocator.borrow();
             // This writes the segment and not just its mark: the journal has forgotten a segment whose mark was at its
             // end.
             writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {
                 let shard = &tag.shards[shard as usize];
-                let (store, generation) = (shard.upstream.key()?, shard.generation()?);
+                let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
                 Some(Write::Segment { store, tag: tag.tag.clone(), generation, run, mark })
             }));
         }

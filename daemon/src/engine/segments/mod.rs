@@ -5,12 +5,11 @@
 //! - `restart`: loads a tag again when the journal contradicts what is held.
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
-//! - `tag`: a tag, and its state in each of its stores; `in_use`, `tags`: which tags are in use;
+//! - `tag`: a tag, and its state in each of its stores; `tags`: which tags are in use;
 //!   `unconfirmed`: names that no store has confirmed yet.
 //! - `rounds`: the regular work for all tags in use.
 
 mod claims;
-mod in_use;
 mod losses;
 mod marks;
 mod masked;
@@ -41,7 +40,7 @@ use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 pub use claims::ClaimLog;
 use claims::{NotifyOnDrop, Sent};
-use in_use::InUse;
+use indexmap::IndexMap;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
 use leafd_core::shares::Claimant;
@@ -54,6 +53,7 @@ use outlook::NearCeiling;
 pub use outlook::StoreTrouble;
 pub use tag::SegmentTag;
 use tag::{ClaimRefusal, ShardState, TagShard, shard_number};
+use unconfirmed::{NameSlot, Names};
 
 /// Settings of segment tags.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +80,8 @@ pub struct Segments {
     pub(crate) settings: SegmentSettings,
     /// How far ahead to claim ids and move marks, at present.
     provision: RefCell<Rc<PrefetchPolicy>>,
-    upstreams: Vec<Rc<Upstream>>,
+    /// The stores, in the order of the configuration.
+    pub(crate) upstreams: Vec<Rc<Upstream>>,
     routing: Routing,
     /// The independent primary that this host tries first.
     first_shard: usize,
@@ -94,16 +95,19 @@ pub struct Segments {
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
-    tags: RefCell<InUse>,
+    /// The tags in use. Their order allows work on some at a time: there may be a hundred thousand, and work on all at
+    /// once would delay every request.
+    tags: RefCell<IndexMap<Tag, Rc<SegmentTag>>>,
     /// Tags that a store didn't have when it was last asked, and until when to rely on that.
     unknown: RefCell<HashMap<Tag, BootMs>>,
-    unconfirmed: unconfirmed::Names,
+    unconfirmed: Names,
     /// Tags with waiting requests or a failed claim. They are checked every [`TICK`].
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
     pub(crate) ticking: Notify,
     /// Notified when a claim has ended, when a tag was loaded, and when it leaves use.
     progressed: Rc<Notify>,
-    claims: Cell<u64>,
+    /// Claims made since the start.
+    pub(crate) claims: Cell<u64>,
     /// The latest results of claims.
     pub(crate) outcomes: RefCell<ClaimOutcomes>,
     /// For each store, an estimate of how long the held ids last without it, and when the estimate was made.
@@ -148,7 +152,7 @@ impl Segments {
             masks,
             tags: RefCell::default(),
             unknown: RefCell::default(),
-            unconfirmed: unconfirmed::Names::default(),
+            unconfirmed: Names::default(),
             retry_queue: RefCell::default(),
             ticking: Notify::new(),
             progressed: Rc::default(),
@@ -188,13 +192,15 @@ impl Segments {
         &self,
         name: &Tag,
         shards: Vec<TagShard>,
-        unconfirmed: Option<unconfirmed::NameSlot>,
+        unconfirmed: Option<NameSlot>,
         now: BootMs,
     ) -> Rc<SegmentTag> {
         let provision = Rc::clone(&self.provision.borrow());
         let allocator = Allocator::new(provision, shard_number(shards.len()), now);
-        let tag = Rc::new(SegmentTag::new(name.clone(), allocator, shards, unconfirmed, now));
-        self.tags.borrow_mut().insert(Rc::clone(&tag));
+        let most = self.settings.waiters_max;
+        let tag = SegmentTag::new(name.clone(), allocator, shards, unconfirmed, most, now);
+        let tag = Rc::new(tag);
+        self.tags.borrow_mut().insert(name.clone(), Rc::clone(&tag));
         tag
     }
 
@@ -255,7 +261,7 @@ impl Segments {
         if let Some(failure) = tag.recent_refusal(want, now) {
             return reply.failure(&failure);
         }
-        if !reply.take_place(&tag.places(self.settings.waiters_max)) {
+        if !reply.take_place(&tag.places) {
             return reply.failure(&Failure::overloaded(
                 "too many requests of this user wait for the tag",
                 "waiters_max",
@@ -293,7 +299,7 @@ impl Segments {
         }
         // While no store can be claimed from, nothing is asked. Waiting requests go on when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
-        if !tag.has_its_turn() {
+        if tag.unconfirmed.borrow().as_ref().is_some_and(|name| !name.has_its_turn(tag)) {
             return;
         }
         let order = {
@@ -302,7 +308,7 @@ impl Segments {
             allocator.claim_wanted(now)
         };
         if let Some(order) = order {
-            let asked = tag.ask();
+            let asked = tag.unconfirmed.borrow().as_ref().map(NameSlot::ask);
             let (_tracked, _ends) =
                 (self.claiming.token(), NotifyOnDrop(Rc::clone(&self.progressed)));
             let sent = Sent { shard, under, order, asked, _tracked, _ends };
@@ -320,7 +326,7 @@ impl Segments {
         loop {
             // Dropping an answer only wakes its connection, so the borrow may last.
             allocator.drop_head_while(ReplyTo::gone);
-            let Some(reply) = allocator.serve_next(&mut runs) else { return tag.forget_places() };
+            let Some(reply) = allocator.serve_next(&mut runs) else { return };
             self.answer(tag, reply, &mut runs);
             runs.clear();
         }
@@ -358,26 +364,23 @@ impl Segments {
         if !expired.is_empty() {
             let failure = tag.deadline(self.writer.trouble());
             expired.into_iter().for_each(|reply| reply.failure(&failure));
-            tag.forget_places();
         }
     }
 
     /// Drops the waiting requests of clients that have disconnected.
     pub fn drop_gone(&self, tag: &Rc<SegmentTag>) {
         tag.allocator.borrow_mut().drop_where(ReplyTo::gone);
-        tag.forget_places();
         self.forget_unconfirmed(tag);
     }
 
     /// Answers every waiting request with a failure.
     pub fn abandon_all(&self, failure: &Failure) {
-        self.tags.borrow().all().for_each(|tag| self.abandon(tag, failure));
+        self.tags.borrow().values().for_each(|tag| self.abandon(tag, failure));
     }
 
     fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
         let abandoned = tag.allocator.borrow_mut().abandon();
         abandoned.into_iter().for_each(|reply| reply.failure(failure));
-        tag.forget_places();
     }
 
     /// Looks at every tag again, after the journal has recovered.
@@ -400,7 +403,7 @@ impl Segments {
 
     /// Calls `see` with each tag in use.
     pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
-        self.tags.borrow().all().for_each(|tag| see(tag));
+        self.tags.borrow().values().for_each(|tag| see(tag));
     }
 
     /// Uses another provision from now on, also for tags in use.
@@ -424,7 +427,7 @@ impl Segments {
     /// The tags in use.
     #[must_use]
     pub fn all_in_use(&self) -> Vec<Rc<SegmentTag>> {
-        self.tags.borrow().all().cloned().collect()
+        self.tags.borrow().values().cloned().collect()
     }
 
     /// How many tags are in use.
@@ -439,17 +442,5 @@ impl Segments {
         let mut issued = self.issued_before.get();
         self.each(|tag| issued += tag.allocator.borrow().issued());
         issued
-    }
-
-    /// Claims made since the start.
-    #[must_use]
-    pub fn claims(&self) -> u64 {
-        self.claims.get()
-    }
-
-    /// The stores, in the order of the configuration.
-    #[must_use]
-    pub fn upstreams(&self) -> &[Rc<Upstream>] {
-        &self.upstreams
     }
 }

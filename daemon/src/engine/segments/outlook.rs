@@ -148,7 +148,7 @@ impl Segments {
             return Lasts::NoEnd;
         }
         let tags = self.tags.borrow();
-        let of_store = tags.all().filter(|tag| {
+        let of_store = tags.values().filter(|tag| {
             let lives_there = tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream));
             // Anybody can request a tag that doesn't exist.
             lives_there && tag.unconfirmed.borrow().is_none() && tag.keeps_a_reserve()

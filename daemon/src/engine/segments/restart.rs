@@ -38,7 +38,7 @@ impl Segments {
         if tag.evicted.replace(true) {
             return;
         }
-        let mut restarts = tag.in_trouble(|trouble| std::mem::take(&mut trouble.restarts));
+        let mut restarts = std::mem::take(&mut tag.trouble.borrow_mut().restarts);
         if !restarts.failing() {
             error!(
                 tag = %tag.tag, store, %refused,
@@ -64,8 +64,8 @@ impl Segments {
         let shards = tag.shards.iter().map(|shard| TagShard::new(Rc::clone(&shard.upstream)));
         let successor =
             self.bring_into_use(&tag.tag, shards.collect(), tag.unconfirmed.take(), clock::boot());
-        successor.in_trouble(|trouble| trouble.restarts = restarts);
-        successor.waits_for_what(failure.message);
+        successor.trouble.borrow_mut().restarts = restarts;
+        successor.waits_for(failure.message);
         for (shard, end) in (0..).zip(seen) {
             successor.allocator.borrow_mut().raise_highest_end(shard, end);
         }

@@ -20,7 +20,7 @@ const SLICE: usize = 200;
 /// The duration of a round that draws marks back.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// How often in a round the number of tags is read again.
+/// How often in a round of look-ups the number of tags is read again.
 const LOOKS: u32 = 8;
 
 /// If more tags than this are in use, idle ones leave memory sooner ...
@@ -40,27 +40,51 @@ fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
 }
 
 impl Segments {
-    /// Looks up each tag in its stores within `every`, round after round, until dropped.
-    pub async fn check_in_rounds(self: &Rc<Self>, every: Duration) {
-        let mut owed = 0.0;
+    /// Visits every tag in use once in each round, round after round, until dropped. `pause_max` is the longest time
+    /// until the number of tags is read again.
+    async fn in_rounds(
+        &self,
+        round: Duration,
+        pause_max: Duration,
+        mut visit: impl AsyncFnMut(Vec<Rc<SegmentTag>>),
+    ) {
+        let (mut next, mut owed) = (0, 0.0);
         loop {
             let looked_at = Instant::now();
-            tokio::time::sleep(pause(every / LOOKS, every, self.count())).await;
+            tokio::time::sleep(pause(pause_max, round, self.count())).await;
             let count = self.count() as f64;
-            // Tags that could not be looked up because a store didn't answer are not looked up faster afterwards.
-            owed += count * (looked_at.elapsed().as_secs_f64() / every.as_secs_f64()).min(1.0);
+            // If visits take longer, because a store doesn't answer, they don't become more frequent afterwards.
+            let passed = looked_at.elapsed().as_secs_f64() / round.as_secs_f64();
+            owed = (owed + count * passed.min(1.0)).min(count);
             while owed >= count.min(SLICE as f64) {
-                let next = self.tags.borrow_mut().next(SLICE);
-                if next.is_empty() {
+                let tags = self.slice(&mut next);
+                if tags.is_empty() {
                     break;
                 }
-                owed = (owed - next.len() as f64).clamp(0.0, count);
-                for upstream in &self.upstreams {
-                    self.check_terms(upstream, &next).await;
-                }
+                owed = (owed - tags.len() as f64).max(0.0);
+                visit(tags).await;
                 tokio::task::yield_now().await;
             }
         }
+    }
+
+    /// The next tags in a round, which goes from the last one to the first: a tag that was just brought into use comes
+    /// early in the next round, and one that takes the place of a removed tag may come twice.
+    fn slice(&self, next: &mut usize) -> Vec<Rc<SegmentTag>> {
+        let tags = self.tags.borrow();
+        let end = if *next == 0 { tags.len() } else { tags.len().min(*next) };
+        *next = end.saturating_sub(SLICE);
+        tags[*next..end].values().cloned().collect()
+    }
+
+    /// Looks up each tag in its stores within `every`, until dropped.
+    pub async fn check_in_rounds(self: &Rc<Self>, every: Duration) {
+        let check = async |tags: Vec<_>| {
+            for upstream in &self.upstreams {
+                self.check_terms(upstream, &tags).await;
+            }
+        };
+        self.in_rounds(every, every / LOOKS, check).await;
     }
 
     /// Looks up all tags in one store, as fast as it answers.
@@ -80,48 +104,28 @@ impl Segments {
         }
     }
 
-    /// Draws marks back and removes idle tags, round after round, until dropped.
+    /// Draws marks back and removes idle tags, until dropped.
     pub(super) async fn keep_small(self: &Rc<Self>) {
         let round = ROUND.min(self.settings.tag_idle);
-        let mut next = 0;
-        loop {
-            let looked_at = Instant::now();
-            tokio::time::sleep(pause(round, round, self.count())).await;
-            // Checks as many slices as are due by now, even if tags were added or removed.
-            let passed = looked_at.elapsed().as_secs_f64() / round.as_secs_f64();
-            let due = self.count() as f64 * passed.min(1.0);
-            let slices = (due / SLICE as f64).ceil() as usize;
-            for _ in 0..slices {
-                if self.stopping.get() || self.writer.failed() {
-                    break;
-                }
-                self.keep_slice_small(&mut next);
-                tokio::task::yield_now().await;
+        let keep_small = async |tags: Vec<_>| {
+            if !self.stopping.get() && !self.writer.failed() {
+                tags.iter().for_each(|tag| self.keep_tag_small(tag));
             }
-        }
+        };
+        self.in_rounds(round, round, keep_small).await;
     }
 
-    /// Looks at a slice of the tags, from this place on or from the first one, and moves the place behind it.
-    fn keep_slice_small(self: &Rc<Self>, next: &mut usize) {
+    fn keep_tag_small(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
         let now = clock::boot();
-        let tags = {
-            let in_use = self.tags.borrow();
-            let from = if *next < in_use.len() { *next } else { 0 };
-            *next = in_use.len().min(from + SLICE);
-            in_use.part(from..*next)
-        };
-        for tag in &tags {
-            let undrawn = tag.undrawn_for(now);
-            if undrawn >= self.idle() && tag.may_rest(now) {
-                self.lay_to_rest(tag);
-                continue;
-            }
-            if undrawn.is_zero() {
-                // The rate may have risen since the last claim.
-                self.drive(tag);
-            }
-            self.draw_marks_back(tag, now);
+        let undrawn = tag.undrawn_for(now);
+        if undrawn >= self.idle() && tag.may_rest(now) {
+            return self.lay_to_rest(tag);
         }
+        if undrawn.is_zero() {
+            // The rate may have risen since the last claim.
+            self.drive(tag);
+        }
+        self.draw_marks_back(tag, now);
     }
 
     /// How long a tag must be idle before it leaves memory.
@@ -180,7 +184,7 @@ impl SegmentTag {
         let allocator = self.allocator.borrow();
         let holds = allocator.unissued() > 0;
         let can_be_loaded = |shard: &super::TagShard| {
-            let known = shard.upstream.key().is_some() && shard.generation().is_some();
+            let known = shard.upstream.key().is_some() && shard.generation.get().is_some();
             shard.is_loaded() && shard.upstream.leftovers.get() && (known || !holds)
         };
         allocator.is_idle()
@@ -188,7 +192,7 @@ impl SegmentTag {
             && !self.in_retry_queue.get()
             && self.unconfirmed.borrow().is_none()
             // It would come back with full quotas.
-            && self.quotas_are_full(now)
+            && self.quotas.borrow().are_full(now)
             // For a masked tag the journal records nothing that is left.
             && !(holds && self.is_masked())
             && self.shards.iter().all(can_be_loaded)
@@ -198,7 +202,7 @@ impl SegmentTag {
     fn drawn_back(&self, moved: Vec<(u32, leafd_core::Run, u64)>) -> Vec<Write> {
         let write = |(number, run, mark): (u32, leafd_core::Run, u64)| {
             let shard = &self.shards[number as usize];
-            let (store, generation) = (shard.upstream.key()?, shard.generation()?);
+            let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
             Some(Write::DrawBack { store, tag: self.tag.clone(), generation, run, mark })
         };
         moved.into_iter().filter_map(write).collect()

@@ -1,18 +1,17 @@
 //! A segment tag in use, and its state in each of its stores.
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::Duration;
 
 use super::masked::Form;
 use super::unconfirmed::NameSlot;
-use crate::clock;
-use crate::engine::quotas::{QuotaBucket, Quotas};
+use crate::engine::quotas::Quotas;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
-use leafd_core::quota::Quota;
 use leafd_core::segment::Allocator;
 use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
@@ -27,7 +26,7 @@ pub struct SegmentTag {
     /// The stores from which its ids come: one, or several independent primaries.
     pub(super) shards: Vec<TagShard>,
     /// Set when the tag is taken out of use. Code that still refers to it must look it up again.
-    pub(super) evicted: Cell<bool>,
+    pub(crate) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
     /// When a draw from it was last noticed.
     pub(super) drawn: Cell<LastDraw>,
@@ -35,21 +34,14 @@ pub struct SegmentTag {
     pub(super) unconfirmed: RefCell<Option<NameSlot>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
-    /// What its users share.
-    users: RefCell<Users>,
+    /// The places for waiting requests, divided among the users.
+    pub(super) places: Rc<RefCell<Shares>>,
+    /// What is left of the users' quotas, where an access rule sets some.
+    pub(crate) quotas: RefCell<Quotas>,
     pub(super) last_claim: Cell<LastClaim>,
-    /// What requests wait for. It is part of the error when a deadline passes, unless `trouble` says more.
-    stage: Cell<Stage>,
-    trouble: RefCell<Trouble>,
-}
-
-/// What a tag's users share.
-#[derive(Default)]
-struct Users {
-    /// The places for waiting requests, divided among the users; kept while any place is taken.
-    places: Weak<RefCell<Shares>>,
-    /// What is left of their quotas, where an access rule sets some.
-    quotas: Quotas,
+    /// What requests wait for. It is part of the error when a deadline passes.
+    waits_for: RefCell<Cow<'static, str>>,
+    pub(super) trouble: RefCell<Trouble>,
 }
 
 /// What is wrong with a tag.
@@ -63,8 +55,6 @@ pub(super) struct Trouble {
     pub(super) refused: Option<ClaimRefusal>,
     /// The daemon has crashed since the last known claim: there may be another claim that this host doesn't know.
     pub(super) after_crash: bool,
-    /// What requests wait for.
-    waited_for: Option<String>,
 }
 
 /// When a draw from a tag was last noticed, and how many ids had been drawn by then.
@@ -87,17 +77,8 @@ pub(super) struct ClaimRefusal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LastClaim {
     /// The shard whose store it was sent to.
-    shard: u8,
-    number: u8,
-}
-
-/// What requests wait for.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Stage {
-    LookingUp,
-    Loading,
-    Claiming,
-    Recording,
+    shard: usize,
+    number: u64,
 }
 
 /// The state of a tag in one of its stores.
@@ -116,7 +97,8 @@ pub(super) enum ShardState {
 pub(super) struct TagShard {
     pub(super) upstream: Rc<Upstream>,
     pub(super) state: Cell<ShardState>,
-    generation: Cell<Option<Generation>>,
+    /// The tag's generation in this store, if it is known.
+    pub(super) generation: Cell<Option<Generation>>,
     /// Until when to believe that the store has no id left below the tag's ceiling.
     pub(super) used_up_until: Cell<BootMs>,
     /// The last warning that the tag runs out of ids, in percent.
@@ -130,6 +112,7 @@ impl SegmentTag {
         allocator: Allocator<ReplyTo>,
         shards: Vec<TagShard>,
         unconfirmed: Option<NameSlot>,
+        waiters_max: usize,
         now: BootMs,
     ) -> Self {
         SegmentTag {
@@ -142,93 +125,29 @@ impl SegmentTag {
             drawn: Cell::new(LastDraw { ids: 0, at: now }),
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
-            users: RefCell::default(),
+            places: Rc::new(RefCell::new(Shares::new(waiters_max as u64))),
+            quotas: RefCell::default(),
             last_claim: Cell::default(),
-            stage: Cell::new(Stage::LookingUp),
+            waits_for: RefCell::new("the tag is still being looked up".into()),
             trouble: RefCell::default(),
-        }
-    }
-
-    /// What is left of a user's quota of it.
-    pub fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
-        self.users.borrow_mut().quotas.bucket(uid, quota, clock::boot())
-    }
-
-    /// Whether every user's quota of it is full.
-    pub(super) fn quotas_are_full(&self, now: BootMs) -> bool {
-        self.users.borrow().quotas.are_full(now)
-    }
-
-    /// The places for waiting requests; there are `most`.
-    pub(super) fn places(&self, most: usize) -> Rc<RefCell<Shares>> {
-        let mut users = self.users.borrow_mut();
-        let fresh = || Rc::new(RefCell::new(Shares::new(most as u64)));
-        let places = users.places.upgrade().unwrap_or_else(fresh);
-        users.places = Rc::downgrade(&places);
-        places
-    }
-
-    /// Frees the places when none is taken: a weak reference alone would keep their memory.
-    pub(super) fn forget_places(&self) {
-        let mut users = self.users.borrow_mut();
-        if users.places.strong_count() == 0 {
-            users.places = Weak::new();
         }
     }
 
     /// Call this when a claim is sent to the store of this shard.
     pub(super) fn sends_claim(&self, shard: usize) {
-        let number = self.last_claim.get().number.wrapping_add(1);
-        let shard = u8::try_from(shard).expect("there are at most 64 shards");
+        let number = self.last_claim.get().number + 1;
         self.last_claim.set(LastClaim { shard, number });
-        self.waits_for(Stage::Claiming);
+        self.waits_for("the store has not answered a claim yet");
     }
 
     /// Whether a claim from this shard's store is under way, or its result is on its way to the journal.
     pub(super) fn claims_from(&self, shard: usize) -> bool {
-        self.allocator.borrow().claiming() && usize::from(self.last_claim.get().shard) == shard
-    }
-
-    /// From now on requests wait for this.
-    pub(super) fn waits_for(&self, stage: Stage) {
-        self.stage.set(stage);
-        self.trouble.borrow_mut().waited_for = None;
+        self.allocator.borrow().claiming() && self.last_claim.get().shard == shard
     }
 
     /// From now on requests wait for what this message describes.
-    pub(super) fn waits_for_what(&self, happens: String) {
-        self.trouble.borrow_mut().waited_for = Some(happens);
-    }
-
-    /// Records something that is wrong.
-    pub(super) fn in_trouble<T>(&self, note: impl FnOnce(&mut Trouble) -> T) -> T {
-        note(&mut self.trouble.borrow_mut())
-    }
-
-    /// Whether there may be claims after the last known one that this host doesn't know.
-    pub(super) fn may_have_claimed(&self) -> bool {
-        let trouble = self.trouble.borrow();
-        trouble.backoff.failing() || trouble.after_crash
-    }
-
-    /// A claim has succeeded.
-    pub(super) fn claims_succeed(&self) {
-        let mut trouble = self.trouble.borrow_mut();
-        (trouble.backoff, trouble.refused) = (Backoff::default(), None);
-        trouble.after_crash = false;
-        if !trouble.restarts.failing() {
-            trouble.waited_for = None;
-        }
-    }
-
-    /// Forgets the refusal, because the store may answer differently by now.
-    pub(super) fn forget_refusal(&self) {
-        self.trouble.borrow_mut().refused = None;
-    }
-
-    /// The journal accepts the tag's changes again.
-    pub(super) fn restarted(&self) {
-        self.trouble.borrow_mut().restarts = Backoff::default();
+    pub(super) fn waits_for(&self, what: impl Into<Cow<'static, str>>) {
+        self.waits_for.replace(what.into());
     }
 
     /// For how long no draw from it was noticed. A draw since the last call restarts the time.
@@ -255,12 +174,6 @@ impl SegmentTag {
         self.allocator.borrow().waiting() > 0
     }
 
-    /// Whether the tag was taken out of use: then look it up again.
-    #[must_use]
-    pub fn evicted(&self) -> bool {
-        self.evicted.get()
-    }
-
     /// Why a request's deadline has passed: no store can be claimed from, or the work under way takes too long. `trouble`:
     /// the journal's, if there is any.
     pub(super) fn deadline(&self, trouble: Option<Failure>) -> Failure {
@@ -275,28 +188,12 @@ impl SegmentTag {
                     ),
                     ..unavailable_reason
                 },
-                None => {
-                    let trouble = self.trouble.borrow();
-                    let waits_for = trouble.waited_for.as_deref();
-                    Failure::deadline(&self.tag, waits_for.unwrap_or(self.stage.get().as_str()))
-                }
+                None => Failure::deadline(&self.tag, &self.waits_for.borrow()),
             };
         if let Some(trouble) = trouble {
             failure.message = format!("{}; {}", failure.message, trouble.message);
         }
         failure
-    }
-}
-
-impl Stage {
-    /// As a deadline's error says it.
-    fn as_str(self) -> &'static str {
-        match self {
-            Stage::LookingUp => "the tag is still being looked up",
-            Stage::Loading => "the journal or the store has not answered yet",
-            Stage::Claiming => "the store has not answered a claim yet",
-            Stage::Recording => "the journal has not recorded a claim yet",
-        }
     }
 }
 
@@ -309,16 +206,6 @@ impl TagShard {
             used_up_until: Cell::new(BootMs(0)),
             warned_percent: Cell::new(None),
         }
-    }
-
-    /// The tag's generation in this store, if it is known.
-    pub(super) fn generation(&self) -> Option<Generation> {
-        self.generation.get()
-    }
-
-    /// Remembers the tag's generation. Returns what was known before.
-    pub(super) fn learn(&self, generation: Generation) -> Option<Generation> {
-        self.generation.replace(Some(generation))
     }
 
     pub(super) fn is_loaded(&self) -> bool {

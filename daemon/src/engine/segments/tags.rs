@@ -6,7 +6,7 @@ use std::time::Duration;
 use leafd_wire::Status;
 use tracing::{info, warn};
 
-use super::tag::{Stage, shard_number};
+use super::tag::shard_number;
 use super::{Cause, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::engine::TICK;
@@ -22,6 +22,9 @@ const UNKNOWN_MS: u64 = 1_000;
 
 /// How many unknown tags are remembered.
 const UNKNOWN_MAX: usize = 10_000;
+
+/// When tags leave use, room for this many is kept.
+const ROOM_KEPT: usize = 1_024;
 
 /// How long it may take to read an unused tag from the journal.
 const LOADED_WITHIN: Duration = Duration::from_secs(5);
@@ -70,7 +73,7 @@ impl Segments {
         }
         shard.state.set(ShardState::Loaded);
         self.progressed.notify_waiters();
-        tag.waits_for(Stage::Loading);
+        tag.waits_for("the journal or the store has not answered yet");
         if missing {
             let error = StoreError::UnknownTag { tag: tag.tag.clone() };
             return self.missing(&tag, shard, &Failure::from(&error));
@@ -125,8 +128,8 @@ impl Segments {
         let usable =
             same && !missing && (!lost || shard.upstream.embedded) && shard.upstream.leftovers.get();
         if usable {
-            shard.learn(record.generation);
-            tag.confirm();
+            shard.generation.set(Some(record.generation));
+            tag.unconfirmed.take();
         } else if !record.unissued.is_empty() {
             warn!(tag = %tag.tag, "dropping held ids from the journal: the tag was recreated, or other hosts may have claimed them");
             self.forget(tag, shard);
@@ -145,12 +148,8 @@ impl Segments {
             self.set_terms(tag, index, terms);
         }
         if lost {
-            self.report_loss(tag, shard, record.highest_end);
+            shard.upstream.lost_commits(&**self, &tag.tag, record.highest_end);
         }
-    }
-
-    fn report_loss(self: &Rc<Self>, tag: &SegmentTag, shard: &TagShard, seen: u64) {
-        shard.upstream.lost_commits(&**self, &tag.tag, seen);
     }
 
     /// A store doesn't have the tag. If none of its stores has it, the tag is taken out of use.
@@ -170,7 +169,12 @@ impl Segments {
 
     /// Removes a tag from the tags in use. Whoever waits for it looks again.
     pub(super) fn put_out_of_use(&self, tag: &SegmentTag) {
-        self.tags.borrow_mut().remove(tag.tag.as_str());
+        let mut tags = self.tags.borrow_mut();
+        tags.swap_remove(tag.tag.as_str());
+        if tags.len() < tags.capacity() / 4 && tags.capacity() > ROOM_KEPT {
+            let room = tags.len() * 2;
+            tags.shrink_to(room);
+        }
         self.progressed.notify_waiters();
     }
 
@@ -192,7 +196,7 @@ impl Segments {
         self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
             for shard in tag.shards.iter() {
-                if shard.generation().is_some() {
+                if shard.generation.get().is_some() {
                     info!(tag = %tag.tag, store = %shard.upstream.url, "the tag was removed");
                     self.forget(tag, shard);
                 }
@@ -220,7 +224,7 @@ impl Segments {
         self.unknown.borrow_mut().remove(name.as_str());
         let tag = self.in_use(name);
         if let Some(tag) = tag {
-            tag.forget_refusal();
+            tag.trouble.borrow_mut().refused = None;
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
             for (index, shard) in tag.shards.iter().enumerate() {
                 // The store has just taken the change, even if its last probe failed.
@@ -312,13 +316,13 @@ impl Segments {
             return self.missing(tag, shard, &Failure::from(&error));
         };
         shard.state.set(ShardState::Loaded);
-        if shard.generation().is_some_and(|known| known != terms.generation) {
-            shard.learn(terms.generation);
+        if shard.generation.get().is_some_and(|known| known != terms.generation) {
+            shard.generation.set(Some(terms.generation));
             self.made_anew(tag, index);
         }
         let seen = tag.allocator.borrow().highest_end(shard_number(index));
         if terms.end < seen {
-            return self.report_loss(tag, shard, seen);
+            return shard.upstream.lost_commits(&**self, &tag.tag, seen);
         }
         self.set_terms(tag, index, terms);
     }
@@ -443,7 +447,7 @@ impl Segments {
 
     fn loaded_in(&self, upstream: &Rc<Upstream>) -> Vec<(Rc<SegmentTag>, usize)> {
         let tags = self.tags.borrow();
-        let loaded = tags.all().filter_map(|tag| tag.loaded_from(upstream));
+        let loaded = tags.values().filter_map(|tag| tag.loaded_from(upstream));
         loaded.map(|(tag, index)| (Rc::clone(tag), index)).collect()
     }
 

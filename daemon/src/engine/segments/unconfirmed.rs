@@ -82,7 +82,7 @@ impl Drop for NameSlot {
 
 impl NameSlot {
     /// Whether the store may be asked for the name now. If not, [`Asked::answered`] returns it later.
-    fn has_its_turn(&self, tag: &Rc<SegmentTag>) -> bool {
+    pub(super) fn has_its_turn(&self, tag: &Rc<SegmentTag>) -> bool {
         let mut names = self.names.0.borrow_mut();
         let Some(turns) = names.turns.get_mut(&self.claimant.uid) else { return true };
         if turns.asked < ASKED_AT_ONCE {
@@ -99,7 +99,8 @@ impl NameSlot {
         false
     }
 
-    fn ask(&self) -> Asked {
+    /// The store is being asked. Keep this until it has answered.
+    pub(super) fn ask(&self) -> Asked {
         let uid = self.claimant.uid;
         self.names.0.borrow_mut().turns.entry(uid).or_default().asked += 1;
         Asked { names: self.names.clone(), uid }
@@ -141,22 +142,5 @@ impl Segments {
         }
         tag.unconfirmed.take();
         self.put_out_of_use(tag);
-    }
-}
-
-impl SegmentTag {
-    /// Whether its store may be asked for it now: for each user, a few unknown names have their turn at a time.
-    pub(super) fn has_its_turn(self: &Rc<Self>) -> bool {
-        self.unconfirmed.borrow().as_ref().is_none_or(|place| place.has_its_turn(self))
-    }
-
-    /// Keep this until the store has answered.
-    pub(super) fn ask(&self) -> Option<Asked> {
-        self.unconfirmed.borrow().as_ref().map(|place| place.ask())
-    }
-
-    /// The journal or a store knows the tag.
-    pub(super) fn confirm(&self) {
-        self.unconfirmed.take();
     }
 }
