@@ -14,7 +14,8 @@ pub struct Quota {
 /// What is left of a quota. A new bucket is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    quota: Quota,
+    /// The quota that it keeps.
+    pub quota: Quota,
     /// In thousandths of an id, so that slow rates lose nothing between two draws.
     left_milli: u128,
     filled: BootMs,
@@ -55,12 +56,6 @@ impl Bucket {
     pub fn available(&mut self, now: BootMs) -> u64 {
         self.fill(now);
         u64::try_from(self.left_milli / 1_000).unwrap_or(u64::MAX)
-    }
-
-    /// The quota that it keeps.
-    #[must_use]
-    pub fn quota(&self) -> Quota {
-        self.quota
     }
 
     /// Whether it is full again, so that the caller need not keep it.

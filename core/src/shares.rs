@@ -11,10 +11,12 @@ use std::rc::Rc;
 /// An amount, and how much of it each user holds. `K` identifies a user.
 #[derive(Clone, Debug)]
 pub struct Shares<K = u32> {
-    capacity: u64,
+    /// What there is to share.
+    pub capacity: u64,
     /// Only trusted users may take this part.
     reserve: u64,
-    taken: u64,
+    /// What all users hold together.
+    pub taken: u64,
     /// Users that hold nothing have no entry.
     by_user: BTreeMap<K, u64>,
 }
@@ -97,18 +99,6 @@ impl<K: Copy + Ord> Shares<K> {
     #[must_use]
     pub fn of(&self, uid: K) -> u64 {
         self.by_user.get(&uid).copied().unwrap_or(0)
-    }
-
-    /// What all users hold together.
-    #[must_use]
-    pub fn taken(&self) -> u64 {
-        self.taken
-    }
-
-    /// What there is to share.
-    #[must_use]
-    pub fn capacity(&self) -> u64 {
-        self.capacity
     }
 }
 

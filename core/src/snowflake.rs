@@ -66,20 +66,21 @@ struct Lift {
 pub struct Generator {
     layout: Layout,
     drift_max_ms: u64,
-    /// The worker, and the instants between which it may be used.
-    grant: Option<IssueWindow>,
+    /// The worker that it issues for now, and the instants between which it may be used.
+    pub grant: Option<IssueWindow>,
     /// There was a worker, so it is known exactly where use ended.
     begun: bool,
     /// The last tick used, `None` before the first.
     last: Option<Tick>,
     /// The journal's mark: ids whose tick ends at or before it may be issued.
-    mark: UnixMs,
+    pub mark: UnixMs,
     /// When the clock was first within the drift, and how far the floor lay ahead then, less the time that has passed
     /// since. If the clock steps back, ids may run this much further ahead of it.
     lift: Option<Lift>,
     /// A request found the tick used up and waits. Ticks that pass meanwhile can still be used.
     starved: bool,
-    issued: u64,
+    /// Ids issued since the generator was made.
+    pub issued: u64,
 }
 
 /// How far behind the wall clock a starved generator may start its next tick, in milliseconds. Timers wake up late.
@@ -233,30 +234,6 @@ impl Generator {
     #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         self.used_end().unwrap_or(self.mark)
-    }
-
-    /// The mark that the journal has.
-    #[must_use]
-    pub fn mark(&self) -> UnixMs {
-        self.mark
-    }
-
-    /// The worker that it issues for now, and its limits.
-    #[must_use]
-    pub fn grant(&self) -> Option<IssueWindow> {
-        self.grant
-    }
-
-    /// The layout.
-    #[must_use]
-    pub fn layout(&self) -> &Layout {
-        &self.layout
-    }
-
-    /// Ids issued since the generator was made.
-    #[must_use]
-    pub fn issued(&self) -> u64 {
-        self.issued
     }
 
     /// The tick to issue from, with at least one sequence number left.

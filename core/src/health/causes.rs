@@ -238,12 +238,6 @@ impl Cause {
     pub fn severity(&self) -> Severity {
         if self.lasts == Lasts::Over && !self.idle { Severity::Error } else { Severity::Warning }
     }
-
-    /// How long ids are still available, in milliseconds; `None`: no end is in sight.
-    #[must_use]
-    pub fn remaining_ms(&self) -> Option<u64> {
-        self.lasts.ms()
-    }
 }
 
 impl Lasts {

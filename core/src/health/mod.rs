@@ -171,18 +171,6 @@ impl Health {
         conditions
     }
 
-    /// Whether a segment tag's id was available at the last look.
-    #[must_use]
-    pub fn segments_ready(&self) -> bool {
-        self.findings.segments_ready
-    }
-
-    /// Whether a snowflake id was available at the last look.
-    #[must_use]
-    pub fn snowflake_ready(&self) -> bool {
-        self.findings.snowflake_ready
-    }
-
     /// The state in one line; `conditions` are those that the reader may see.
     #[must_use]
     pub fn headline(&self, conditions: &[ActiveCause<'_>]) -> String {

@@ -98,7 +98,7 @@ pub(super) fn headline(ready: &Findings, conditions: &[ActiveCause<'_>]) -> Stri
         (None, Some(missing)) => format!("DOWN: {missing} unavailable"),
         (ready, None) => {
             let ready = ready.unwrap_or("no ids".to_owned());
-            let shortest = causes().filter_map(Cause::remaining_ms).filter(|ms| *ms > 0).min();
+            let shortest = causes().filter_map(|cause| cause.lasts.ms()).filter(|ms| *ms > 0).min();
             let mut near = causes().filter(|cause| cause.code == Code::TagNearCeiling);
             let others = causes().any(|cause| cause.code != Code::TagNearCeiling);
             match (shortest, near.next()) {

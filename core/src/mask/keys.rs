@@ -19,8 +19,9 @@ pub struct KeyNumber(u8);
 /// One key. Its `Debug` doesn't show it.
 #[derive(Clone)]
 pub struct MaskKey {
-    number: KeyNumber,
-    cipher: Aes128Enc,
+    /// Its number.
+    pub number: KeyNumber,
+    pub(super) cipher: Aes128Enc,
 }
 
 /// The keys of a host, at least one.
@@ -81,12 +82,6 @@ impl MaskKey {
         MaskKey { number, cipher: Aes128Enc::new(secret.into()) }
     }
 
-    /// Its number.
-    #[must_use]
-    pub fn number(&self) -> KeyNumber {
-        self.number
-    }
-
     /// Tells two keys apart and reveals nothing else about them: the first half of an encrypted constant.
     #[must_use]
     pub fn check_value(&self) -> u64 {
@@ -94,10 +89,6 @@ impl MaskKey {
         self.cipher.encrypt_block(&mut block);
         let (first, _) = block.split_first_chunk().expect("a block has 16 bytes");
         u64::from_be_bytes(*first)
-    }
-
-    pub(super) fn cipher(&self) -> &Aes128Enc {
-        &self.cipher
     }
 }
 

@@ -36,7 +36,7 @@ impl Masking {
     /// The masking of a new tag, with this key.
     #[must_use]
     pub fn new(key: &MaskKey, bits: MaskBits) -> Masking {
-        Masking { bits, key: key.number(), check_value: key.check_value() }
+        Masking { bits, key: key.number, check_value: key.check_value() }
     }
 
     /// Reads what [`Masking`]'s `Display` writes.

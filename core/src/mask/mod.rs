@@ -31,7 +31,8 @@ pub struct MaskBits(u8);
 /// The permutation of a tag's numbers from 1 to 2^bits - 1 under one key.
 pub struct Mask {
     permutation: ff1::Ff1,
-    bits: MaskBits,
+    /// The width.
+    pub bits: MaskBits,
 }
 
 /// A number outside a mask's range.
@@ -83,13 +84,7 @@ impl Mask {
     /// The permutation of a tag's numbers under a key.
     #[must_use]
     pub fn new(key: &MaskKey, tag: &Tag, bits: MaskBits) -> Mask {
-        Mask { permutation: ff1::Ff1::new(key.cipher(), tag.as_str().as_bytes(), bits.get()), bits }
-    }
-
-    /// The width.
-    #[must_use]
-    pub fn bits(&self) -> MaskBits {
-        self.bits
+        Mask { permutation: ff1::Ff1::new(&key.cipher, tag.as_str().as_bytes(), bits.get()), bits }
     }
 
     /// The public id of a number.

@@ -43,7 +43,7 @@ struct HeldSegment {
 
 /// The ids held of one tag.
 #[derive(Debug, Default)]
-pub(super) struct SegmentBuffer {
+pub struct SegmentBuffer {
     segments: VecDeque<HeldSegment>,
     /// Once this many ids of the current segment are issued, the tag wants the caller's attention.
     watch: u32,
@@ -96,9 +96,10 @@ impl SegmentBuffer {
         Some(count)
     }
 
-    /// Whether the current segment is used as far as was set by [`SegmentBuffer::look_after`], or there is none.
+    /// Whether the caller should ask for claims and marks now: the current segment is used as far as was set by
+    /// `look_after`, or there is none. Cheap enough to call after each [`Allocator::take`](super::Allocator::take).
     #[inline]
-    pub(super) fn wants_attention(&self) -> bool {
+    pub fn wants_attention(&self) -> bool {
         self.segments.front().is_none_or(|current| current.issued >= self.watch)
     }
 
@@ -111,19 +112,14 @@ impl SegmentBuffer {
         }
     }
 
-    /// How many segments are held.
-    pub(super) fn segments(&self) -> usize {
-        self.segments.len()
-    }
-
     /// The segments in order: how many ids of each are not issued, and how many it had when it was claimed or
     /// restored.
-    pub(super) fn held(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
+    pub fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.segments.iter().map(|segment| (segment.unissued(), segment.claimed.count))
     }
 
     /// Ids held and not issued.
-    pub(super) fn unissued(&self) -> u64 {
+    pub fn unissued(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.unissued())).sum()
     }
 
@@ -177,8 +173,9 @@ impl SegmentBuffer {
         moved
     }
 
-    /// Each segment with its exact mark: its first id that is not issued.
-    pub(super) fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
+    /// Each segment with its shard and its exact mark, which is its first id that is not issued: for a clean stop. Ids
+    /// that are marked but not issued are kept.
+    pub fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
         let segments = self.segments.iter();
         segments.map(|one| (one.shard, one.claimed, one.claimed.bound(one.issued)))
     }

@@ -59,7 +59,7 @@ impl<T> Allocator<T> {
     fn held_order(&mut self, now: BootMs) -> Option<ClaimOrder> {
         let need = Need {
             held: self.held.unissued(),
-            segments: self.held.segments(),
+            segments: self.held.segments().count(),
             waited_for: self.waiting.waited_for,
             head: self.waiting.head().map_or(0, |(_, want)| u64::from(want.least())),
         };
@@ -90,10 +90,10 @@ impl<T> Allocator<T> {
         self.accept(shard, claimed)?;
         self.sizing.note_claim(claimed.count);
         let marked = self.held.marked();
-        let held = self.unissued() + u64::from(claimed.count);
+        let held = self.held.unissued() + u64::from(claimed.count);
         let ahead = self.mark_target(now, held).saturating_sub(marked);
         // A segment that is not next in line gets its mark when its turn nears.
-        let first = if self.unissued() <= marked { ahead } else { 0 };
+        let first = if self.held.unissued() <= marked { ahead } else { 0 };
         let mark =
             claimed.bound(u32::try_from(first).map_or(claimed.count, |n| n.min(claimed.count)));
         Ok(MarkMove { shard, end: claimed.end(), mark })
@@ -193,6 +193,6 @@ impl<T> Allocator<T> {
     pub fn exhausted(&mut self, left: u64, retry_at: BootMs) -> Vec<T> {
         self.left = Some(left);
         self.claim_failed(retry_at);
-        self.waiting.take_larger(self.unissued().saturating_add(left))
+        self.waiting.take_larger(self.held.unissued().saturating_add(left))
     }
 }

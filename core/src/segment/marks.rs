@@ -67,10 +67,4 @@ impl<T> Allocator<T> {
     pub(super) fn mark_target(&mut self, now: BootMs, held: u64) -> u64 {
         self.sizing.mark_target(now, held, self.waiting.waited_for)
     }
-
-    /// What is held, each segment with its shard and exact mark, for a clean stop. Ids that are marked but not issued
-    /// are kept.
-    pub fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
-        self.held.exact_marks()
-    }
 }

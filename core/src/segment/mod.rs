@@ -33,14 +33,13 @@ use leafd_wire::Run;
 
 use crate::{BootMs, ID_MAX};
 
-use buffer::SegmentBuffer;
-pub use buffer::{MarkMove, Truncation};
+pub use buffer::{MarkMove, SegmentBuffer, Truncation};
 pub use claims::{ClaimOrder, Distribution};
 use prefetch::ClaimSizer;
 pub use prefetch::PrefetchPolicy;
 pub use rate::RateMeter;
-pub use waiting::Want;
-use waiting::{Ticket, Waiting};
+use waiting::Ticket;
+pub use waiting::{Waiting, Want};
 
 /// The state of the tag's claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,8 +74,10 @@ struct ShardBounds {
 #[derive(Debug)]
 pub struct Allocator<T> {
     shards: Vec<ShardBounds>,
-    held: SegmentBuffer,
-    waiting: Waiting<T>,
+    /// What it holds.
+    pub held: SegmentBuffer,
+    /// The requests that wait for more.
+    pub waiting: Waiting<T>,
     claim: ClaimState,
     /// When marks were sent that the journal has not yet reported durable.
     marks_sent: Option<BootMs>,
@@ -161,23 +162,6 @@ impl<T> Allocator<T> {
         self.waiting.is_empty() && self.issue(want, runs)
     }
 
-    /// Whether the caller should ask for claims and marks now. Cheap enough to call after each [`Allocator::take`].
-    #[must_use]
-    pub fn wants_attention(&self) -> bool {
-        self.held.wants_attention()
-    }
-
-    /// Queues a request behind those that came before it.
-    pub fn enqueue(&mut self, want: Want, deadline: BootMs, handle: T) {
-        self.waiting.push(want, deadline, handle);
-    }
-
-    /// How many requests wait.
-    #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.waiting.len()
-    }
-
     /// Issues to the request that has waited longest, if there is enough for it.
     pub fn serve_next(&mut self, runs: &mut Vec<Run>) -> Option<T> {
         let (_, want) = self.waiting.head()?;
@@ -185,31 +169,6 @@ impl<T> Allocator<T> {
             return None;
         }
         self.waiting.pop()
-    }
-
-    /// Takes out the last request if its deadline has already passed: it did not want to wait.
-    pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
-        self.waiting.expire_last(now)
-    }
-
-    /// Takes out the requests whose deadline has passed.
-    pub fn expire(&mut self, now: BootMs) -> Vec<T> {
-        self.waiting.expire(now)
-    }
-
-    /// Drops every waiting request for which `useless` is true: its client has disconnected.
-    pub fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
-        self.waiting.drop_where(useless);
-    }
-
-    /// Drops requests at the head while `useless` is true for them.
-    pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
-        self.waiting.drop_head_while(useless);
-    }
-
-    /// Takes out every waiting request: they can't be met any more.
-    pub fn abandon(&mut self) -> Vec<T> {
-        self.waiting.abandon()
     }
 
     /// Drops all numbers held, and granted numbers that the journal has not recorded: the tag was deleted or
@@ -244,19 +203,7 @@ impl<T> Allocator<T> {
     #[must_use]
     pub fn has_enough(&self) -> bool {
         let least = self.waiting.head().map_or(1, |(_, want)| u64::from(want.least()));
-        least <= self.unissued()
-    }
-
-    /// Numbers held and not issued.
-    #[must_use]
-    pub fn unissued(&self) -> u64 {
-        self.held.unissued()
-    }
-
-    /// The segments held, in the order of issue: how many numbers each has left, and how many it had when it was
-    /// claimed or restored.
-    pub fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
-        self.held.held()
+        least <= self.held.unissued()
     }
 
     /// One past the highest number of a shard that this host has seen claimed.

@@ -28,7 +28,7 @@ struct Waiter<T> {
 
 /// The requests that wait. `T` is the caller's handle on one.
 #[derive(Debug)]
-pub(super) struct Waiting<T> {
+pub struct Waiting<T> {
     queue: VecDeque<Waiter<T>>,
     /// How many numbers they need at least. It is kept up to date, so that a request's cost doesn't depend on how many
     /// wait.
@@ -47,7 +47,7 @@ impl<T> Waiting<T> {
     }
 
     /// Lets a request wait behind those that came before it.
-    pub(super) fn push(&mut self, want: Want, deadline: BootMs, handle: T) {
+    pub fn push(&mut self, want: Want, deadline: BootMs, handle: T) {
         self.add(Waiter { ticket: self.next_ticket, want, deadline, handle });
         self.next_ticket.0 += 1;
     }
@@ -58,11 +58,13 @@ impl<T> Waiting<T> {
         self.queue.push_back(waiter);
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 
-    pub(super) fn len(&self) -> usize {
+    /// How many wait.
+    pub fn len(&self) -> usize {
         self.queue.len()
     }
 
@@ -95,7 +97,7 @@ impl<T> Waiting<T> {
     }
 
     /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
-    pub(super) fn expire_last(&mut self, now: BootMs) -> Option<T> {
+    pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
         if self.queue.back()?.deadline > now {
             return None;
         }
@@ -113,7 +115,7 @@ impl<T> Waiting<T> {
     }
 
     /// Takes out the requests whose deadline has passed.
-    pub(super) fn expire(&mut self, now: BootMs) -> Vec<T> {
+    pub fn expire(&mut self, now: BootMs) -> Vec<T> {
         if now < self.deadline_first {
             return Vec::new();
         }
@@ -126,19 +128,19 @@ impl<T> Waiting<T> {
     }
 
     /// Drops the requests at the head for which `useless` is true.
-    pub(super) fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
+    pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
         while self.queue.front().is_some_and(|head| useless(&head.handle)) {
             self.pop();
         }
     }
 
     /// Drops every request for which `useless` is true.
-    pub(super) fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
+    pub fn drop_where(&mut self, useless: impl Fn(&T) -> bool) {
         self.take_where(|waiter| useless(&waiter.handle));
     }
 
     /// Takes out every request.
-    pub(super) fn abandon(&mut self) -> Vec<T> {
+    pub fn abandon(&mut self) -> Vec<T> {
         self.take_where(|_| true)
     }
 

@@ -148,7 +148,7 @@ fn what_stops_service_comes_first_and_what_nobody_uses_is_a_warning() {
         ]
     );
     assert_eq!(conditions[0].last_success_ms_ago, Some(1_500));
-    assert_eq!(conditions[0].cause.remaining_ms(), Some(0));
+    assert_eq!(conditions[0].cause.lasts.ms(), Some(0));
     assert_eq!(conditions[2].cause.meaning(), "snowflake ids unavailable; none were requested");
 }
 

@@ -78,7 +78,7 @@ impl Life {
 
     fn set_ceiling(&mut self, shard: u32, ceiling: u64, issued: &mut Issued) {
         let above =
-            self.tag.exact_marks().filter(|(of, run, _)| *of == shard && run.end() > ceiling);
+            self.tag.held.exact_marks().filter(|(of, run, _)| *of == shard && run.end() > ceiling);
         let dead: Vec<(u32, Vec<u64>)> = above
             .map(|(_, run, next)| {
                 (shard, run.ids().filter(|id| *id >= next && *id > ceiling).collect())
@@ -203,7 +203,7 @@ impl Life {
         while !self.journal.is_empty() {
             self.commit(disks, true);
         }
-        for (shard, held, mark) in self.tag.exact_marks() {
+        for (shard, held, mark) in self.tag.held.exact_marks() {
             let segments = &mut disks[shard as usize].segments;
             segments.retain(|(run, _)| run.end() != held.end());
             segments.push((held, mark));
@@ -267,7 +267,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                         let count = if random.u32(0..10) == 0 { 5_000 } else { random.u32(1..200) };
                         let want = Want { count, allow_partial };
                         if !life.tag.take(want, &mut runs) {
-                            life.tag.enqueue(want, BootMs(now.0 + 500), 0);
+                            life.tag.waiting.push(want, BootMs(now.0 + 500), 0);
                         }
                     }
                     5..7 => {
@@ -319,7 +319,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                     }
                     _ => life.commit(&mut disks, true),
                 }
-                life.tag.expire(now);
+                life.tag.waiting.expire(now);
                 while life.tag.serve_next(&mut runs).is_some() {}
                 issued.check(runs, shards, &disks);
             }

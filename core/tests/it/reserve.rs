@@ -80,21 +80,22 @@ impl Host {
     fn request(&mut self, count: u32) {
         let (want, mut runs) = (Want { count, allow_partial: false }, Vec::new());
         if self.allocator.take(want, &mut runs) {
-            if self.allocator.wants_attention() {
+            if self.allocator.held.wants_attention() {
                 self.attend();
             }
             return;
         }
-        self.allocator.enqueue(want, self.now, 0);
+        self.allocator.waiting.push(want, self.now, 0);
         self.attend();
         while self.allocator.serve_next(&mut runs).is_some() {}
-        self.allocator.expire(self.now);
+        self.allocator.waiting.expire(self.now);
     }
 
     /// The daemon ends and starts again.
     fn restart(&mut self, crash: bool) {
         let mut left: Vec<Run> = self
             .allocator
+            .held
             .exact_marks()
             .filter_map(|(_, run, first)| run.without_first(run.count_below(first)))
             .collect();
@@ -116,7 +117,7 @@ impl Host {
     /// Checks that what is held lasts for the autonomy at this rate, or is all that may be held ahead.
     fn check(&mut self, rate: f64, when: &str) {
         let needed = (rate * AUTONOMY_S as f64).min(POLICY.step_max as f64 / 2.0);
-        let held = self.allocator.unissued() as f64;
+        let held = self.allocator.held.unissued() as f64;
         assert!(held >= needed * 0.85, "{when}, {rate} ids/s: {held} held of {needed}");
     }
 }
@@ -177,7 +178,7 @@ fn a_crash_during_an_outage_leaves_half_of_the_reserve_after_any_burst() {
         host.draw(any_rate(&mut random).min(1_000.0), 60_000);
         host.store_away = true;
         for _ in 0..random.usize(1..4) {
-            let held = host.allocator.unissued();
+            let held = host.allocator.held.unissued();
             let burst = random.u64(1..=(held / 3).max(1));
             let (mut left, largest) = (burst, random.u64(1..=burst));
             while left > 0 {
@@ -187,7 +188,7 @@ fn a_crash_during_an_outage_leaves_half_of_the_reserve_after_any_burst() {
                 host.now.0 += random.u64(0..50);
             }
             host.restart(true);
-            let kept = host.allocator.unissued();
+            let kept = host.allocator.held.unissued();
             assert!(kept >= (held / 2).saturating_sub(64), "{kept} of {held} after {burst}");
         }
     }
@@ -199,7 +200,7 @@ fn a_burst_through_all_that_is_held_needs_few_commits() {
     host.draw(10_000.0, 60_000);
     host.store_away = true;
     let mut commits = 0;
-    while host.allocator.unissued() > 0 {
+    while host.allocator.held.unissued() > 0 {
         let moves = host.allocator.marks_wanted(host.now);
         if !moves.is_empty() {
             commits += 1;
@@ -207,7 +208,7 @@ fn a_burst_through_all_that_is_held_needs_few_commits() {
         }
         let mut runs = Vec::new();
         if !host.allocator.take(Want { count: 1, allow_partial: false }, &mut runs) {
-            host.allocator.enqueue(Want { count: 1, allow_partial: false }, host.now, 0);
+            host.allocator.waiting.push(Want { count: 1, allow_partial: false }, host.now, 0);
         }
         while host.allocator.serve_next(&mut runs).is_some() {}
     }

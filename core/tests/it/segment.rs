@@ -62,12 +62,12 @@ impl Instant {
     fn draw(&mut self, want: Want) -> Vec<Run> {
         let mut runs = Vec::new();
         if self.allocator.take(want, &mut runs) {
-            if self.allocator.wants_attention() {
+            if self.allocator.held.wants_attention() {
                 self.attend();
             }
             return runs;
         }
-        self.allocator.enqueue(want, BootMs(u64::MAX), 0);
+        self.allocator.waiting.push(want, BootMs(u64::MAX), 0);
         for _ in 0..10 {
             self.attend();
             if self.allocator.serve_next(&mut runs).is_some() {
@@ -107,7 +107,7 @@ fn burst(tag: &mut Instant, ms: u64) {
     for _ in 0..ms {
         tag.now.0 += 1;
         tag.draw(Want { count: 1_000, allow_partial: false });
-        assert!(tag.allocator.unissued() <= PROVISION.step_max, "{}", tag.allocator.unissued());
+        assert!(tag.allocator.held.unissued() <= PROVISION.step_max, "{}", tag.allocator.held.unissued());
     }
 }
 
@@ -154,7 +154,7 @@ fn marks_are_drawn_back_when_the_rate_falls_and_nothing_is_issued_beyond() {
     let quiet = BootMs(tag.now.0 + 300_000);
     assert_eq!(tag.allocator.draw_marks_back(tag.now), []);
     let drawn_back = tag.allocator.draw_marks_back(quiet);
-    let exact: Vec<_> = tag.allocator.exact_marks().collect();
+    let exact: Vec<_> = tag.allocator.held.exact_marks().collect();
     let [(0, run, mark), ..] = drawn_back[..] else { panic!("{drawn_back:?}") };
     let (_, first, next) = exact[0];
     assert_eq!(run, first);
@@ -189,9 +189,9 @@ fn an_idle_tag_leaves_memory_without_a_gap() {
     assert!(!tag.allocator.take(one(), &mut Vec::new()), "nothing is marked any more");
     assert_eq!(tag.allocator.draw_all_marks_back(), [], "the journal has been told");
     // A request keeps it in memory.
-    tag.allocator.enqueue(one(), BootMs(u64::MAX), 0);
+    tag.allocator.waiting.push(one(), BootMs(u64::MAX), 0);
     assert!(!tag.allocator.is_idle());
-    assert_eq!(tag.allocator.abandon(), [0]);
+    assert_eq!(tag.allocator.waiting.abandon(), [0]);
 
     let left = run.without_first(run.count_below(mark)).unwrap();
     let mut back = Instant::new(tag.max_id, 1_000);
@@ -225,7 +225,7 @@ fn a_first_id_claims_once_and_only_what_is_needed() {
     }
     assert_eq!(tag.claims.len(), 2, "its rate is known by then");
     let mut fresh: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
-    fresh.enqueue(one(), BootMs(100), 0);
+    fresh.waiting.push(one(), BootMs(100), 0);
     let order = fresh.claim_wanted(BootMs(0)).expect("somebody waits");
     assert_eq!((order.want, order.least), (1, 1), "it may turn out to be strict");
 }
@@ -236,7 +236,7 @@ fn who_can_t_be_served_up_to_the_ceiling_is_told_and_the_others_go_on() {
     let mut tag: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     assert!(tag.restore(0, vec![run(1..51)], 51).is_empty());
     for (handle, count) in [(0, 2_000), (1, 60), (2, 1)] {
-        tag.enqueue(exactly(count), BootMs(100), handle);
+        tag.waiting.push(exactly(count), BootMs(100), handle);
     }
     let order = tag.claim_wanted(BootMs(0)).expect("they wait");
     assert_eq!(order.least, 1_950, "no fewer are of use to who comes first");
@@ -288,7 +288,7 @@ fn a_leased_request_takes_what_is_there() {
 fn waiters_are_served_in_order_and_nobody_overtakes() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     for handle in 0..3 {
-        allocator.enqueue(one(), BootMs(100), handle);
+        allocator.waiting.push(one(), BootMs(100), handle);
     }
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claim_wanted(BootMs(0)), None, "a claim in flight is never doubled");
@@ -307,18 +307,18 @@ fn waiters_are_served_in_order_and_nobody_overtakes() {
 fn deadlines_take_out_only_those_that_are_due() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     for (handle, deadline) in [(0, 30), (1, 10), (2, 20)] {
-        allocator.enqueue(one(), BootMs(deadline), handle);
+        allocator.waiting.push(one(), BootMs(deadline), handle);
     }
-    assert_eq!(allocator.expire(BootMs(5)), Vec::<u32>::new());
-    assert_eq!(allocator.expire(BootMs(20)), [1, 2]);
-    assert_eq!(allocator.abandon(), [0]);
+    assert_eq!(allocator.waiting.expire(BootMs(5)), Vec::<u32>::new());
+    assert_eq!(allocator.waiting.expire(BootMs(20)), [1, 2]);
+    assert_eq!(allocator.waiting.abandon(), [0]);
 }
 
 #[test]
 fn a_claim_below_what_was_seen_is_refused() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     assert!(allocator.restore(0, vec![run(50..60)], 1_000).is_empty());
-    allocator.enqueue(Want { count: 20, allow_partial: false }, BootMs(100), 0);
+    allocator.waiting.push(Want { count: 20, allow_partial: false }, BootMs(100), 0);
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claimed(BootMs(0), 0, run(900..910), 10), Err(1_000));
     allocator.claim_failed(BootMs(50));
@@ -370,7 +370,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                         let count = if random.u32(0..10) == 0 { 5_000 } else { random.u32(1..200) };
                         let want = Want { count, allow_partial };
                         if !allocator.take(want, &mut runs) {
-                            allocator.enqueue(want, BootMs(now.0 + 500), 0);
+                            allocator.waiting.push(want, BootMs(now.0 + 500), 0);
                         }
                     }
                     3 if marks_in_flight.is_none() => {
@@ -419,7 +419,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                         }
                     }
                 }
-                allocator.expire(now);
+                allocator.waiting.expire(now);
                 while allocator.serve_next(&mut runs).is_some() {}
                 for id in runs.into_iter().flat_map(Run::ids) {
                     assert!(issued.insert(id), "{id} is issued twice");
@@ -434,7 +434,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
             }
             if random.bool() {
                 // A clean stop records exact marks.
-                for (_, held, mark) in allocator.exact_marks() {
+                for (_, held, mark) in allocator.held.exact_marks() {
                     let segment =
                         disk.segments.iter_mut().find(|(numbers, _)| numbers.end == held.end());
                     segment.expect("only held segments are marked").1 = mark;

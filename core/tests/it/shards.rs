@@ -39,9 +39,9 @@ fn run(numbers: Range<u64>) -> Run {
 
 /// Sends a claim, for a request that nothing else can serve.
 fn send(tag: &mut Allocator<u32>) {
-    tag.enqueue(exactly(u32::MAX), BootMs(u64::MAX), 0);
+    tag.waiting.push(exactly(u32::MAX), BootMs(u64::MAX), 0);
     assert!(tag.claim_wanted(START).is_some());
-    assert_eq!(tag.abandon(), [0]);
+    assert_eq!(tag.waiting.abandon(), [0]);
 }
 
 fn draw(tag: &mut Allocator<u32>, count: u32) -> Vec<Run> {
@@ -63,7 +63,7 @@ fn a_strided_run_is_issued_cut_and_marked_by_its_own_ids() {
     assert_eq!(moved, MarkMove { shard: 2, end: 3_006, mark: 8 + 64 * 3 });
     assert!(tag.add_segment(2, claimed, moved.mark).is_empty());
     assert_eq!(draw(&mut tag, 4), [Run { first: 8, count: 4, stride: 3 }]);
-    assert_eq!(tag.exact_marks().collect::<Vec<_>>(), [(2, claimed, 20)]);
+    assert_eq!(tag.held.exact_marks().collect::<Vec<_>>(), [(2, claimed, 20)]);
     // The ceiling lies between two of its ids.
     let cut = tag.set_ceiling(2, 300);
     let left = Run { count: 98, ..claimed };
@@ -75,7 +75,7 @@ fn a_strided_run_is_issued_cut_and_marked_by_its_own_ids() {
     assert_eq!(moves, [MarkMove { shard: 2, end: 300, mark: 300 }]);
     tag.marked(START, &moves);
     assert_eq!(draw(&mut tag, 100), [Run { first: 200, count: 34, stride: 3 }]);
-    assert_eq!(tag.unissued(), 0);
+    assert_eq!(tag.held.unissued(), 0);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_shard_met_late_brings_its_leftovers() {
     assert!(feed(&mut tag, 0, 10..12).is_empty());
     assert!(tag.restore(1, vec![run(5..7), run(9..12)], 50).is_empty());
     assert_eq!(
-        tag.exact_marks().collect::<Vec<_>>(),
+        tag.held.exact_marks().collect::<Vec<_>>(),
         [(0, run(10..12), 10), (1, run(5..7), 5), (1, run(9..12), 9)]
     );
     assert_eq!(tag.highest_end(1), 50);
@@ -227,7 +227,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
     assert_eq!(sent.claim_wanted(START), None, "it is still in flight");
     sent.claimed(START, 1, numbers, 1).expect("it ascends");
     assert!(sent.add_segment(1, numbers, 20).is_empty());
-    assert_eq!(sent.unissued(), 10);
+    assert_eq!(sent.held.unissued(), 10);
     // Granted: the numbers are lost, and the journal is told.
     for forget_all in [false, true] {
         let mut granted = tag(2);
@@ -241,7 +241,7 @@ fn a_claim_may_come_back_to_a_forgotten_shard() {
         assert!(granted.claiming());
         let cut = granted.add_segment(1, numbers, 20);
         assert_eq!(cut, Truncation { lost: 10, closed: vec![closed(1, 20)], kept: None });
-        assert_eq!((granted.unissued(), granted.claiming()), (0, false));
+        assert_eq!((granted.held.unissued(), granted.claiming()), (0, false));
     }
     // Another shard's claim is not affected.
     let mut other = tag(2);
@@ -258,7 +258,7 @@ fn marks_may_come_back_to_a_forgotten_shard() {
     let moves = tag.marks_wanted(START);
     assert_eq!(moves, [MarkMove { shard: 0, end: 1_000, mark: 74 }]);
     tag.forget();
-    tag.enqueue(exactly(1), BootMs(u64::MAX), 0);
+    tag.waiting.push(exactly(1), BootMs(u64::MAX), 0);
     assert!(tag.claim_wanted(START).is_some());
     let same = tag.claimed(START, 0, run(10..1_000), 1);
     assert_eq!(same, Err(1_000), "so no later segment has that end");

@@ -298,7 +298,7 @@ fn a_mark_only_rises() {
     generator.marked(UnixMs(START_MS + 2_000));
     // An earlier record is told late.
     generator.marked(UnixMs(START_MS + 1_000));
-    assert_eq!(generator.mark(), UnixMs(START_MS + 2_000));
+    assert_eq!(generator.mark, UnixMs(START_MS + 2_000));
     generator.take(at(1_500), 1, 0).expect("below the higher mark");
     // The next worker starts above what this one may have issued.
     generator.follow(Some(IssueWindow::fixed(WorkerId(18))));

@@ -22,12 +22,12 @@ fn exactly(count: u32) -> Want {
 fn queue(wants: &[Want]) -> Allocator<usize> {
     let policy = PrefetchPolicy { step_max: 100, ..PROVISION };
     let mut queue = Allocator::new(policy, 1, START);
-    queue.enqueue(exactly(1), BootMs(10), usize::MAX);
+    queue.waiting.push(exactly(1), BootMs(10), usize::MAX);
     assert_eq!(wanted(&mut queue, START), Some(1));
     let shared = share(&mut queue, run(1, 1)).expect("nothing was seen yet");
     assert_eq!(shared, Distribution { served: vec![(usize::MAX, run(1, 1))], dropped: 0 });
     for (handle, want) in wants.iter().enumerate() {
-        queue.enqueue(*want, BootMs(10), handle);
+        queue.waiting.push(*want, BootMs(10), handle);
     }
     queue
 }
@@ -57,10 +57,10 @@ fn who_waited_when_a_claim_was_sent_shares_it_and_the_rest_is_dropped() {
     let mut queue = queue(&[exactly(3), leased, exactly(2)]);
     assert_eq!(wanted(&mut queue, START), Some(6));
     assert_eq!(wanted(&mut queue, START), None, "a claim in flight is never doubled");
-    queue.enqueue(exactly(1), BootMs(10), 3);
+    queue.waiting.push(exactly(1), BootMs(10), 3);
     let served = vec![(0, run(50, 3)), (1, run(53, 1)), (2, run(54, 2))];
     assert_eq!(share(&mut queue, all(50..60)), Ok(Distribution { served, dropped: 4 }));
-    assert_eq!((queue.waiting(), queue.issued(), queue.highest_end(0)), (1, 7, 60));
+    assert_eq!((queue.waiting.len(), queue.issued(), queue.highest_end(0)), (1, 7, 60));
     assert_eq!(wanted(&mut queue, START), Some(1));
     assert_eq!(
         share(&mut queue, all(60..61)),
@@ -96,12 +96,12 @@ fn who_finds_too_few_left_waits_for_the_next_claim_and_nobody_overtakes() {
 #[test]
 fn who_gave_up_is_skipped() {
     let mut queue = queue(&[exactly(1), exactly(1)]);
-    queue.enqueue(exactly(1), BootMs(20), 2);
+    queue.waiting.push(exactly(1), BootMs(20), 2);
     assert_eq!(wanted(&mut queue, START), Some(3));
-    queue.drop_head_while(|handle| *handle == 0);
-    assert_eq!(queue.expire(BootMs(10)), [1]);
-    queue.enqueue(exactly(1), BootMs(5), 3);
-    assert_eq!(queue.expire_last(BootMs(10)), Some(3));
+    queue.waiting.drop_head_while(|handle| *handle == 0);
+    assert_eq!(queue.waiting.expire(BootMs(10)), [1]);
+    queue.waiting.push(exactly(1), BootMs(5), 3);
+    assert_eq!(queue.waiting.expire_last(BootMs(10)), Some(3));
     assert_eq!(
         share(&mut queue, all(11..14)),
         Ok(Distribution { served: vec![(2, run(11, 1))], dropped: 2 })
@@ -111,20 +111,20 @@ fn who_gave_up_is_skipped() {
 #[test]
 fn nothing_is_kept_for_those_who_come_after_all_have_left() {
     let ways: [fn(&mut Allocator<usize>); 5] = [
-        |queue| assert_eq!(queue.abandon(), [0]),
-        |queue| assert_eq!(queue.expire(BootMs(10)), [0]),
-        |queue| assert_eq!(queue.expire_last(BootMs(10)), Some(0)),
-        |queue| queue.drop_where(|_| true),
-        |queue| queue.drop_head_while(|_| true),
+        |queue| assert_eq!(queue.waiting.abandon(), [0]),
+        |queue| assert_eq!(queue.waiting.expire(BootMs(10)), [0]),
+        |queue| assert_eq!(queue.waiting.expire_last(BootMs(10)), Some(0)),
+        |queue| queue.waiting.drop_where(|_| true),
+        |queue| queue.waiting.drop_head_while(|_| true),
     ];
     for (way, all_leave) in ways.into_iter().enumerate() {
         let mut queue = queue(&[exactly(1)]);
         assert_eq!(wanted(&mut queue, START), Some(1));
         all_leave(&mut queue);
-        queue.enqueue(exactly(1), BootMs(10), 1);
+        queue.waiting.push(exactly(1), BootMs(10), 1);
         let shared = share(&mut queue, all(2..3));
         assert_eq!(shared, Ok(Distribution { served: Vec::new(), dropped: 1 }), "way {way}");
-        assert_eq!(queue.waiting(), 1);
+        assert_eq!(queue.waiting.len(), 1);
     }
 }
 
@@ -132,7 +132,7 @@ fn nothing_is_kept_for_those_who_come_after_all_have_left() {
 fn a_failed_claim_is_sent_again_when_it_may_be_and_for_all_who_wait_then() {
     let mut queue = queue(&[exactly(1)]);
     assert_eq!(wanted(&mut queue, START), Some(1));
-    queue.enqueue(exactly(1), BootMs(10), 1);
+    queue.waiting.push(exactly(1), BootMs(10), 1);
     queue.claim_failed(BootMs(5));
     assert!(queue.retrying() && !queue.claiming());
     assert_eq!(wanted(&mut queue, BootMs(4)), None);
@@ -155,15 +155,15 @@ fn numbers_below_what_was_seen_are_refused() {
 fn a_tag_that_turns_out_to_be_strict_keeps_who_waits_and_who_shares_the_claim() {
     let mut tag: Allocator<usize> = Allocator::new(PROVISION, 1, START);
     assert!(tag.restore(0, vec![all(5..9)], 9).is_empty());
-    tag.enqueue(exactly(10), BootMs(10), 0);
+    tag.waiting.push(exactly(10), BootMs(10), 0);
     let asked = wanted(&mut tag, START).expect("somebody waits").max(10);
-    tag.enqueue(exactly(1), BootMs(10), 1);
+    tag.waiting.push(exactly(1), BootMs(10), 1);
     let served = vec![(0, run(9, 10))];
     assert_eq!(
         share(&mut tag, all(9..9 + asked)),
         Ok(Distribution { served, dropped: asked - 10 })
     );
-    assert!(tag.is_strict() && tag.unissued() == 0);
+    assert!(tag.is_strict() && tag.held.unissued() == 0);
     assert_eq!(wanted(&mut tag, START), Some(1));
 }
 
@@ -183,7 +183,7 @@ fn what_an_earlier_life_held_of_a_strict_tag_is_not_issued() {
     assert_eq!(wanted(&mut queue, BootMs(0)), Some(1));
     assert_eq!(share(&mut queue, run(300, 1)).unwrap().served, [(0, run(300, 1))]);
     let cut = queue.restore(0, vec![run(400, 5)], 405);
-    assert_eq!((cut.lost, queue.unissued()), (5, 0));
+    assert_eq!((cut.lost, queue.held.unissued()), (5, 0));
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     let served = vec![(2, run(11, 1))];
     assert_eq!(share(&mut tag, all(11..12)), Ok(Distribution { served, dropped: 0 }));
     // Each of them could be met, but not both.
-    tag.enqueue(exactly(30), BootMs(10), 3);
-    tag.enqueue(exactly(30), BootMs(10), 4);
+    tag.waiting.push(exactly(30), BootMs(10), 3);
+    tag.waiting.push(exactly(30), BootMs(10), 4);
     assert_eq!(wanted(&mut tag, START), Some(60));
     assert_eq!(tag.exhausted(49, START), []);
     assert_eq!(wanted(&mut tag, START), Some(30));
@@ -233,7 +233,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
             now = BootMs(now.0 + random.u64(0..10));
             let index = random.usize(0..hosts.len());
             let (host, claim) = &mut hosts[index];
-            for expired in host.expire(now) {
+            for expired in host.waiting.expire(now) {
                 asked.remove(&expired);
             }
             match random.u32(0..5) {
@@ -241,7 +241,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
                     let count = if random.u32(0..20) == 0 { 2_000 } else { random.u32(1..20) };
                     let want = Want { count, allow_partial: random.bool() };
                     asked.insert(request, (want, highest_answered));
-                    host.enqueue(want, BootMs(now.0 + random.u64(1..500)), request);
+                    host.waiting.push(want, BootMs(now.0 + random.u64(1..500)), request);
                 }
                 2 if claim.is_none() => *claim = wanted(host, now).map(Claim::Sent),
                 3 => {

@@ -238,7 +238,7 @@ impl Daemon {
     fn follow(&mut self, now: Now, broken: Option<Break>) {
         let mut claim = self.lease.standing(now).ok();
         if claim.is_none() && broken == Some(Break::LossIgnored) {
-            claim = self.generators[0].grant();
+            claim = self.generators[0].grant;
         }
         if let Some(claim) = &mut claim {
             match broken {

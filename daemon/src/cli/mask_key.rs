@@ -42,7 +42,7 @@ fn begin(path: &Path) -> Result<String> {
 /// can still read it if root ran this.
 fn add_to(path: &Path) -> Result<String> {
     let keys = read_mask_keys(path).map_err(anyhow::Error::msg)?;
-    let last = keys.iter().map(|key| key.number().get()).max().unwrap_or(0);
+    let last = keys.iter().map(|key| key.number.get()).max().unwrap_or(0);
     let next = KeyNumber::new(last + 1).context("key 31 is the last possible key")?;
     let text = fs::read_to_string(path).context("can't read the file again")?;
     let file = beside(path, &format!("{}\n{}", text.trim_end_matches('\n'), line(next)?))?;

@@ -63,7 +63,7 @@ impl Masks {
     pub fn renew(&self, keys: Option<MaskKeys>) {
         let known = self.confirmed().zip(keys.as_ref()).is_some_and(|(confirmed, keys)| {
             keys.iter().all(|key| {
-                let own = confirmed.get(key.number());
+                let own = confirmed.get(key.number);
                 own.is_some_and(|own| own.check_value() == key.check_value())
             })
         });
@@ -148,7 +148,7 @@ impl Masks {
             return Err(reason.unwrap_or_else(|| Failure::store_away("the store is not known yet")));
         };
         for key in keys.iter() {
-            let (number, own) = (key.number(), key.check_value());
+            let (number, own) = (key.number, key.check_value());
             let under = under.clone();
             let note = move |store: &mut Store| store.note_mask_key(&under, number, own);
             match self.upstream.store.call(note).await {
@@ -162,7 +162,7 @@ impl Masks {
     }
 
     fn another(&self, key: &MaskKey) -> Failure {
-        let (number, url) = (key.number(), &self.upstream.url);
+        let (number, url) = (key.number, &self.upstream.url);
         mask_key(format!(
             "mask key {number} of this host differs from the key that the store {url} recorded under this number: nothing is masked until \
              mask_key_file is a copy of the other hosts' one. If no id was ever masked with that key, delete the row \
@@ -177,7 +177,7 @@ impl Masks {
             while self.keys.borrow().is_some() && !self.are_confirmed() {
                 match self.confirm().await {
                     Ok(keys) => {
-                        info!(current = %keys.current().number(), "the mask keys are those of all hosts");
+                        info!(current = %keys.current().number, "the mask keys are those of all hosts");
                         break;
                     }
                     Err(failure) => {

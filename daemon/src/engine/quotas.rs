@@ -24,7 +24,7 @@ impl Quotas {
         }
         let fresh = || Rc::new(RefCell::new(Bucket::new(quota, now)));
         let bucket = self.buckets.entry(uid).or_insert_with(fresh);
-        if bucket.borrow().quota() != quota {
+        if bucket.borrow().quota != quota {
             *bucket.borrow_mut() = Bucket::new(quota, now);
         }
         Rc::clone(bucket)
@@ -71,6 +71,6 @@ mod tests {
         drawn.borrow_mut().draw(1_000, BootMs(0)).unwrap();
         let other = Quota { burst: 2_000, ..QUOTA };
         assert_eq!(quotas.bucket(1, other, BootMs(0)).borrow_mut().available(BootMs(0)), 2_000);
-        assert_eq!(drawn.borrow().quota(), other, "whoever draws already draws from the same");
+        assert_eq!(drawn.borrow().quota, other, "whoever draws already draws from the same");
     }
 }

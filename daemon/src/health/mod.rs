@@ -91,7 +91,7 @@ impl Watch {
             public: public(condition),
             message: condition.cause.message.clone(),
             last_success_ms_ago: condition.last_success_ms_ago,
-            remaining_ms: condition.cause.remaining_ms(),
+            remaining_ms: condition.cause.lasts.ms(),
             meaning: condition.cause.meaning(),
             remedy: condition.cause.remedy.clone(),
         };

@@ -104,7 +104,7 @@ impl Work {
                 let mut ids = ids.clone();
                 self.of(key).mask_all(&mut ids).map_err(|error| refused(error.to_string()))?;
                 let Some(prefix) = self.prefix() else { return Ok(MaskReply::of_numbers(&ids)) };
-                let text = |id| PublicText { key: key.number(), id }.encode(prefix, self.bits);
+                let text = |id| PublicText { key: key.number, id }.encode(prefix, self.bits);
                 Ok(MaskReply::of_texts(&ids.into_iter().map(text).collect::<Vec<_>>()))
             }
             What::Unmask(ids) => {

@@ -19,7 +19,7 @@ pub(super) fn charge(
         let available = u32::try_from(bucket.available(now)).unwrap_or(u32::MAX);
         want.count = want.count.min(available.max(1));
     }
-    let Quota { ids_per_second, burst } = bucket.quota();
+    let Quota { ids_per_second, burst } = bucket.quota;
     bucket.draw(u64::from(want.count), now).map_err(|wait_ms| {
         let tag = String::from_utf8_lossy(tag);
         let message = format!(

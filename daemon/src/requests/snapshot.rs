@@ -242,8 +242,8 @@ impl Dispatcher {
                 unit_ms: tag.layout.unit_ms.into(),
                 epoch_ms: tag.layout.epoch_ms,
                 time_left_ms: tag.time_left_ms(now.unix),
-                issued: generator.issued(),
-                mark_ms: generator.grant().map(|_| generator.mark().0),
+                issued: generator.issued,
+                mark_ms: generator.grant.map(|_| generator.mark.0),
                 clock_ahead_ms: generator.used_end().map(|used_end| {
                     used_end.0.saturating_sub(now.unix.0 + u64::from(tag.layout.unit_ms))
                 }),
@@ -288,7 +288,7 @@ pub(super) fn tag_snapshot(tag: &SegmentTag, now: BootMs) -> Tag {
     let lasts = tag.lasts(now);
     let mut allocator = tag.allocator.borrow_mut();
     let ceiling = allocator.ceiling();
-    let segments = allocator.segments().take(SEGMENTS_MAX);
+    let segments = allocator.held.segments().take(SEGMENTS_MAX);
     Tag {
         numbers: TagNumbers {
             segments: segments
@@ -297,12 +297,12 @@ pub(super) fn tag_snapshot(tag: &SegmentTag, now: BootMs) -> Tag {
             tag: tag.tag.as_str().to_owned(),
             issued: allocator.issued(),
             ids_per_second: allocator.ids_per_second(now).round(),
-            held: allocator.unissued(),
+            held: allocator.held.unissued(),
             lasts_ms: lasts.and_then(Lasts::ms),
             ceiling,
             ceiling_used_percent: ceiling
                 .map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
-            waiting: allocator.waiting() as u64,
+            waiting: allocator.waiting.len() as u64,
             strict: allocator.is_strict(),
         },
         masked: tag.is_masked(),

@@ -66,8 +66,8 @@ fn keys(mut input: Input<'_>, bits: MaskBits) {
             return;
         }
     };
-    let mut numbers: Vec<_> = keys.iter().map(|key| key.number()).collect();
-    assert_eq!(numbers.first(), Some(&keys.current().number()));
+    let mut numbers: Vec<_> = keys.iter().map(|key| key.number).collect();
+    assert_eq!(numbers.first(), Some(&keys.current().number));
     numbers.sort();
     numbers.dedup();
     assert_eq!(numbers.len(), keys.iter().count(), "each number is one key's");

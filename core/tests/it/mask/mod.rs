@@ -190,8 +190,8 @@ fn keys_tags_and_widths_are_unrelated() {
 fn a_file_of_keys_is_read_or_refused_without_quoting_it() {
     let text = "# made 2026-11-22\n2 00112233445566778899aabbccddEEFF\n\n  1\tffeeddccbbaa99887766554433221100 \n";
     let keys = MaskKeys::parse(text).unwrap();
-    assert_eq!(keys.current().number().get(), 2);
-    assert_eq!(keys.iter().map(|key| key.number().get()).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(keys.current().number.get(), 2);
+    assert_eq!(keys.iter().map(|key| key.number.get()).collect::<Vec<_>>(), [2, 1]);
     assert!(keys.get(KeyNumber::new(3).unwrap()).is_none());
     let [second, first] =
         [2, 1].map(|n| keys.get(KeyNumber::new(n).unwrap()).unwrap().check_value());

@@ -263,7 +263,7 @@ impl Segments {
                 let refusal = ClaimRefusal { failure: failure.clone(), above: 0, until };
                 tag.trouble.borrow_mut().refused = Some(refusal);
                 self.serve(tag);
-                for reply in tag.allocator.borrow_mut().abandon() {
+                for reply in tag.allocator.borrow_mut().waiting.abandon() {
                     reply.failure(&failure);
                 }
                 self.retry_claim(tag, failure);
@@ -285,7 +285,7 @@ impl Segments {
     fn exhausted(self: &Rc<Self>, tag: &Rc<SegmentTag>, left: u64, ceiling: u64) {
         self.serve(tag);
         let now = clock::boot();
-        let left_in_all = tag.allocator.borrow().unissued().saturating_add(left);
+        let left_in_all = tag.allocator.borrow().held.unissued().saturating_add(left);
         let name = tag.tag.clone();
         let failure =
             Failure::from(&StoreError::Exhausted { tag: name, ceiling, left: left_in_all });
@@ -308,7 +308,7 @@ impl Segments {
     fn claimed_by(&self, tag: &SegmentTag, shard: usize) -> Option<ClaimedBy> {
         let ClaimLog { name, kept, .. } = &self.claim_log;
         let allocator = tag.allocator.borrow();
-        let held = allocator.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
+        let held = allocator.held.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
         (!kept.is_zero()).then(|| ClaimedBy {
             host: self.host.borrow().clone(),
             name: Arc::clone(name),

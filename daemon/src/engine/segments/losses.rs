@@ -230,7 +230,7 @@ impl Segments {
     /// Counts and remembers the held ids of a shard from this one on, which nobody gets.
     pub(super) fn lose_held(&self, tag: &SegmentTag, shard: usize, from: u64, cause: Cause) {
         let allocator = tag.allocator.borrow();
-        let held = allocator.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
+        let held = allocator.held.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
         for (_, run, first) in held {
             let first = first.max(from);
             self.losses.count(cause, u64::from(run.count - run.count_below(first)));

@@ -55,7 +55,7 @@ impl Segments {
             let allocator = tag.allocator.borrow();
             // This writes the segment and not just its mark: the journal has forgotten a segment whose mark was at its
             // end.
-            writes.extend(allocator.exact_marks().filter_map(|(shard, run, mark)| {
+            writes.extend(allocator.held.exact_marks().filter_map(|(shard, run, mark)| {
                 let shard = &tag.shards[shard as usize];
                 let (store, generation) = (shard.upstream.key()?, shard.generation.get()?);
                 Some(Write::Segment { store, tag: tag.tag.clone(), generation, run, mark })

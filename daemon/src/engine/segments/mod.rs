@@ -241,7 +241,7 @@ impl Segments {
             return false;
         }
         let taken = allocator.take(want, runs);
-        let attention = allocator.wants_attention();
+        let attention = allocator.held.wants_attention();
         drop(allocator);
         if attention {
             self.drive(tag);
@@ -268,11 +268,11 @@ impl Segments {
                 self.settings.waiters_max,
             ));
         }
-        tag.allocator.borrow_mut().enqueue(want, deadline, reply);
+        tag.allocator.borrow_mut().waiting.push(want, deadline, reply);
         self.drive(tag);
         if deadline <= now {
             // The others were checked before. To look at all each time would let one client starve the others.
-            let expired = tag.allocator.borrow_mut().expire_last(now);
+            let expired = tag.allocator.borrow_mut().waiting.expire_last(now);
             if let Some(reply) = expired {
                 reply.failure(&tag.deadline(self.writer.trouble()));
             }
@@ -304,7 +304,7 @@ impl Segments {
         }
         let order = {
             let mut allocator = tag.allocator.borrow_mut();
-            allocator.drop_head_while(ReplyTo::gone);
+            allocator.waiting.drop_head_while(ReplyTo::gone);
             allocator.claim_wanted(now)
         };
         if let Some(order) = order {
@@ -319,13 +319,13 @@ impl Segments {
 
     fn serve(&self, tag: &SegmentTag) {
         let mut allocator = tag.allocator.borrow_mut();
-        if self.writer.failed() || allocator.waiting() == 0 || !tag.may_issue() {
+        if self.writer.failed() || allocator.waiting.is_empty() || !tag.may_issue() {
             return;
         }
         let mut runs = Vec::new();
         loop {
             // Dropping an answer only wakes its connection, so the borrow may last.
-            allocator.drop_head_while(ReplyTo::gone);
+            allocator.waiting.drop_head_while(ReplyTo::gone);
             let Some(reply) = allocator.serve_next(&mut runs) else { return };
             self.answer(tag, reply, &mut runs);
             runs.clear();
@@ -350,7 +350,7 @@ impl Segments {
                 self.expire(&tag, now);
                 self.drive(&tag);
                 let again =
-                    tag.allocator.borrow().waiting() > 0 || tag.allocator.borrow().retrying();
+                    !tag.allocator.borrow().waiting.is_empty() || tag.allocator.borrow().retrying();
                 self.forget_unconfirmed(&tag);
                 if again && !tag.evicted.get() {
                     self.schedule_retry(&tag);
@@ -360,7 +360,7 @@ impl Segments {
     }
 
     fn expire(&self, tag: &SegmentTag, now: BootMs) {
-        let expired = tag.allocator.borrow_mut().expire(now);
+        let expired = tag.allocator.borrow_mut().waiting.expire(now);
         if !expired.is_empty() {
             let failure = tag.deadline(self.writer.trouble());
             expired.into_iter().for_each(|reply| reply.failure(&failure));
@@ -369,7 +369,7 @@ impl Segments {
 
     /// Drops the waiting requests of clients that have disconnected.
     pub fn drop_gone(&self, tag: &Rc<SegmentTag>) {
-        tag.allocator.borrow_mut().drop_where(ReplyTo::gone);
+        tag.allocator.borrow_mut().waiting.drop_where(ReplyTo::gone);
         self.forget_unconfirmed(tag);
     }
 
@@ -379,7 +379,7 @@ impl Segments {
     }
 
     fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
-        let abandoned = tag.allocator.borrow_mut().abandon();
+        let abandoned = tag.allocator.borrow_mut().waiting.abandon();
         abandoned.into_iter().for_each(|reply| reply.failure(failure));
     }
 

@@ -187,8 +187,8 @@ impl SegmentTag {
     pub(crate) fn lasts(&self, now: BootMs) -> Option<Lasts> {
         let mut allocator = self.allocator.borrow_mut();
         let rate = allocator.ids_per_second(now);
-        let held = if self.may_issue() { allocator.unissued() } else { 0 };
-        let waits = allocator.waiting() > 0 && !allocator.has_enough();
+        let held = if self.may_issue() { allocator.held.unissued() } else { 0 };
+        let waits = !allocator.waiting.is_empty() && !allocator.has_enough();
         match held {
             _ if waits => Some(Lasts::Over),
             0 if rate < DRAWN_RATE_MIN => None,

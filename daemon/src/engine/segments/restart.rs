@@ -52,7 +52,7 @@ impl Segments {
         let (seen, waiting) = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.forget();
-            (allocator.highest_ends(), allocator.abandon())
+            (allocator.highest_ends(), allocator.waiting.abandon())
         };
         let failure = Failure::journal(format!(
             "the state directory and the running daemon disagree about tag {:?}, which is being loaded again; retry",

@@ -182,7 +182,7 @@ impl SegmentTag {
     /// Whether the journal can record all of it: nothing is under way, and a load would find what is held.
     fn may_rest(&self, now: BootMs) -> bool {
         let allocator = self.allocator.borrow();
-        let holds = allocator.unissued() > 0;
+        let holds = allocator.held.unissued() > 0;
         let can_be_loaded = |shard: &super::TagShard| {
             let known = shard.upstream.key().is_some() && shard.generation.get().is_some();
             shard.is_loaded() && shard.upstream.leftovers.get() && (known || !holds)

@@ -171,7 +171,7 @@ impl SegmentTag {
     /// Whether a request waits for it.
     #[must_use]
     pub fn is_waited_for(&self) -> bool {
-        self.allocator.borrow().waiting() > 0
+        !self.allocator.borrow().waiting.is_empty()
     }
 
     /// Why a request's deadline has passed: no store can be claimed from, or the work under way takes too long. `trouble`:

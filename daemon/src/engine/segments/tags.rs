@@ -187,7 +187,7 @@ impl Segments {
             self.leave(tag);
             let mut allocator = tag.allocator.borrow_mut();
             allocator.forget();
-            allocator.abandon()
+            allocator.waiting.abandon()
         };
         for reply in waiting {
             reply.failure(failure);
@@ -435,11 +435,11 @@ impl Tenants for Segments {
 impl Segments {
     /// Answers the requests that wait for something that only an operator can bring about.
     pub(super) fn refuse(&self, tag: &SegmentTag) {
-        if tag.allocator.borrow().waiting() == 0 || tag.allocator.borrow().has_enough() {
+        if tag.allocator.borrow().waiting.is_empty() || tag.allocator.borrow().has_enough() {
             return;
         }
         let Some(failure) = tag.refusal() else { return };
-        let waiting = tag.allocator.borrow_mut().abandon();
+        let waiting = tag.allocator.borrow_mut().waiting.abandon();
         for reply in waiting {
             reply.failure(&failure);
         }
@@ -464,7 +464,7 @@ impl SegmentTag {
     /// The ids that are held and not issued, and the highest end seen in each store.
     fn held(&self) -> (Vec<Run>, Vec<u64>) {
         let allocator = self.allocator.borrow();
-        let held = allocator.exact_marks().map(|(_, run, first)| Run {
+        let held = allocator.held.exact_marks().map(|(_, run, first)| Run {
             first,
             count: run.count - run.count_below(first),
             ..run

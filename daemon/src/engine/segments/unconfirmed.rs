@@ -135,7 +135,7 @@ impl Segments {
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {
             let allocator = tag.allocator.borrow();
-            allocator.waiting() == 0 && !allocator.claiming()
+            allocator.waiting.is_empty() && !allocator.claiming()
         };
         if tag.unconfirmed.borrow().is_none() || !idle() || tag.evicted.replace(true) {
             return;

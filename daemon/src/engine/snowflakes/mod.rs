@@ -115,7 +115,7 @@ impl Snowflakes {
                 })
             })
             .collect();
-        let recorded_mark = layouts.iter().map(|tag| tag.generator.borrow().mark()).max();
+        let recorded_mark = layouts.iter().map(|tag| tag.generator.borrow().mark).max();
         let reached = worker.journal_reached(dropped_mark.max(recorded_mark.unwrap_or_default()));
         let snowflakes = Rc::new(Snowflakes { layouts, worker, dropped_mark, writer, waiters_max });
         match reached {
@@ -219,7 +219,7 @@ impl Snowflakes {
         if let Some(failure) = &*tag.contradicted.borrow() {
             return reply.failure(failure);
         }
-        if tag.generator.borrow().grant().is_none() && !self.worker.want() {
+        if tag.generator.borrow().grant.is_none() && !self.worker.want() {
             return reply.failure(&self.worker.unavailable_reason());
         }
         let left = want.count - drawn.iter().map(|run| run.count).sum::<u32>();
@@ -345,7 +345,7 @@ impl Snowflakes {
         let now = clock::now();
         let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
         for waiter in late {
-            let claim = tag.generator.borrow().grant();
+            let claim = tag.generator.borrow().grant;
             let holds =
                 claim.is_some_and(|claim| claim.limit > self.worker.believed_time(now).unix);
             let trouble = self.writer.trouble().map(|trouble| trouble.message);
