@@ -14,7 +14,6 @@ const LONGEST_MS: u64 = 1_000 - 64;
 
 impl Backoff {
     /// Whether something has failed since it was last reset.
-    #[must_use]
     pub fn failing(&self) -> bool {
         self.failures > 0
     }

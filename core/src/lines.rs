@@ -28,7 +28,6 @@ pub struct Lines<T> {
 
 impl<T> Lines<T> {
     /// Empty lines. `places`: how many requests may wait in total, shared out by user.
-    #[must_use]
     pub fn new(places: u64) -> Lines<T> {
         Lines {
             lines: BTreeMap::new(),
@@ -102,19 +101,16 @@ impl<T> Lines<T> {
     }
 
     /// How many connections wait.
-    #[must_use]
     pub fn connections(&self) -> usize {
         self.lines.len()
     }
 
     /// How many requests wait.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.lines.values().map(VecDeque::len).sum()
     }
 
     /// Whether none waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }

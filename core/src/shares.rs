@@ -42,7 +42,6 @@ const RESERVE_PART: u64 = 32;
 
 impl<K: Copy + Ord> Shares<K> {
     /// All of `capacity` is free. A thirty-second of it is reserved for trusted users.
-    #[must_use]
     pub fn new(capacity: u64) -> Shares<K> {
         Shares { capacity, reserve: capacity / RESERVE_PART, taken: 0, by_user: BTreeMap::new() }
     }
@@ -58,7 +57,6 @@ impl<K: Copy + Ord> Shares<K> {
     }
 
     /// Whether a user may take `amount`.
-    #[must_use]
     pub fn admits(&self, claimant: Claimant<K>, amount: u64) -> bool {
         let free = self.capacity.saturating_sub(self.taken);
         if claimant.trusted {
@@ -96,7 +94,6 @@ impl<K: Copy + Ord> Shares<K> {
     }
 
     /// What a user holds.
-    #[must_use]
     pub fn of(&self, uid: K) -> u64 {
         self.by_user.get(&uid).copied().unwrap_or(0)
     }
@@ -104,7 +101,6 @@ impl<K: Copy + Ord> Shares<K> {
 
 impl<K: Copy + Ord> ShareSlot<K> {
     /// A place for a user; `None` if the user has as many as it may have.
-    #[must_use]
     pub fn take(places: &Rc<RefCell<Shares<K>>>, claimant: Claimant<K>) -> Option<ShareSlot<K>> {
         let taken = places.borrow_mut().take(claimant, 1);
         taken.then(|| ShareSlot { places: Rc::clone(places), claimant })

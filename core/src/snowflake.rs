@@ -97,7 +97,6 @@ impl Generator {
     /// A generator without a worker. `mark` is the last one recorded. All new ids lie at or above it, and none is
     /// issued until a higher mark is recorded. `drift_max_ms`: how far the logical clock may run ahead of the wall
     /// clock.
-    #[must_use]
     pub fn new(layout: Layout, mark: UnixMs, drift_max_ms: u64) -> Self {
         let (grant, begun, last, lift, starved, issued) = (None, false, None, None, false, 0);
         Generator { layout, drift_max_ms, grant, begun, last, mark, lift, starved, issued }
@@ -175,7 +174,6 @@ impl Generator {
 
     /// Why the host's clock forbids ids now, if it does: what [`Generator::take`] would say, for the present worker or
     /// a future one, without taking ids.
-    #[must_use]
     pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
         let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
         let last = match self.grant {
@@ -195,7 +193,6 @@ impl Generator {
     }
 
     /// The mark to record now so that use doesn't reach it; `None` while the present one is far enough ahead.
-    #[must_use]
     pub fn mark_wanted(&self, now: Now) -> Option<UnixMs> {
         let grant = self.grant?;
         let ahead_ms = (self.drift_max_ms / 2).clamp(MARK_AHEAD_MS_MIN, MARK_AHEAD_MS);
@@ -224,14 +221,12 @@ impl Generator {
 
     /// The end of the last tick used: the exact mark for a clean stop. `None` when it is unknown because there was no
     /// worker yet.
-    #[must_use]
     pub fn used_end(&self) -> Option<UnixMs> {
         let end = |tick: Tick| UnixMs(self.layout.tick_start_ms(tick.number + 1));
         self.begun.then(|| self.last.map_or(UnixMs(0), end))
     }
 
     /// No id was issued from this instant on. A lease that is let go of must cover everything before it.
-    #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         self.used_end().unwrap_or(self.mark)
     }

@@ -30,7 +30,6 @@ impl Tag {
     }
 
     /// The name.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -2,7 +2,6 @@
 
 /// The text with a replacement character for each control character, line break or change of the writing direction: those
 /// could move a terminal's cursor, begin another line of the log, or show the rest in another order.
-#[must_use]
 pub fn clean(text: &str) -> String {
     let is_unsafe = |c: char| {
         c.is_control()

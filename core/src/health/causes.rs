@@ -112,7 +112,6 @@ pub struct Cause {
 }
 
 impl Code {
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Code::JournalFailing => "journal_failing",
@@ -141,25 +140,21 @@ impl Code {
     }
 
     /// Whether it concerns one tag, which not every user may know of.
-    #[must_use]
     pub fn is_of_a_tag(self) -> bool {
         matches!(self, Code::TagClaimsFailing | Code::TagUsedUp | Code::TagNearCeiling)
     }
 
     /// Whether the code that finds it logs it once. Otherwise the log repeats it while it lasts, which may be months.
-    #[must_use]
     pub fn is_logged_where_found(self) -> bool {
         self == Code::TagNearCeiling
     }
 
     /// How long it must last before the log mentions it, in milliseconds: what every start goes through is no news.
-    #[must_use]
     pub fn logged_after_ms(self) -> u64 {
         if self == Code::WorkerStarting { 5_000 } else { 0 }
     }
 
     /// The code of a store's condition; `None` if the condition is no trouble.
-    #[must_use]
     pub fn of_store(condition: &upstream::Condition) -> Option<Code> {
         use upstream::Condition;
         Some(match condition {
@@ -174,7 +169,6 @@ impl Code {
     }
 
     /// The code of a missing worker; `None` when no id has been asked for yet.
-    #[must_use]
     pub fn of_lease(problem: &LeaseProblem) -> Option<Code> {
         Some(match problem {
             LeaseProblem::Unused => return None,
@@ -194,7 +188,6 @@ impl Code {
 
 impl IdKind {
     /// Its name in the status.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             IdKind::Segments => "segments",
@@ -206,7 +199,6 @@ impl IdKind {
 
 impl Severity {
     /// Its name in the status.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Severity::Error => "error",
@@ -217,7 +209,6 @@ impl Severity {
 
 impl Cause {
     /// A cause that affects segment tags. Of a longer message only the first [`MESSAGE_CHARS_MAX`] characters are kept.
-    #[must_use]
     pub fn new(code: Code, subject: &str, why: Why, message: &str, lasts: Lasts) -> Cause {
         Cause {
             code,
@@ -234,14 +225,12 @@ impl Cause {
     }
 
     /// What stops service is an error.
-    #[must_use]
     pub fn severity(&self) -> Severity {
         if self.lasts == Lasts::Over && !self.idle { Severity::Error } else { Severity::Warning }
     }
 }
 
 impl Lasts {
-    #[must_use]
     pub fn min(self, other: Lasts) -> Lasts {
         match (self, other) {
             (Lasts::Over, _) | (_, Lasts::Over) => Lasts::Over,
@@ -251,7 +240,6 @@ impl Lasts {
     }
 
     /// In milliseconds; `None`: no end is in sight.
-    #[must_use]
     pub fn ms(self) -> Option<u64> {
         match self {
             Lasts::Over => Some(0),
@@ -261,7 +249,6 @@ impl Lasts {
     }
 
     /// For this long; 0 means over.
-    #[must_use]
     pub fn of_ms(ms: u64) -> Lasts {
         if ms == 0 { Lasts::Over } else { Lasts::Ms(ms) }
     }

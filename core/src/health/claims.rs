@@ -52,7 +52,6 @@ impl ClaimFailure {
 
 impl ClaimOutcomes {
     /// No outcomes yet, for this many stores.
-    #[must_use]
     pub fn new(stores: usize) -> ClaimOutcomes {
         ClaimOutcomes { stores: vec![StoreOutcomes::default(); stores], tags: BTreeMap::new() }
     }
@@ -115,13 +114,11 @@ impl ClaimOutcomes {
     }
 
     /// Since when and why a store's claims fail; `None` when the last one succeeded or none was tried recently.
-    #[must_use]
     pub fn of_store(&self, now: BootMs, store: usize) -> Option<&ClaimFailure> {
         self.stores[store].failure.as_ref().filter(|failure| failure.is_fresh(now))
     }
 
     /// When a store last gave numbers.
-    #[must_use]
     pub fn succeeded_at(&self, store: usize) -> Option<BootMs> {
         self.stores[store].succeeded
     }

@@ -159,7 +159,6 @@ impl Health {
     }
 
     /// What is wrong now: the worst first, among equals what concerns more than one tag, and then the oldest first.
-    #[must_use]
     pub fn conditions(&self, now: BootMs) -> Vec<ActiveCause<'_>> {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);
         let mut conditions: Vec<_> = standing.map(|entry| entry.condition(now)).collect();
@@ -172,13 +171,11 @@ impl Health {
     }
 
     /// The state in one line; `conditions` are those that the reader may see.
-    #[must_use]
     pub fn headline(&self, conditions: &[ActiveCause<'_>]) -> String {
         words::headline(&self.findings, conditions)
     }
 
     /// The state and the message of the worst cause in one line.
-    #[must_use]
     pub fn status_line(&self, now: BootMs) -> String {
         let conditions = self.conditions(now);
         let headline = self.headline(&conditions);

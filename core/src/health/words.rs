@@ -3,7 +3,6 @@
 use super::{ActiveCause, Cause, Code, Findings, IdKind, Lasts, Occasion};
 
 /// A length of time: the longer, the coarser.
-#[must_use]
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
@@ -28,7 +27,6 @@ fn about(ms: u64) -> String {
 
 impl Cause {
     /// What it means for ids.
-    #[must_use]
     pub fn meaning(&self) -> String {
         match self.lasts {
             Lasts::Over if self.idle => format!("{}; none were requested", self.unavailable()),

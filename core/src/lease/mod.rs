@@ -134,7 +134,6 @@ pub struct IssueWindow {
 
 impl IssueWindow {
     /// A worker without a registry: whoever configured it answers for its being unique.
-    #[must_use]
     pub fn fixed(worker: WorkerId) -> IssueWindow {
         IssueWindow { worker, start: UnixMs(0), limit: FOREVER }
     }
@@ -146,7 +145,6 @@ pub const FOREVER: UnixMs = UnixMs(u64::MAX);
 impl LeaseSettings {
     /// How often a claim is renewed, in milliseconds. A registry that may have lost its last writes must hear from
     /// every holder before any host claims anew. So the interval is well within the settling time.
-    #[must_use]
     pub fn renew_every_ms(&self) -> u64 {
         let within_settling =
             self.settle_ms.map_or(u64::MAX, |settle| settle / 3).max(RENEW_MS_MIN);

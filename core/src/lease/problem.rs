@@ -47,7 +47,6 @@ pub enum LeaseProblem {
 
 impl LeaseProblem {
     /// The class of its reason.
-    #[must_use]
     pub fn why(&self) -> Why {
         match self {
             LeaseProblem::Away(reason) | LeaseProblem::Refused(reason) => reason.why,

@@ -60,7 +60,6 @@ impl Lease {
     }
 
     /// Whether the worker is being given back or kept for a restart.
-    #[must_use]
     pub fn is_leaving(&self) -> bool {
         self.leaving.is_some()
     }

@@ -141,7 +141,6 @@ impl HeldLease {
 impl Lease {
     /// The lease of a daemon that starts now. `recorded` is what its journal says. A record of another place, holder
     /// or pool does not count.
-    #[must_use]
     pub fn new(settings: LeaseSettings, recorded: Option<Recorded>, now: Now) -> Lease {
         let counts = |recorded: &Recorded| {
             let holder = recorded.holding.holder.as_ref();
@@ -300,19 +299,16 @@ impl Lease {
     }
 
     /// Whether an id was asked for, or a worker is held from an earlier start.
-    #[must_use]
     pub fn is_used(&self) -> bool {
         self.wanted || self.held.is_some()
     }
 
     /// The worker that is held, usable or not, and the end of its claim by the journal.
-    #[must_use]
     pub fn held(&self) -> Option<(WorkerId, UnixMs)> {
         self.held.as_ref().map(|held| (held.claim.worker, held.limit))
     }
 
     /// The registry of the worker that is held.
-    #[must_use]
     pub fn registry(&self) -> Option<&RegistryId> {
         self.held.as_ref().map(|held| &held.claim.registry)
     }

@@ -55,13 +55,11 @@ impl KeyNumber {
     pub const FIRST: KeyNumber = KeyNumber(1);
 
     /// Checks a number.
-    #[must_use]
     pub const fn new(number: u8) -> Option<KeyNumber> {
         if number >= 1 && number <= 31 { Some(KeyNumber(number)) } else { None }
     }
 
     /// The number.
-    #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -77,13 +75,11 @@ impl fmt::Display for KeyNumber {
 
 impl MaskKey {
     /// A key of random bytes.
-    #[must_use]
     pub fn new(number: KeyNumber, secret: &[u8; SECRET_BYTES]) -> MaskKey {
         MaskKey { number, cipher: Aes128Enc::new(secret.into()) }
     }
 
     /// Tells two keys apart and reveals nothing else about them: the first half of an encrypted constant.
-    #[must_use]
     pub fn check_value(&self) -> u64 {
         let mut block = aes::Block::from(CHECK);
         self.cipher.encrypt_block(&mut block);
@@ -122,13 +118,11 @@ impl MaskKeys {
     }
 
     /// The key that makes new public ids.
-    #[must_use]
     pub fn current(&self) -> &MaskKey {
         &self.0[0]
     }
 
     /// The key of a number.
-    #[must_use]
     pub fn get(&self, number: KeyNumber) -> Option<&MaskKey> {
         self.0.iter().find(|key| key.number == number)
     }

@@ -34,13 +34,11 @@ pub enum NoSuchKey {
 
 impl Masking {
     /// The masking of a new tag, with this key.
-    #[must_use]
     pub fn new(key: &MaskKey, bits: MaskBits) -> Masking {
         Masking { bits, key: key.number, check_value: key.check_value() }
     }
 
     /// Reads what [`Masking`]'s `Display` writes.
-    #[must_use]
     pub fn parse(text: &str) -> Option<Masking> {
         let mut words = text.split(' ');
         let masking = Masking {

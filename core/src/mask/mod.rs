@@ -54,19 +54,16 @@ impl MaskBits {
     pub const MAX: MaskBits = MaskBits(63);
 
     /// Checks a width.
-    #[must_use]
     pub const fn new(bits: u8) -> Option<MaskBits> {
         if bits >= Self::MIN.0 && bits <= Self::MAX.0 { Some(MaskBits(bits)) } else { None }
     }
 
     /// The number of bits.
-    #[must_use]
     pub const fn get(self) -> u8 {
         self.0
     }
 
     /// The largest number of this width.
-    #[must_use]
     pub const fn largest(self) -> u64 {
         ID_MAX >> (Self::MAX.0 - self.0)
     }
@@ -82,7 +79,6 @@ impl fmt::Display for MaskBits {
 
 impl Mask {
     /// The permutation of a tag's numbers under a key.
-    #[must_use]
     pub fn new(key: &MaskKey, tag: &Tag, bits: MaskBits) -> Mask {
         Mask { permutation: ff1::Ff1::new(&key.cipher, tag.as_str().as_bytes(), bits.get()), bits }
     }

@@ -57,7 +57,6 @@ pub enum TextError {
 
 impl<'a> Prefix<'a> {
     /// Checks a prefix.
-    #[must_use]
     pub fn new(text: &'a str) -> Option<Prefix<'a>> {
         let bytes = text.as_bytes();
         let fits = bytes.len() <= PREFIX_BYTES_MAX
@@ -72,7 +71,6 @@ impl<'a> Prefix<'a> {
 
 impl PublicText {
     /// Writes an id of this width.
-    #[must_use]
     pub fn encode(self, prefix: Prefix<'_>, bits: MaskBits) -> String {
         let digits = digits_of(bits);
         let mut text = String::with_capacity(prefix.0.len() + digits + 3);

@@ -53,7 +53,6 @@ pub enum RegistryError {
 
 impl RegistryError {
     /// The class of its reason.
-    #[must_use]
     pub fn why(&self) -> Why {
         match self {
             RegistryError::Unavailable { cause, .. } => cause.why,

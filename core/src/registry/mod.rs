@@ -131,7 +131,6 @@ const STOPPED: &str = "stopped-";
 
 impl Entry {
     /// Whether the worker has a holder that has not stopped.
-    #[must_use]
     pub fn in_use(&self) -> bool {
         self.holding.holder.as_ref().is_some_and(|holder| !holder.has_stopped())
     }
@@ -139,13 +138,11 @@ impl Entry {
 
 impl Holder {
     /// Whether this life has reported its own end: it issues nothing more.
-    #[must_use]
     pub fn has_stopped(&self) -> bool {
         self.incarnation.0.starts_with(STOPPED)
     }
 
     /// The same holder, marked as stopped.
-    #[must_use]
     pub fn to_stopped(&self) -> Holder {
         let mut stopped = self.clone();
         if !self.has_stopped() {

@@ -258,7 +258,6 @@ impl HeldSegment {
 
 impl Truncation {
     /// Whether nothing was cut.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.closed.is_empty()
     }

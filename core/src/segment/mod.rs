@@ -96,7 +96,6 @@ impl<T> Allocator<T> {
     ///
     /// # Panics
     /// When there are no shards.
-    #[must_use]
     pub fn new(provision: impl Into<Rc<PrefetchPolicy>>, shards: u32, now: BootMs) -> Self {
         assert!(shards > 0, "a tag has a store");
         Allocator {
@@ -113,7 +112,6 @@ impl<T> Allocator<T> {
     }
 
     /// Whether the tag has turned out to be strict.
-    #[must_use]
     pub fn is_strict(&self) -> bool {
         self.strict
     }
@@ -124,7 +122,6 @@ impl<T> Allocator<T> {
     }
 
     /// How many shards the tag has.
-    #[must_use]
     pub fn shards(&self) -> u32 {
         u32::try_from(self.shards.len()).expect("as many as were asked for")
     }
@@ -200,34 +197,29 @@ impl<T> Allocator<T> {
 
     /// Whether the held numbers suffice for the request at the head, or for the next one to come. They may still have
     /// to be marked.
-    #[must_use]
     pub fn has_enough(&self) -> bool {
         let least = self.waiting.head().map_or(1, |(_, want)| u64::from(want.least()));
         least <= self.held.unissued()
     }
 
     /// One past the highest number of a shard that this host has seen claimed.
-    #[must_use]
     pub fn highest_end(&self, shard: u32) -> u64 {
         self.shards[shard as usize].highest_end
     }
 
     /// The same for every shard.
-    #[must_use]
     pub fn highest_ends(&self) -> Vec<u64> {
         self.shards.iter().map(|shard| shard.highest_end).collect()
     }
 
     /// The largest number that may be issued: the smallest of the shards' ceilings. `None` where only the size of ids
     /// is a limit.
-    #[must_use]
     pub fn ceiling(&self) -> Option<u64> {
         let lowest = self.shards.iter().map(|shard| shard.ceiling).min();
         lowest.filter(|ceiling| *ceiling < ID_MAX)
     }
 
     /// The highest number of any shard that this host has seen claimed; 0 when none.
-    #[must_use]
     pub fn claimed_to(&self) -> u64 {
         let ends = self.shards.iter().map(|shard| shard.highest_end);
         ends.max().unwrap_or(0).saturating_sub(1)
@@ -241,7 +233,6 @@ impl<T> Allocator<T> {
     }
 
     /// Which fraction of the shard's allowed numbers is claimed, from 0 to 1, for the shard with the largest fraction.
-    #[must_use]
     pub fn ceiling_used(&self) -> f64 {
         let used = |shard: &ShardBounds| {
             shard.highest_end.saturating_sub(1) as f64 / shard.ceiling.max(1) as f64
@@ -250,7 +241,6 @@ impl<T> Allocator<T> {
     }
 
     /// Ids issued since the allocator was made.
-    #[must_use]
     pub fn issued(&self) -> u64 {
         self.issued
     }
@@ -261,19 +251,16 @@ impl<T> Allocator<T> {
     }
 
     /// Whether a claim is under way.
-    #[must_use]
     pub fn claiming(&self) -> bool {
         !matches!(self.claim, ClaimState::Idle | ClaimState::RetryAt(_))
     }
 
     /// Whether nothing is in progress: no request waits, and no claim or mark awaits an answer or a retry.
-    #[must_use]
     pub fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.claim == ClaimState::Idle && self.marks_sent.is_none()
     }
 
     /// Whether a claim failed and will be tried again.
-    #[must_use]
     pub fn retrying(&self) -> bool {
         matches!(self.claim, ClaimState::RetryAt(_))
     }

@@ -24,7 +24,6 @@ const HALF_LIFE_MS: f64 = 60_000.0;
 
 impl RateMeter {
     /// A rate of zero at `now`.
-    #[must_use]
     pub fn new(now: BootMs) -> Self {
         RateMeter { window_start: now, window_ids: 0, ids_per_second: 0.0 }
     }

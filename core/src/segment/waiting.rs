@@ -161,7 +161,6 @@ impl<T> Waiting<T> {
 
 impl Want {
     /// The fewest numbers that satisfy it.
-    #[must_use]
     pub fn least(self) -> u32 {
         if self.allow_partial { 1 } else { self.count }
     }

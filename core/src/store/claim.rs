@@ -22,7 +22,6 @@ pub struct ClaimPlan {
 }
 
 /// The claimed part of the ids up to a ceiling, in percent; `claimed_to` is the last claimed id.
-#[must_use]
 pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
     let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
     u64::try_from(percent).unwrap_or(u64::MAX)
@@ -57,7 +56,6 @@ pub fn plan_claim(
 }
 
 /// Where the next claim of a row begins: at 1 or above, and never below ids that are recorded as claimed.
-#[must_use]
 pub fn next_start(max_id: i64, claimed_end: i64) -> u64 {
     max_id.max(claimed_end).max(1).cast_unsigned()
 }
@@ -69,7 +67,6 @@ pub fn step_of(step: i64) -> u64 {
 
 /// What a store answers to a host's start, given the start that it has recorded. Also whether it replaces the recorded
 /// one by `next`.
-#[must_use]
 pub fn judge_start(
     found: Option<&str>,
     known: &[StartToken],

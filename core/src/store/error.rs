@@ -77,7 +77,6 @@ impl StoreError {
     }
 
     /// The class of its reason.
-    #[must_use]
     pub fn why(&self) -> Why {
         match self {
             StoreError::Unavailable { cause, .. } => cause.why,

@@ -74,37 +74,31 @@ pub enum Kept {
 
 impl History {
     /// A history with a single life.
-    #[must_use]
     pub fn first(life: u64) -> History {
         History(format!("{life:016x}").into())
     }
 
     /// The history of a store without a place for lives. `engine`, what the engine says, may look like a life.
-    #[must_use]
     pub fn without_lives(engine: &str) -> History {
         History(format!("engine:{}", engine.trim_end().replace(' ', "/")).into())
     }
 
     /// The present life, if the history has lives.
-    #[must_use]
     pub fn life(&self) -> Option<&str> {
         self.words().next().map(|(life, _)| life)
     }
 
     /// Whether its note is not true any more: commits may have been lost, and no host has noted that yet.
-    #[must_use]
     pub fn is_in_doubt(&self) -> bool {
         self.0.starts_with(IN_DOUBT)
     }
 
     /// Whether `later` has gone on from this history's present life: the store was in this life before.
-    #[must_use]
     pub fn is_former_of(&self, later: &History) -> bool {
         self.life().is_some_and(|life| later.words().skip(1).any(|(former, _)| former == life))
     }
 
     /// Whether this history includes the present life of `known`. A history without lives includes every other one.
-    #[must_use]
     pub fn includes(&self, known: &History) -> bool {
         let Some(life) = known.life() else { return true };
         self.life().is_none() || self.words().any(|(one, _)| one == life)
@@ -112,7 +106,6 @@ impl History {
 
     /// Whether claims were made, in a former life, by hosts that did not know the numbers of a host. That host trusted
     /// `known`, and told the store its numbers in the present lives of `told`.
-    #[must_use]
     pub fn was_missed_by(&self, known: &History, told: &[History]) -> bool {
         self.words().skip(1).any(|(life, mark)| {
             let is_known = known.words().any(|(one, _)| one == life);
@@ -125,7 +118,6 @@ impl History {
     }
 
     /// This history, marked as one whose note is not true any more.
-    #[must_use]
     fn in_doubt(&self) -> History {
         History(format!("{IN_DOUBT}{}", self.0).into())
     }
@@ -155,13 +147,11 @@ impl fmt::Display for History {
 
 impl Note {
     /// The note of a store that was just made: it can't have lost anything yet.
-    #[must_use]
     pub fn first(life: u64, engine: &str) -> Note {
         Note { history: History::first(life), settled: true, engine: engine.to_owned() }
     }
 
     /// The history that this note stands for, where the engine says `engine` about itself.
-    #[must_use]
     pub fn found(&self, engine: &str, kept: Kept) -> History {
         match self.engine == engine && kept != Kept::Lost && self.history.life().is_some() {
             true => self.history.clone(),
@@ -172,7 +162,6 @@ impl Note {
     /// The note of a new life, `life`, that begins where the engine says `engine` about itself. `known` is the history
     /// that the host trusts which notes it. The lives that only this host knows are remembered as well, because other
     /// hosts may have missed them.
-    #[must_use]
     pub fn renewed(&self, life: u64, engine: &str, known: Option<&History>) -> Note {
         let mark = match (self.engine == engine, self.settled) {
             // While the engine says the same, claims go on until a host finds that something is missing.
@@ -212,7 +201,6 @@ impl Note {
 
 impl Proof {
     /// Begins with a host that has just written this number.
-    #[must_use]
     pub fn of(history: &History, written: u64) -> Proof {
         Proof { of: history.clone(), written, tried: written, position: 0 }
     }
@@ -242,13 +230,11 @@ impl Proof {
     }
 
     /// The number of the host's last confirmed write in this history; 0 if there is none.
-    #[must_use]
     pub fn confirmed(&self, history: &History) -> u64 {
         if *history == self.of { self.written } else { 0 }
     }
 
     /// Whether the host has a confirmed write in this history.
-    #[must_use]
     pub fn is_entered(&self, history: &History) -> bool {
         self.confirmed(history) > 0
     }

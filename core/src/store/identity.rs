@@ -35,7 +35,6 @@ pub struct Role(pub Arc<str>);
 
 impl Role {
     /// How a daemon must be configured that expects this role, for messages.
-    #[must_use]
     pub fn configured(&self) -> String {
         match self.0.is_empty() {
             true => "as a store by itself".to_owned(),

@@ -67,7 +67,6 @@ pub struct Claim {
 
 impl ClaimWish {
     /// A wish for ids of a store that feeds its tags alone.
-    #[must_use]
     pub const fn new(want: u64, step_max: u64) -> ClaimWish {
         ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE }
     }

@@ -61,7 +61,6 @@ impl Reason {
     }
 
     /// Several reasons in a row; the class is the first that says more than [`Why::Other`].
-    #[must_use]
     pub fn joined(reasons: &[Reason]) -> Reason {
         let words: Vec<&str> = reasons.iter().map(|reason| &*reason.words).collect();
         let known = reasons.iter().map(|reason| reason.why).find(|why| *why != Why::Other);
@@ -69,7 +68,6 @@ impl Reason {
     }
 
     /// The same reason with something before its words.
-    #[must_use]
     pub fn behind(self, what: impl fmt::Display) -> Reason {
         Reason { words: format!("{what}: {}", self.words), ..self }
     }

@@ -48,7 +48,6 @@ pub const NAME_BYTES_MAX: usize = crate::registry::HOLDER_BYTES_MAX;
 
 impl ClaimRecord {
     /// Whether the claim took this id.
-    #[must_use]
     pub fn has(&self, id: u64) -> bool {
         let Run { first, stride, .. } = self.run;
         self.run.range().contains(&id) && (id - first).is_multiple_of(u64::from(stride))

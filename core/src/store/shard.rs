@@ -15,7 +15,6 @@ impl Shard {
     pub const WHOLE: Shard = Shard { index: 0, of: 1 };
 
     /// The shard's least id that is not below `id`. It saturates at a value above every id.
-    #[must_use]
     pub fn first_from(self, id: u64) -> u64 {
         let (index, of, id) = (u64::from(self.index), u64::from(self.of), id.max(1));
         id.saturating_add((index + of - id % of) % of)

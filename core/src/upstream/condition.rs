@@ -42,7 +42,6 @@ const STOPPED_MS_MIN: u64 = 2_000;
 
 impl Monitor {
     /// The identity for claims; `None` while none may be made.
-    #[must_use]
     pub fn claimable(&self) -> Option<&Identity> {
         let wait = self.away.is_some() || self.loss.is_some() || self.crowded_until.is_some();
         match &self.standing {
@@ -53,14 +52,12 @@ impl Monitor {
 
     /// The identity for questions about its tags. Unlike claims, these are allowed while claims wait, and when the
     /// store has another role than this daemon's routes say.
-    #[must_use]
     pub fn present(&self) -> Option<&Identity> {
         if self.away.is_some() { None } else { self.askable() }
     }
 
     /// Whether a claim that was made under this identity counts, now that its answer has come. Not if the store has
     /// changed since, or may have. That the answer was long in coming is no such sign.
-    #[must_use]
     pub fn counts(&self, under: &Identity) -> bool {
         let failed = self.away.as_ref().is_some_and(|away| !away.silent);
         !failed && self.askable() == Some(under)
@@ -87,7 +84,6 @@ impl Monitor {
     /// Whether held ids may be issued. Not while another host may have claimed the same ids: the store's history is
     /// known to have changed, and it is not known that the store heard of the held ids in time; or this daemon was
     /// stopped for so long that the others may have settled without it.
-    #[must_use]
     pub fn may_issue(&self, now: BootMs) -> bool {
         self.own_until().is_none_or(|until| now < until) && now < self.runs_until()
     }
@@ -105,7 +101,6 @@ impl Monitor {
     }
 
     /// The instant from which held ids may not be issued unless the daemon says before that it runs.
-    #[must_use]
     pub fn runs_until(&self) -> BootMs {
         let settle_ms = self.settings.settle_ms;
         match self.resumed_at {
@@ -117,7 +112,6 @@ impl Monitor {
     }
 
     /// Until when held ids may be issued; `None`: no end is in sight.
-    #[must_use]
     pub fn own_until(&self) -> Option<BootMs> {
         match &self.standing {
             _ if self.suspect => Some(BootMs(0)),
@@ -127,7 +121,6 @@ impl Monitor {
     }
 
     /// Why claims can't be made, if they can't.
-    #[must_use]
     pub fn condition(&self) -> Option<Condition> {
         if let Some(away) = &self.away {
             return Some(Condition::Away(away.error.clone()));
@@ -143,7 +136,6 @@ impl Monitor {
 
     /// Why its tags can't be administered, if they can't: it is not the expected store, or that is not known. Whether
     /// it answers shows when it is asked.
-    #[must_use]
     pub fn admin_refusal(&self) -> Option<Condition> {
         match &self.standing {
             Standing::Unmet | Standing::Refused(..) => self.condition(),
@@ -168,7 +160,6 @@ impl Monitor {
     }
 
     /// The history of the last meeting with the expected store.
-    #[must_use]
     pub fn history(&self) -> Option<&History> {
         let answered = match &self.standing {
             Standing::Refused(..) => self.in_another_role.as_ref(),
@@ -178,7 +169,6 @@ impl Monitor {
     }
 
     /// Why it is refused, if it is.
-    #[must_use]
     pub fn refusal(&self) -> Option<&StoreError> {
         match &self.standing {
             Standing::Refused(error, _) => Some(error),
@@ -187,13 +177,11 @@ impl Monitor {
     }
 
     /// Whether it has been asked at all, with any outcome.
-    #[must_use]
     pub fn tried(&self) -> bool {
         self.visits > 0
     }
 
     /// How much longer claims wait after a fail-over, in milliseconds; 0 if they don't.
-    #[must_use]
     pub fn settling_ms(&self, now: BootMs) -> u64 {
         match &self.standing {
             Standing::Settling(Settling { until: Some(until), .. }) => {
@@ -230,7 +218,6 @@ impl Monitor {
     }
 
     /// The history that this host trusts, or trusted before it started.
-    #[must_use]
     pub fn known_history(&self) -> Option<&History> {
         let remembered = || self.settings.remembered.as_ref().map(|(_, history)| history);
         self.trusted.as_ref().map(|trusted| &trusted.history).or_else(remembered)
@@ -282,7 +269,6 @@ impl Monitor {
 
 impl Condition {
     /// The class of its reason.
-    #[must_use]
     pub fn why(&self) -> Why {
         match self {
             Condition::Away(error) | Condition::Refused(error) => error.why(),
@@ -291,7 +277,6 @@ impl Condition {
     }
 
     /// The condition in words; `url` names the store.
-    #[must_use]
     pub fn describe(&self, url: &str) -> String {
         match self {
             Condition::Unmet => {

@@ -73,7 +73,6 @@ const NEVER: BootMs = BootMs(u64::MAX);
 
 impl Monitor {
     /// The monitor of a daemon that starts now. It has asked nothing yet.
-    #[must_use]
     pub fn new(settings: Settings, now: BootMs) -> Monitor {
         Monitor {
             settings,

@@ -47,7 +47,6 @@ const RETRY: Duration = Duration::from_secs(10);
 
 impl Masks {
     /// Keys that are not confirmed yet; `None` if there are none.
-    #[must_use]
     pub fn new(upstream: Rc<Upstream>, keys: Option<MaskKeys>) -> Rc<Masks> {
         Rc::new(Masks {
             upstream,
@@ -89,13 +88,11 @@ impl Masks {
     }
 
     /// The keys, if there are any, for a caller that knows which key it needs.
-    #[must_use]
     pub fn any(&self) -> Option<Rc<MaskKeys>> {
         self.keys.borrow().clone()
     }
 
     /// The keys, if they are confirmed.
-    #[must_use]
     pub fn confirmed(&self) -> Option<Rc<MaskKeys>> {
         self.keys.borrow().clone().filter(|_| self.are_confirmed())
     }

@@ -32,7 +32,6 @@ pub struct Writer {
 
 impl Writer {
     /// A writer to this journal. No effect runs before [`Writer::run`] is called.
-    #[must_use]
     pub fn new(journal: Journal) -> Self {
         Writer {
             journal,
@@ -45,7 +44,6 @@ impl Writer {
     }
 
     /// The journal, for reading.
-    #[must_use]
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -64,7 +62,6 @@ impl Writer {
     }
 
     /// An error while the journal can't be used: then nothing may be issued.
-    #[must_use]
     pub fn failure(&self) -> Option<Failure> {
         if !self.failed() {
             return None;
@@ -73,20 +70,17 @@ impl Writer {
     }
 
     /// Whether the journal can't be used at present. Cheap enough for each request.
-    #[must_use]
     pub fn failed(&self) -> bool {
         self.journal.failed()
     }
 
     /// Why ids come to an end: the journal fails, or its disk doesn't answer. In the second case what the journal has
     /// recorded is issued still.
-    #[must_use]
     pub fn trouble(&self) -> Option<Failure> {
         self.failure().or_else(|| self.hangs().then(|| self.hanging()))
     }
 
     /// Whether there is no such trouble.
-    #[must_use]
     pub fn works(&self) -> bool {
         !self.failed() && !self.hangs()
     }

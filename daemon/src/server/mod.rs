@@ -161,7 +161,7 @@ impl Server {
         turned_away.set(turned_away.get() + 1);
         let (own, limit) = {
             let connections = self.limits.connections.borrow();
-            (connections.of(claimant.uid), connections.capacity())
+            (connections.of(claimant.uid), connections.capacity)
         };
         let message = format!(
             "uid {} has {own} of at most {limit} connections (connections_max), its share: one user may have as many as are \

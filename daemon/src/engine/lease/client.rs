@@ -44,7 +44,6 @@ pub enum Backend {
 
 impl RegistryClient {
     /// Calls this registry. `others` must not give the same workers. `written`: see [`Registry::tell_of_writes`].
-    #[must_use]
     pub fn new(
         backend: Backend,
         layouts: Arc<[(Tag, Layout)]>,

@@ -38,7 +38,6 @@ pub struct LeaseDriver {
 
 impl LeaseDriver {
     /// Keeps this lease at the registry behind `link`. Nothing happens before [`LeaseDriver::run`] is called.
-    #[must_use]
     pub fn new(
         lease: Lease,
         link: RegistryClient,

@@ -42,7 +42,6 @@ pub(crate) const NO_WORKER: &str = "this daemon holds no snowflake worker; lease
 
 impl Worker {
     /// The worker and the time for which ids may be issued now.
-    #[must_use]
     pub fn claim(&self, now: Now) -> Option<IssueWindow> {
         match self {
             Worker::None => None,
@@ -54,7 +53,6 @@ impl Worker {
     }
 
     /// The clock readings from which ids are made.
-    #[must_use]
     pub fn believed_time(&self, now: Now) -> Now {
         match self {
             Worker::Leased(driver) => driver.lease.borrow().clock.believed_time(now),
@@ -71,7 +69,6 @@ impl Worker {
     }
 
     /// Why there is no worker, or none at the present time.
-    #[must_use]
     pub fn unavailable_reason(&self) -> Failure {
         match self {
             Worker::Leased(driver) => driver.unavailable_reason(),
@@ -114,7 +111,6 @@ impl Worker {
     }
 
     /// Whether ids can be issued, or could be if somebody asked for one.
-    #[must_use]
     pub fn ready(&self, now: Now) -> bool {
         match self {
             Worker::Leased(driver) => driver.ready(now),
@@ -123,13 +119,11 @@ impl Worker {
     }
 
     /// The number that this host holds, for the status.
-    #[must_use]
     pub fn number(&self, now: Now) -> Option<u64> {
         self.claim(now).map(|claim| claim.worker.0)
     }
 
     /// The claim, the clock and what is wrong with either, for the status.
-    #[must_use]
     pub fn lease_snapshot(&self, now: Now) -> Option<Lease> {
         match self {
             Worker::Leased(driver) => Some(driver.snapshot(now)),
@@ -138,7 +132,6 @@ impl Worker {
     }
 
     /// What is wrong, for the status.
-    #[must_use]
     pub fn error(&self, now: Now) -> Option<String> {
         match self {
             Worker::Leased(driver) => driver.error(now),

@@ -9,7 +9,6 @@ use leafd_core::store::Why;
 
 impl Worker {
     /// What is wrong with the worker, or with the clock of its lease. Other code says what to do about it.
-    #[must_use]
     pub fn causes(&self, now: Now) -> Vec<Cause> {
         match self {
             Worker::None => Vec::new(),

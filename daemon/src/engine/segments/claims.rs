@@ -66,7 +66,6 @@ impl Drop for NotifyOnDrop {
 
 impl ClaimLog {
     /// Records claims under this name of the host, and keeps the records for `kept`; zero for no records.
-    #[must_use]
     pub fn new(name: Arc<str>, kept: Duration) -> ClaimLog {
         ClaimLog { name, kept, warned: Cell::new(false) }
     }

@@ -84,7 +84,6 @@ impl Cause {
         [Cause::Surplus, Cause::Ceiling, Cause::Removed, Cause::Store, Cause::Journal];
 
     /// The name of the cause.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Cause::Surplus => "surplus",
@@ -102,7 +101,6 @@ impl Cause {
 impl Gap {
     /// Whether the gap can include ids of the residue class of `id` modulo `stride`. Each of several stores that feed a
     /// tag gives the ids of one residue class.
-    #[must_use]
     pub fn is_of(&self, id: u64, stride: u32) -> bool {
         // A gap ends past an id that was claimed. A claim without an answer ended where the next one begins, and after a
         // crash nothing may have been left to go on with.
@@ -118,7 +116,6 @@ impl Gap {
 
 impl Losses {
     /// Reads the file in this directory. If it can't be read, a new one is begun, because it only explains.
-    #[must_use]
     pub fn open(state_dir: &Path, crashed: bool) -> Losses {
         let file = state_dir.join(FILE);
         let text = match fs::read_to_string(&file) {
@@ -146,7 +143,6 @@ impl Losses {
     }
 
     /// The latest gaps of a tag's ids, in the order in which they happened.
-    #[must_use]
     pub fn of(&self, tag: &Tag) -> Vec<Gap> {
         let gaps = self.gaps.borrow();
         let latest = gaps.iter().rev().filter(|gap| gap.tag == *tag).take(GAPS_OF_A_TAG_MAX);

@@ -48,7 +48,6 @@ impl Segments {
     }
 
     /// The exact marks of all tags, for a clean stop.
-    #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         let mut writes = Vec::new();
         for tag in self.tags.borrow().values().filter(|tag| !tag.is_masked()) {

@@ -83,7 +83,6 @@ impl Segments {
 
 impl SegmentTag {
     /// Whether the tag's numbers are masked, as far as is known.
-    #[must_use]
     pub fn is_masked(&self) -> bool {
         matches!(&*self.form.borrow(), Form::Masked(masked) if masked.1.is_some())
     }

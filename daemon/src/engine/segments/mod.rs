@@ -127,7 +127,6 @@ pub const HOLD_MS: u32 = 60_000;
 
 impl Segments {
     /// No tag is in use yet.
-    #[must_use]
     pub fn new(
         settings: SegmentSettings,
         upstreams: Vec<Rc<Upstream>>,
@@ -396,7 +395,6 @@ impl Segments {
     }
 
     /// The tag, if it is in use.
-    #[must_use]
     pub fn in_use(&self, name: &Tag) -> Option<Rc<SegmentTag>> {
         self.tags.borrow().get(name.as_str()).cloned()
     }
@@ -425,19 +423,16 @@ impl Segments {
     }
 
     /// The tags in use.
-    #[must_use]
     pub fn all_in_use(&self) -> Vec<Rc<SegmentTag>> {
         self.tags.borrow().values().cloned().collect()
     }
 
     /// How many tags are in use.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.tags.borrow().len()
     }
 
     /// Ids issued since the start.
-    #[must_use]
     pub fn issued(&self) -> u64 {
         let mut issued = self.issued_before.get();
         self.each(|tag| issued += tag.allocator.borrow().issued());

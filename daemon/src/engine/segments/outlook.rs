@@ -59,7 +59,6 @@ impl Segments {
     }
 
     /// Tags in use that have few ids left, in the order of their names.
-    #[must_use]
     pub fn near_ceilings(&self) -> Vec<(Tag, NearCeiling)> {
         let near = self.near_ceilings.borrow();
         near.iter().take(NEAR_CEILINGS_MAX).map(|(tag, near)| (tag.clone(), *near)).collect()
@@ -85,7 +84,6 @@ impl Segments {
     }
 
     /// What keeps a store from giving ids, if anything does. `index` is its place in the configuration.
-    #[must_use]
     pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<StoreTrouble> {
         let upstream = &self.upstreams[index];
         let condition = upstream.condition();
@@ -127,7 +125,6 @@ impl Segments {
     /// How long ids can be issued if a store gives no more: until the first of its tags in use runs out. Strict tags and
     /// those without ids left below their ceilings don't count: they have none in reserve, and one of them must not stop
     /// the others.
-    #[must_use]
     pub fn lasts_without(&self, index: usize, now: BootMs) -> Lasts {
         let mut estimates = self.estimates.borrow_mut();
         let (at, estimate) = &mut estimates[index];
@@ -157,7 +154,6 @@ impl Segments {
     }
 
     /// Whether ids of any store's tags can be issued.
-    #[must_use]
     pub fn ready(&self) -> bool {
         let now = clock::boot();
         (0..self.upstreams.len()).any(|index| {
@@ -167,7 +163,6 @@ impl Segments {
     }
 
     /// Which stores give no ids, and why; `None` when all do.
-    #[must_use]
     pub fn store_failure(&self) -> Option<String> {
         let now = clock::boot();
         let troubles = (0..self.upstreams.len()).filter_map(|index| self.store_trouble(index, now));

@@ -169,7 +169,6 @@ impl SegmentTag {
     }
 
     /// Whether a request waits for it.
-    #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !self.allocator.borrow().waiting.is_empty()
     }

@@ -113,7 +113,6 @@ impl Snowflakes {
     }
 
     /// The exact marks for a clean stop: the end of the last tick used, which may be lower than the recorded mark.
-    #[must_use]
     pub fn exact_marks(&self) -> Vec<Write> {
         self.layouts
             .iter()

@@ -83,7 +83,6 @@ const END_WARNED_EVERY_MS: u64 = 86_400_000;
 impl Snowflakes {
     /// The layouts, each with the mark below which ids may have been issued. `recorded` are all layouts in the
     /// journal, including those that only earlier starts had in their configuration.
-    #[must_use]
     pub fn new(
         layouts: Vec<LayoutRecord>,
         recorded: &[LayoutRecord],
@@ -135,19 +134,16 @@ impl Snowflakes {
     }
 
     /// The layout of this name.
-    #[must_use]
     pub fn layout(&self, name: &str) -> Option<&Rc<SnowflakeTag>> {
         self.layouts.iter().find(|layout| layout.name.as_str() == name)
     }
 
     /// All layouts.
-    #[must_use]
     pub fn layouts(&self) -> &[Rc<SnowflakeTag>] {
         &self.layouts
     }
 
     /// Whether ids of at least one layout can be issued: the journal, the worker and the clock allow it.
-    #[must_use]
     pub fn ready(&self) -> bool {
         let now = clock::now();
         self.writer.works() && self.worker.ready(now) && self.layouts_allow(now)
@@ -168,7 +164,6 @@ impl Snowflakes {
     }
 
     /// Why the host's clock allows no id of a layout now; `None` if it does.
-    #[must_use]
     pub fn clock_refusal(&self, tag: &SnowflakeTag, now: Now) -> Option<Refusal> {
         tag.generator.borrow().clock_refusal(self.worker.believed_time(now))
     }
@@ -372,7 +367,6 @@ impl Snowflakes {
     }
 
     /// No id of this instant or later was issued in any layout, including those that are not configured any more.
-    #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         let ends = self.layouts.iter().map(|tag| tag.generator.borrow().issued_below());
         ends.max().unwrap_or_default().max(self.dropped_mark)
@@ -419,19 +413,16 @@ fn append(runs: &mut Vec<Run>, run: Run) {
 
 impl SnowflakeTag {
     /// Whether a request waits for it.
-    #[must_use]
     pub fn is_waited_for(&self) -> bool {
         !self.waiting.borrow().is_empty()
     }
 
     /// Why no ids are issued, while the journal's record of the layout contradicts them.
-    #[must_use]
     pub fn contradicted(&self) -> Option<Failure> {
         self.contradicted.borrow().clone()
     }
 
     /// How long the time bits will last, in milliseconds.
-    #[must_use]
     pub fn time_left_ms(&self, now: UnixMs) -> u64 {
         let end = self.layout.tick_start_ms(self.layout.tick_max().saturating_add(1));
         end.saturating_sub(now.0)

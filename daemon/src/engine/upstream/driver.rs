@@ -72,7 +72,6 @@ const COMPARED_MAX: u32 = 1_000;
 
 impl<T: Tenants + 'static> Driver<T> {
     /// Nothing happens before [`Driver::run`] is called.
-    #[must_use]
     pub fn new(
         upstream: Rc<Upstream>,
         tenants: Rc<T>,

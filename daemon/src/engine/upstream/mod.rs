@@ -86,7 +86,6 @@ const NO_END: BootMs = BootMs(u64::MAX);
 
 impl Upstream {
     /// A store that has not been asked yet. `remembered` is the journal's record of the last store there.
-    #[must_use]
     pub fn new(
         name: Arc<str>,
         url: Arc<str>,
@@ -194,45 +193,38 @@ impl Upstream {
     }
 
     /// The identity under which the journal records this store's ids; `None` if it has never answered.
-    #[must_use]
     pub fn key(&self) -> Option<StoreId> {
         self.key.borrow().clone()
     }
 
     /// The identity under which ids may be claimed from it now.
-    #[must_use]
     pub fn claimable(&self) -> Option<Identity> {
         self.monitor.borrow().claimable().filter(|_| self.outdated().is_none()).cloned()
     }
 
     /// The identity under which it can be asked now, whether it may be claimed from or not; `None` while it doesn't
     /// answer.
-    #[must_use]
     pub fn present(&self) -> Option<Identity> {
         self.monitor.borrow().present().cloned()
     }
 
     /// Whether a claim made under this identity counts: see [`Monitor::counts`].
-    #[must_use]
     pub fn counts(&self, under: &Identity) -> bool {
         self.monitor.borrow().counts(under) && self.outdated().is_none()
     }
 
     /// Whether its held ids may be issued: see [`Monitor::may_issue`].
-    #[must_use]
     pub fn may_issue(&self) -> bool {
         let until = self.own_until.get().min(self.runs_until.get());
         until == NO_END || clock::boot() < until
     }
 
     /// Why it can't be claimed from; `None` when it can.
-    #[must_use]
     pub fn unavailable_reason(&self) -> Option<Failure> {
         self.condition().map(|(condition, _)| self.failure(&condition))
     }
 
     /// Why it can't be claimed from, and since when if that is known; `None` when it can.
-    #[must_use]
     pub fn condition(&self) -> Option<(Condition, Option<BootMs>)> {
         let monitor = self.monitor.borrow();
         let condition = self.outdated().map(Condition::Refused).or_else(|| monitor.condition());
@@ -241,7 +233,6 @@ impl Upstream {
 
     /// Why its tags can't be administered; `None` when they can. They can't if it is not, or not known to be, the
     /// configured store. Whether it answers is not checked here.
-    #[must_use]
     pub fn admin_refusal(&self) -> Option<Failure> {
         self.monitor.borrow().admin_refusal().map(|condition| self.failure(&condition))
     }
@@ -269,7 +260,6 @@ impl Upstream {
     }
 
     /// Why it is refused, if it is: then it can't be used until an operator acts.
-    #[must_use]
     pub fn refusal(&self) -> Option<Failure> {
         let outdated = self.outdated();
         outdated.as_ref().or(self.monitor.borrow().refusal()).map(Failure::from)
