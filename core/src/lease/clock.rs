@@ -70,7 +70,13 @@ impl Clock {
 
     /// Takes in an answer. The registry read its clock between the two instants `asked` and `answered`. `peers`: how
     /// far ahead of the registry's clock each live peer's clock was.
-    pub(super) fn judge(&mut self, asked: Now, answered: Now, registry: UnixMs, mut peers: Vec<i64>) {
+    pub(super) fn judge(
+        &mut self,
+        asked: Now,
+        answered: Now,
+        registry: UnixMs,
+        mut peers: Vec<i64>,
+    ) {
         // When the question was asked, by today's wall clock: a step since then is left out.
         let took_ms = answered.boot.0.saturating_sub(asked.boot.0);
         let latest = signed(answered.unix) - signed(registry);

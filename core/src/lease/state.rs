@@ -522,9 +522,7 @@ impl Lease {
         self.unsure = None;
         self.blocked = false;
         let changed = self.held.as_ref().is_none_or(|held| {
-            !held.mine
-                || held.claim.worker != claim.worker
-                || held.claim.registry != claim.registry
+            !held.mine || held.claim.worker != claim.worker || held.claim.registry != claim.registry
         });
         // What the journal has recorded of the same claim stays usable until the next record.
         let limit = match &self.held {

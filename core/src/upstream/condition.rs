@@ -1,10 +1,10 @@
 //! What a store can be used for now; if it can't be used, why and since when; and what other callers found out about
 //! it.
 
+use super::Event;
 use super::check_in::CROWDED_MS_MAX;
 use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
-use super::Event;
 use crate::BootMs;
 use crate::registry::RegistryId;
 use crate::store::{History, Identity, Reason, StoreError, Why};

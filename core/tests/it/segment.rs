@@ -107,7 +107,11 @@ fn burst(tag: &mut Instant, ms: u64) {
     for _ in 0..ms {
         tag.now.0 += 1;
         tag.draw(Want { count: 1_000, allow_partial: false });
-        assert!(tag.allocator.held.unissued() <= PROVISION.step_max, "{}", tag.allocator.held.unissued());
+        assert!(
+            tag.allocator.held.unissued() <= PROVISION.step_max,
+            "{}",
+            tag.allocator.held.unissued()
+        );
     }
 }
 

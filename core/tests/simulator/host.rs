@@ -3,9 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use leafd_core::lease::{
-    FOREVER, Lease, LeaseSettings, Recorded, Request, Response, Step,
-};
+use leafd_core::lease::{FOREVER, Lease, LeaseSettings, Recorded, Request, Response, Step};
 use leafd_core::snowflake::{Generator, Now};
 use leafd_core::{BootMs, UnixMs};
 use leafd_wire::{Layout, Run};

@@ -10,12 +10,14 @@ use anyhow::Result;
 use tokio::task::JoinSet;
 
 use super::backends;
+use crate::clock;
 use crate::config::{Config, StoreSpec, StoreUrl};
 use crate::engine::segments::Segments;
-use crate::engine::upstream::{Driver, FailoverSettings, Upstream};
+use crate::engine::upstream::{Driver, Upstream};
 use crate::journal::{Journal, Recovered};
 use crate::store::StoreHandle;
-use leafd_core::store::Role;
+use leafd_core::store::{History, Role};
+use leafd_core::upstream::Settings;
 
 /// How long a start waits for the stores' first answers. After that it continues from the journal.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
@@ -33,26 +35,25 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
     let mut eras: BTreeMap<Vec<usize>, Rc<Cell<u32>>> = BTreeMap::new();
     for (index, spec) in specs.iter().enumerate() {
         let embedded = matches!(spec.url, StoreUrl::Sqlite(_));
-        let failover = FailoverSettings {
-            settle: config.failover_settle,
-            probe_every: config.store_check_interval(embedded && specs.len() == 1),
-            answer_within: answer_within(config, spec),
-        };
         let url = spec.url.to_string();
         let remembered = recovered.at(&url);
+        let probe_every = config.store_check_interval(embedded && specs.len() == 1);
+        let settings = Settings {
+            url: url.as_str().into(),
+            role: Role(config.routing.role(index).into()),
+            embedded,
+            remembered: remembered
+                .map(|record| (record.store.clone(), History(record.history.clone()))),
+            settle_ms: if embedded { 0 } else { clock::millis(config.failover_settle) },
+            probe_ms: clock::millis(probe_every),
+            answer_ms: clock::millis(answer_within(config, spec)),
+        };
         let store = backends::open_store(config, spec)?;
         let conflicts = Arc::clone(&store.conflicts);
         let latest_era = eras.entry(config.routing.together(index)).or_default();
-        let mut upstream = Upstream::new(
-            spec.name.clone(),
-            url.as_str().into(),
-            StoreHandle::spawn(&url, store)?,
-            Role(config.routing.role(index).into()),
-            embedded,
-            remembered,
-            failover,
-        );
         latest_era.set(latest_era.get().max(remembered.map_or(0, |record| record.later_era)));
+        let store = StoreHandle::spawn(&url, store)?;
+        let mut upstream = Upstream::new(spec.name.clone(), store, settings);
         upstream.conflicts = conflicts;
         upstream.latest_era = Rc::clone(latest_era);
         upstreams.push(Rc::new(upstream));

@@ -126,7 +126,9 @@ impl LeaseDriver {
         let because = match (lease.standing(now), &lease.trouble) {
             (Err(trouble), _) => format!("no snowflake worker is leased from {place}: {trouble}"),
             (Ok(claim), trouble) => {
-                let why = trouble.as_ref().map_or("it is being renewed".to_owned(), LeaseProblem::to_string);
+                let why = trouble
+                    .as_ref()
+                    .map_or("it is being renewed".to_owned(), LeaseProblem::to_string);
                 let worker = claim.worker;
                 format!("this host's lease of worker {worker} from {place} has expired: {why}")
             }
@@ -155,7 +157,8 @@ impl LeaseDriver {
                 mode: if permanent { "permanent" } else { "leased" }.to_owned(),
                 worker: held.map(|(worker, _)| worker.0),
                 until_ms: until.map(|until| until.0),
-                left_ms: until.map(|until| until.0.saturating_sub(lease.clock.believed_time(now).unix.0)),
+                left_ms: until
+                    .map(|until| until.0.saturating_sub(lease.clock.believed_time(now).unix.0)),
                 renewed_ms_ago: lease.renewed.map(|at| now.boot.0.saturating_sub(at.0)),
                 clock_offset_ms: lease.clock.offset_ms,
                 clock_error: lease.clock.skew.map(|skew| skew.to_string()),

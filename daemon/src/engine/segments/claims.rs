@@ -5,8 +5,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
-use tokio_util::task::task_tracker::TaskTrackerToken;
 use tracing::{error, warn};
 
 use super::tag::shard_number;
@@ -16,9 +14,9 @@ use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
 use crate::store::{Store, StoreHandle};
-use leafd_core::{Backoff, BootMs};
 use leafd_core::segment::ClaimOrder;
 use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
+use leafd_core::{Backoff, BootMs};
 
 /// How long a refused claim is refused again without asking the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
@@ -50,17 +48,23 @@ pub(crate) struct Sent {
     pub(crate) order: ClaimOrder,
     /// Set if nothing is known of the tag's name yet.
     pub(crate) asked: Option<Asked>,
-    /// The daemon's stop waits until this is dropped.
-    pub(crate) _tracked: TaskTrackerToken,
-    pub(crate) _ends: NotifyOnDrop,
+    pub(crate) _under_way: UnderWay,
 }
 
-/// Wakes those that wait for the end of a claim when it is dropped.
-pub(crate) struct NotifyOnDrop(pub(crate) Rc<Notify>);
+/// Whoever waits for the end of a claim waits until this is dropped.
+pub(crate) struct UnderWay(Rc<Segments>);
 
-impl Drop for NotifyOnDrop {
+impl UnderWay {
+    pub(crate) fn new(segments: &Rc<Segments>) -> UnderWay {
+        segments.claiming.set(segments.claiming.get() + 1);
+        UnderWay(Rc::clone(segments))
+    }
+}
+
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.notify_waiters();
+        self.0.claiming.set(self.0.claiming.get() - 1);
+        self.0.progressed.notify_waiters();
     }
 }
 

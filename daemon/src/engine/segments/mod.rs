@@ -28,7 +28,6 @@ use std::time::Duration;
 
 use leafd_wire::{Run, Status};
 use tokio::sync::Notify;
-use tokio_util::task::TaskTracker;
 
 use crate::clock;
 use crate::config::{Placement, Routing};
@@ -39,7 +38,7 @@ use crate::engine::writer::Writer;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 pub use claims::ClaimLog;
-use claims::{NotifyOnDrop, Sent};
+use claims::{Sent, UnderWay};
 use indexmap::IndexMap;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
@@ -105,7 +104,7 @@ pub struct Segments {
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
     pub(crate) ticking: Notify,
     /// Notified when a claim has ended, when a tag was loaded, and when it leaves use.
-    progressed: Rc<Notify>,
+    progressed: Notify,
     /// Claims made since the start.
     pub(crate) claims: Cell<u64>,
     /// The latest results of claims.
@@ -116,8 +115,8 @@ pub struct Segments {
     near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
     /// How many ids were issued of tags that are not in use any more.
     issued_before: Cell<u64>,
-    /// Claims that wait for the store or the journal.
-    claiming: TaskTracker,
+    /// How many claims wait for the store or the journal.
+    claiming: Cell<usize>,
     /// Set when the daemon stops: no more claims.
     stopping: Cell<bool>,
 }
@@ -154,13 +153,13 @@ impl Segments {
             unconfirmed: Names::default(),
             retry_queue: RefCell::default(),
             ticking: Notify::new(),
-            progressed: Rc::default(),
+            progressed: Notify::new(),
             claims: Cell::new(0),
             outcomes: RefCell::new(ClaimOutcomes::new(stores)),
             estimates: RefCell::new(vec![(BootMs(0), None); stores]),
             near_ceilings: RefCell::default(),
             issued_before: Cell::new(0),
-            claiming: TaskTracker::new(),
+            claiming: Cell::new(0),
             stopping: Cell::new(false),
         })
     }
@@ -308,9 +307,7 @@ impl Segments {
         };
         if let Some(order) = order {
             let asked = tag.unconfirmed.borrow().as_ref().map(NameSlot::ask);
-            let (_tracked, _ends) =
-                (self.claiming.token(), NotifyOnDrop(Rc::clone(&self.progressed)));
-            let sent = Sent { shard, under, order, asked, _tracked, _ends };
+            let sent = Sent { shard, under, order, asked, _under_way: UnderWay::new(self) };
             tag.sends_claim(sent.shard);
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
@@ -418,8 +415,13 @@ impl Segments {
 
     /// Waits until the claims under way are in the journal or have failed.
     pub async fn claims_ended(&self) {
-        self.claiming.close();
-        self.claiming.wait().await;
+        loop {
+            let progressed = self.progressed.notified();
+            if self.claiming.get() == 0 {
+                return;
+            }
+            progressed.await;
+        }
     }
 
     /// The tags in use.

@@ -125,8 +125,10 @@ impl Segments {
         let shard = &tag.shards[index];
         let same = terms.is_none_or(|terms| terms.generation == record.generation);
         let lost = terms.is_some_and(|terms| same && terms.end < record.highest_end);
-        let usable =
-            same && !missing && (!lost || shard.upstream.embedded) && shard.upstream.leftovers.get();
+        let usable = same
+            && !missing
+            && (!lost || shard.upstream.embedded)
+            && shard.upstream.leftovers.get();
         if usable {
             shard.generation.set(Some(record.generation));
             tag.unconfirmed.take();

@@ -370,10 +370,9 @@ impl Upstream {
     }
 
     /// Copies the monitor's answer about the held ids, as every request needs it.
-    fn follow(&self) {
+    pub(super) fn follow(&self) {
         let monitor = self.monitor.borrow();
-        self.own_until.set(monitor.own_until().unwrap_or(NO_END));
-        self.runs_until.set(monitor.runs_until());
+        self.issues_until.set(monitor.own_until().unwrap_or(NO_END).min(monitor.runs_until()));
     }
 }
 

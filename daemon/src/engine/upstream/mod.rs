@@ -14,12 +14,11 @@ use tokio::sync::Notify;
 
 use crate::clock;
 use crate::config::parse_primary;
-use crate::journal::StoreRecord;
 use crate::reply::Failure;
 use crate::store::StoreHandle;
 use leafd_core::registry::RegistryId;
 use leafd_core::store::{
-    ClaimRecord, History, Identity, Role, Shard, StoreError, StoreId, TagRow, TagTerms, Why,
+    ClaimRecord, Identity, Role, Shard, StoreError, StoreId, TagRow, TagTerms, Why,
 };
 use leafd_core::upstream::{Condition, Monitor, Settings};
 use leafd_core::{BootMs, Tag};
@@ -50,9 +49,7 @@ pub struct Upstream {
     key: RefCell<Option<StoreId>>,
     pub monitor: RefCell<Monitor>,
     /// Until when its held ids may be issued: the monitor's answer, kept here for every request.
-    own_until: Cell<BootMs>,
-    /// From when on they may not be issued, because the daemon was stopped: see [`Monitor::runs_until`].
-    runs_until: Cell<BootMs>,
+    issues_until: Cell<BootMs>,
     /// See [`Store::conflicts`](crate::store::Store::conflicts).
     pub conflicts: Arc<AtomicU64>,
     /// The latest era that a primary of its list has recorded, as far as this host has heard. All of the list share it.
@@ -67,17 +64,6 @@ pub struct Upstream {
     visited: Notify,
 }
 
-/// How to deal with its fail-overs.
-#[derive(Clone, Copy, Debug)]
-pub struct FailoverSettings {
-    /// How long claims wait after a fail-over.
-    pub settle: Duration,
-    /// The longest time between two probes.
-    pub probe_every: Duration,
-    /// A call that takes so long takes longer than any may: the store counts as away.
-    pub answer_within: Duration,
-}
-
 /// How long a request waits for the monitor's next attempt when the store doesn't answer.
 const ATTEMPT_WITHIN: Duration = Duration::from_secs(2);
 
@@ -85,28 +71,11 @@ const ATTEMPT_WITHIN: Duration = Duration::from_secs(2);
 const NO_END: BootMs = BootMs(u64::MAX);
 
 impl Upstream {
-    /// A store that has not been asked yet. `remembered` is the journal's record of the last store there.
-    pub fn new(
-        name: Arc<str>,
-        url: Arc<str>,
-        store: StoreHandle,
-        role: Role,
-        embedded: bool,
-        remembered: Option<&StoreRecord>,
-        failover: FailoverSettings,
-    ) -> Upstream {
+    /// A store that has not been asked yet.
+    pub fn new(name: Arc<str>, store: StoreHandle, settings: Settings) -> Upstream {
+        let Settings { url, role, embedded, remembered, .. } = settings.clone();
         let shard = parse_primary(&role.0).map_or(Shard::WHOLE, |primary| primary.shard);
-        let settings = Settings {
-            url: Arc::clone(&url),
-            role: role.clone(),
-            embedded,
-            remembered: remembered
-                .map(|record| (record.store.clone(), History(Arc::clone(&record.history)))),
-            settle_ms: if embedded { 0 } else { clock::millis(failover.settle) },
-            probe_ms: clock::millis(failover.probe_every),
-            answer_ms: clock::millis(failover.answer_within),
-        };
-        let key = remembered.map(|record| record.store.clone());
+        let key = remembered.map(|(store, _)| store);
         Upstream {
             name,
             url,
@@ -118,8 +87,7 @@ impl Upstream {
             claims: ClaimCounts::default(),
             key: RefCell::new(key),
             monitor: RefCell::new(Monitor::new(settings, clock::boot())),
-            own_until: Cell::new(NO_END),
-            runs_until: Cell::new(NO_END),
+            issues_until: Cell::new(NO_END),
             conflicts: Arc::default(),
             latest_era: Rc::default(),
             leftovers: Cell::new(true),
@@ -215,7 +183,7 @@ impl Upstream {
 
     /// Whether its held ids may be issued: see [`Monitor::may_issue`].
     pub fn may_issue(&self) -> bool {
-        let until = self.own_until.get().min(self.runs_until.get());
+        let until = self.issues_until.get();
         until == NO_END || clock::boot() < until
     }
 
@@ -339,7 +307,8 @@ impl Upstream {
         if monitor.runs(now) | monitor.under_way(now, for_ms) {
             self.woken.notify_one();
         }
-        self.runs_until.set(monitor.runs_until());
+        drop(monitor);
+        self.follow();
     }
 
     /// A call could not be made, or got no answer.
