@@ -19,7 +19,6 @@ pub struct KeyNumber(u8);
 /// One key. Its `Debug` doesn't show it.
 #[derive(Clone)]
 pub struct MaskKey {
-    /// Its number.
     pub number: KeyNumber,
     pub(super) cipher: Aes128Enc,
 }
@@ -42,10 +41,7 @@ pub enum MaskKeysError {
     },
     /// A number that stands there twice.
     #[error("it contains two keys with the number {number}")]
-    Twice {
-        /// The number.
-        number: KeyNumber,
-    },
+    Twice { number: KeyNumber },
 }
 
 // === impl KeyNumber ===
@@ -54,12 +50,10 @@ impl KeyNumber {
     /// The number of a tag's or host's first key.
     pub const FIRST: KeyNumber = KeyNumber(1);
 
-    /// Checks a number.
     pub const fn new(number: u8) -> Option<KeyNumber> {
         if number >= 1 && number <= 31 { Some(KeyNumber(number)) } else { None }
     }
 
-    /// The number.
     pub const fn get(self) -> u8 {
         self.0
     }
@@ -136,14 +130,10 @@ impl MaskKeys {
 fn parse_line(line: &str) -> Option<MaskKey> {
     let (number, digits) = line.split_once(char::is_whitespace)?;
     let number = KeyNumber::new(number.parse().ok()?)?;
-    let digits = digits.trim().as_bytes();
-    let mut secret = [0; SECRET_BYTES];
-    if digits.len() != 2 * SECRET_BYTES {
+    let digits = digits.trim();
+    if digits.len() != 2 * SECRET_BYTES || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }
-    for (byte, pair) in secret.iter_mut().zip(digits.as_chunks::<2>().0) {
-        let [high, low] = pair.map(|digit| char::from(digit).to_digit(16));
-        *byte = u8::try_from(high? << 4 | low?).ok()?;
-    }
+    let secret = u128::from_str_radix(digits, 16).ok()?.to_be_bytes();
     Some(MaskKey::new(number, &secret))
 }

@@ -31,7 +31,6 @@ pub struct MaskBits(u8);
 /// The permutation of a tag's numbers from 1 to 2^bits - 1 under one key.
 pub struct Mask {
     permutation: ff1::Ff1,
-    /// The width.
     pub bits: MaskBits,
 }
 
@@ -39,21 +38,17 @@ pub struct Mask {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{number} is not between 1 and 2^{bits} - 1, where this mask's numbers are")]
 pub struct OutsideMask {
-    /// The number.
     pub number: u64,
-    /// The mask's width.
     pub bits: MaskBits,
 }
 
 // === impl MaskBits ===
 
 impl MaskBits {
-    /// The least.
     pub const MIN: MaskBits = MaskBits(20);
     /// All bits of an id.
     pub const MAX: MaskBits = MaskBits(63);
 
-    /// Checks a width.
     pub const fn new(bits: u8) -> Option<MaskBits> {
         if bits >= Self::MIN.0 && bits <= Self::MAX.0 { Some(MaskBits(bits)) } else { None }
     }

@@ -21,9 +21,7 @@ pub struct Prefix<'a>(&'a str);
 /// The content of a text: a public id, and the key that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublicText {
-    /// The key's number.
     pub key: KeyNumber,
-    /// The public id.
     pub id: u64,
 }
 
@@ -42,7 +40,6 @@ pub enum TextError {
     /// A character outside the alphabet.
     #[error("it has a character that is not a base-32 digit")]
     Character,
-    /// A typing error.
     #[error("its check character is wrong: it was mistyped")]
     Check,
     /// The text is well formed, but its number is no id.
@@ -56,7 +53,6 @@ pub enum TextError {
 // === impl Prefix ===
 
 impl<'a> Prefix<'a> {
-    /// Checks a prefix.
     pub fn new(text: &'a str) -> Option<Prefix<'a>> {
         let bytes = text.as_bytes();
         let fits = bytes.len() <= PREFIX_BYTES_MAX
