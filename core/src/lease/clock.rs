@@ -36,7 +36,6 @@ pub struct Skew {
 /// What the host's clock is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reference {
-    /// The registry's clock.
     Registry,
     /// The median of this many live peers' clocks.
     Peers(usize),

@@ -74,7 +74,6 @@ pub struct Recorded {
     pub place: Arc<str>,
     /// Which registry it was.
     pub registry: RegistryId,
-    /// The worker.
     pub worker: WorkerId,
     /// Ids before this instant may be an earlier holder's.
     pub start: UnixMs,
@@ -100,7 +99,6 @@ pub enum Step {
 pub enum Request {
     /// Agree on the layouts, unless that was done with this registry already, and read these workers' entries.
     Snapshot(Range<u64>),
-    /// Replace an entry.
     CompareAndSet(RegistryId, CompareAndSet),
     /// Give a holder a permanent worker.
     Assign(RegistryId, Range<u64>, LeaseRecord),
@@ -111,11 +109,8 @@ pub enum Request {
 /// The outcome of a call.
 #[derive(Clone, Debug)]
 pub enum Response {
-    /// To [`Request::Snapshot`].
     Snapshot(Result<Snapshot, RegistryError>),
-    /// To [`Request::CompareAndSet`].
     CompareAndSet(Result<UnixMs, RegistryError>),
-    /// To [`Request::Assign`].
     Assign(Result<Entry, RegistryError>),
     /// To [`Request::Record`]; an error is the journal's reason to refuse it.
     Record(Result<(), String>),
@@ -124,7 +119,6 @@ pub enum Response {
 /// What may be issued now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssueWindow {
-    /// The worker.
     pub worker: WorkerId,
     /// Ids from this instant on.
     pub start: UnixMs,

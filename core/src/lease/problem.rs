@@ -22,9 +22,7 @@ pub enum LeaseProblem {
     Taken(Box<Taken>),
     /// Another live daemon has this host's identity.
     IdentityInUse {
-        /// The identity.
         name: String,
-        /// The other's worker.
         worker: WorkerId,
         /// How long ago it wrote, in milliseconds.
         written_ms_ago: u64,
@@ -41,7 +39,6 @@ pub enum LeaseProblem {
     Refused(Reason),
     /// The worker is being given back.
     GivingBack,
-    /// The daemon stops.
     Stopping,
 }
 

@@ -107,29 +107,27 @@ impl Lease {
             return Some(Plan { aim, expected: None, after });
         };
         let found = entry.holding.holder.as_ref();
-        if found.is_none_or(|found| found.id != self.settings.holder.id) {
-            let name = found.map_or("nobody", |found| &found.name);
-            self.blocked = true;
-            let words = format!(
-                "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: \
-                 restore its entry, or remove this host's state directory to get another worker",
-                held.claim.worker
-            );
-            self.refused(now, LeaseProblem::Refused(words.into()));
-            if !held.mine {
-                self.held = Some(held);
-            }
-            return None;
-        }
+        let foreign = found.is_none_or(|found| found.id != self.settings.holder.id);
         if look.registry == held.claim.registry && self.is_own(&entry.holding) {
             self.adopt(held, Some(&entry.holding), now);
             return None;
         }
         // Also when the registry may have lost writes and kept this one: it is written again under the new history.
         let same_life = held.claim.same_life(&entry.holding);
-        if !same_life && let Some(trouble) = self.identity_in_use(look, entry) {
+        let problem = if foreign {
+            let name = found.map_or("nobody", |found| &found.name);
+            let words = format!(
+                "worker {} belonged to this host permanently, but the worker registry now assigns it to {name:?}: \
+                 restore its entry, or remove this host's state directory to get another worker",
+                held.claim.worker
+            );
+            Some(LeaseProblem::Refused(words.into()))
+        } else {
+            self.identity_in_use(look, entry).filter(|_| !same_life)
+        };
+        if let Some(problem) = problem {
             self.blocked = true;
-            self.refused(now, trouble);
+            self.refused(now, problem);
             if !held.mine {
                 self.held = Some(held);
             }

@@ -5,11 +5,11 @@
 //! it again. If the registry does not answer, another host may have the worker by now, so this one does not use it
 //! again.
 
-use super::state::{Aim, HeldLease, Lease, Plan};
+use super::state::{Aim, HeldLease, Lease, Phase, Plan};
 use super::{LeaseProblem, Mode, Recorded, Step};
-use crate::UnixMs;
 use crate::registry::{Entry, LeaseRecord, RegistryError};
 use crate::time::Now;
+use crate::{BootMs, UnixMs};
 
 /// How much of a claim is given back.
 #[derive(Debug)]
@@ -26,9 +26,6 @@ enum Stage {
     Journal,
     Registry,
     Over,
-    /// The registry refused: the journal must record the worker again before it is used.
-    Kept,
-    Resumed,
 }
 
 impl Leaving {
@@ -100,16 +97,6 @@ impl Lease {
                 self.write(now, Plan { aim: Aim::Leave, expected: Some(holding), after })
             }
             Stage::Over => self.gone(release),
-            Stage::Kept => {
-                self.set_stage(Stage::Resumed);
-                self.record(Some(held.claim))
-            }
-            Stage::Resumed => {
-                self.leaving = None;
-                self.timers.look_next = true;
-                self.timers.retry_at = now.boot;
-                Step::Wait(Some(now.boot))
-            }
         }
     }
 
@@ -148,10 +135,24 @@ impl Lease {
             Err(RegistryError::Conflict { found, .. }) => self.is_ours(found.as_deref()),
             Err(_) => true,
         };
-        self.set_stage(if release && kept { Stage::Kept } else { Stage::Over });
         if release {
             self.released = Some(answer.map(drop));
         }
+        if !(release && kept) {
+            return self.set_stage(Stage::Over);
+        }
+        self.go_on();
+        if let Some(held) = &mut self.held {
+            // The journal must record the worker again before it is used.
+            held.limit = UnixMs(0);
+            self.phase = Phase::ToRecord(Some(held.claim.clone()));
+        }
+    }
+
+    fn go_on(&mut self) {
+        self.leaving = None;
+        self.timers.look_next = true;
+        self.timers.retry_at = BootMs(0);
     }
 
     /// Whether an entry is what this host recorded of its worker.
@@ -163,7 +164,7 @@ impl Lease {
 
     /// The journal still has the claim, so the registry must have it too.
     pub(super) fn not_forgotten(&mut self, why: String) {
-        self.set_stage(Stage::Resumed);
+        self.go_on();
         self.released = Some(Err(RegistryError::Refused(why.into())));
     }
 

@@ -26,7 +26,6 @@ pub(super) struct Choice {
 /// Why none is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The pool.
     pub pool: Range<u64>,
     /// How many belong to hosts that renew their claims.
     pub live: usize,
@@ -45,9 +44,7 @@ pub struct Taken {
 /// One of the oldest holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldHolder {
-    /// Its name.
     pub name: Arc<str>,
-    /// Its worker.
     pub worker: WorkerId,
     /// How long ago it wrote, in milliseconds.
     pub written_ms_ago: u64,

@@ -103,10 +103,8 @@ pub(super) enum Aim {
     Claim,
     /// Get a permanent worker; `Some`: this one again.
     Bind(Option<WorkerId>),
-    /// Take over an earlier life's worker, or write again what the registry lost.
+    /// Renew, take over an earlier life's worker, or write again what the registry lost.
     Keep,
-    /// Renew.
-    Renew,
     /// Give it back, in part or whole.
     Leave,
 }
@@ -238,7 +236,7 @@ impl Lease {
             let mut after = Recorded { earlier: None, ..held.claim.clone() };
             after.holding.expires = self.bound_ahead(now, held.reach());
             let expected = Some(held.claim.holding.clone());
-            return self.write(now, Plan { aim: Aim::Renew, expected, after });
+            return self.write(now, Plan { aim: Aim::Keep, expected, after });
         }
         Step::Wait(Some(self.wake_at(now, renew_at.min(look_at))))
     }

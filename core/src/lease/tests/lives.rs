@@ -177,15 +177,12 @@ fn a_worker_that_is_given_back_is_free_at_once() {
 fn a_worker_that_the_registry_does_not_take_back_is_kept() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
-    let before = host.journal.clone();
     host.lease.release(host.generator.issued_below());
     assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
     // The registry may have lost its entry. This host must tell it again what it holds.
     world.registry.history = History("2".into());
     host.settle(&mut world);
     assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));
-    assert_eq!(host.journal, before);
-    host.settle(&mut world);
     assert_eq!(host.worker(&world), Ok(0));
     host.draw(&mut world).unwrap();
     let recorded = host.journal.clone().unwrap();
