@@ -346,7 +346,7 @@ impl Dispatcher {
     /// Issues no more ids. Waiting and later requests get the answer that the daemon stops.
     pub fn stop_issuing(&self) {
         self.stopping.set(true);
-        self.segments.stop_claiming();
+        self.segments.stopping.set(true);
         self.segments.abandon_all(&Failure::stopping());
         self.snowflakes.abandon_all(&Failure::stopping());
     }

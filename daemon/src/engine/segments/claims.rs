@@ -266,9 +266,7 @@ impl Segments {
                 let refusal = ClaimRefusal { failure: failure.clone(), above: 0, until };
                 tag.trouble.borrow_mut().refused = Some(refusal);
                 self.serve(tag);
-                for reply in tag.allocator.borrow_mut().waiting.abandon() {
-                    reply.failure(&failure);
-                }
+                self.abandon(tag, &failure);
                 self.retry_claim(tag, failure);
             }
             StoreError::Overloaded { .. } => self.retry_claim(tag, failure),

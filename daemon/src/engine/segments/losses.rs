@@ -19,7 +19,6 @@ use crate::clock;
 use leafd_core::store::Claim;
 use leafd_core::{Run, Tag, UnixMs};
 
-/// The file's name.
 const FILE: &str = "gaps";
 
 /// How many gaps are remembered. The oldest are forgotten.
@@ -56,11 +55,9 @@ pub enum Cause {
 /// A range of ids that nobody gets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
-    /// The time.
     pub at: UnixMs,
     /// The tag of the ids.
     pub tag: Tag,
-    /// The cause.
     pub cause: Cause,
     /// The ids. After a crash: from the id at which the daemon went on, up to the end of all that it had claimed.
     pub ids: Range<u64>,

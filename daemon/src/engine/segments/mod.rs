@@ -118,7 +118,7 @@ pub struct Segments {
     /// How many claims wait for the store or the journal.
     claiming: Cell<usize>,
     /// Set when the daemon stops: no more claims.
-    stopping: Cell<bool>,
+    pub(crate) stopping: Cell<bool>,
 }
 
 /// How long a process may hold ids of a segment tag, in milliseconds.
@@ -374,7 +374,7 @@ impl Segments {
         self.tags.borrow().values().for_each(|tag| self.abandon(tag, failure));
     }
 
-    fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
+    pub(super) fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
         let abandoned = tag.allocator.borrow_mut().waiting.abandon();
         abandoned.into_iter().for_each(|reply| reply.failure(failure));
     }
@@ -396,21 +396,13 @@ impl Segments {
         self.tags.borrow().get(name.as_str()).cloned()
     }
 
-    /// Calls `see` with each tag in use.
-    pub fn each(&self, mut see: impl FnMut(&SegmentTag)) {
-        self.tags.borrow().values().for_each(|tag| see(tag));
-    }
-
     /// Uses another provision from now on, also for tags in use.
     pub fn set_provision(&self, provision: PrefetchPolicy) {
         let provision = Rc::new(provision);
         self.provision.replace(Rc::clone(&provision));
-        self.each(|tag| tag.allocator.borrow_mut().set_provision(Rc::clone(&provision)));
-    }
-
-    /// Makes no more claims: the daemon stops.
-    pub fn stop_claiming(&self) {
-        self.stopping.set(true);
+        for tag in self.tags.borrow().values() {
+            tag.allocator.borrow_mut().set_provision(Rc::clone(&provision));
+        }
     }
 
     /// Waits until the claims under way are in the journal or have failed.
@@ -436,8 +428,8 @@ impl Segments {
 
     /// Ids issued since the start.
     pub fn issued(&self) -> u64 {
-        let mut issued = self.issued_before.get();
-        self.each(|tag| issued += tag.allocator.borrow().issued());
-        issued
+        let tags = self.tags.borrow();
+        let present: u64 = tags.values().map(|tag| tag.allocator.borrow().issued()).sum();
+        self.issued_before.get() + present
     }
 }

@@ -20,11 +20,9 @@ const DRAWN_RATE_MIN: f64 = 0.01;
 
 /// A trouble that keeps a store from giving ids.
 pub struct StoreTrouble {
-    /// Its code.
     pub code: Code,
     /// The class of its reason.
     pub why: Why,
-    /// Its description.
     pub message: String,
     /// When it began, if that is known.
     pub since: Option<BootMs>,

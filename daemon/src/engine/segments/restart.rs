@@ -49,24 +49,17 @@ impl Segments {
         }
         let wait = Duration::from_millis(restarts.next_ms(fastrand::u64(..)));
         self.leave(tag);
-        let (seen, waiting) = {
-            let mut allocator = tag.allocator.borrow_mut();
-            allocator.forget();
-            (allocator.highest_ends(), allocator.waiting.abandon())
-        };
         let failure = Failure::journal(format!(
             "the state directory and the running daemon disagree about tag {:?}, which is being loaded again; retry",
             tag.tag.as_str()
         ));
-        for reply in waiting {
-            reply.failure(&failure);
-        }
+        self.abandon(tag, &failure);
         let shards = tag.shards.iter().map(|shard| TagShard::new(Rc::clone(&shard.upstream)));
         let successor =
             self.bring_into_use(&tag.tag, shards.collect(), tag.unconfirmed.take(), clock::boot());
         successor.trouble.borrow_mut().restarts = restarts;
         successor.waits_for(failure.message);
-        for (shard, end) in (0..).zip(seen) {
+        for (shard, end) in (0..).zip(tag.allocator.borrow().highest_ends()) {
             successor.allocator.borrow_mut().raise_highest_end(shard, end);
         }
         for (index, shard) in tag.shards.iter().enumerate() {

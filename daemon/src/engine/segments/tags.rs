@@ -185,15 +185,8 @@ impl Segments {
         if tag.evicted.replace(true) {
             return;
         }
-        let waiting = {
-            self.leave(tag);
-            let mut allocator = tag.allocator.borrow_mut();
-            allocator.forget();
-            allocator.waiting.abandon()
-        };
-        for reply in waiting {
-            reply.failure(failure);
-        }
+        self.leave(tag);
+        self.abandon(tag, failure);
         self.put_out_of_use(tag);
         self.outcomes.borrow_mut().forget(&tag.tag);
         if failure.status == leafd_wire::Status::TagUnknown {
@@ -354,12 +347,14 @@ impl Segments {
         self.forget(tag, &tag.shards[index]);
     }
 
-    /// Counts the ids that a tag has issued, and those that it holds, because it leaves use.
+    /// Drops the ids that a tag holds, and counts them and those that it has issued, because it leaves use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
         for index in 0..tag.shards.len() {
             self.lose_held(tag, index, 0, Cause::Removed);
         }
-        self.issued_before.set(self.issued_before.get() + tag.allocator.borrow().issued());
+        let mut allocator = tag.allocator.borrow_mut();
+        allocator.forget();
+        self.issued_before.set(self.issued_before.get() + allocator.issued());
         self.near_ceilings.borrow_mut().remove(&tag.tag);
     }
 
@@ -440,10 +435,8 @@ impl Segments {
         if tag.allocator.borrow().waiting.is_empty() || tag.allocator.borrow().has_enough() {
             return;
         }
-        let Some(failure) = tag.refusal() else { return };
-        let waiting = tag.allocator.borrow_mut().waiting.abandon();
-        for reply in waiting {
-            reply.failure(&failure);
+        if let Some(failure) = tag.refusal() {
+            self.abandon(tag, &failure);
         }
     }
 
