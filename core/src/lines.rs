@@ -8,7 +8,6 @@ use crate::shares::{Claimant, Shares};
 /// Who waits: a user, by one of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
-    /// The user.
     pub claimant: Claimant,
     /// Identifies one of its connections.
     pub connection: u64,

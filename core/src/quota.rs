@@ -22,7 +22,6 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A full bucket.
     pub fn new(quota: Quota, now: BootMs) -> Bucket {
         Bucket { quota, left_milli: u128::from(quota.burst) * 1_000, filled: now }
     }

@@ -29,7 +29,6 @@ impl Tag {
         check_tag(bytes).map(|name| Tag(name.into()))
     }
 
-    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -23,8 +23,6 @@ pub struct BootMs(pub u64);
 /// The readings of the host's clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// The wall clock.
     pub unix: UnixMs,
-    /// The boot-time clock.
     pub boot: BootMs,
 }

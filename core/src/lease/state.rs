@@ -9,9 +9,7 @@ use super::{
     FOREVER, IssueWindow, LeaseProblem, LeaseSettings, Mode, PERMANENT_AHEAD_MS, Recorded, Request,
     Response, Step,
 };
-use crate::registry::{
-    CompareAndSet, Entry, LeaseRecord, RegistryError, RegistryId, Snapshot,
-};
+use crate::registry::{CompareAndSet, Entry, LeaseRecord, RegistryError, RegistryId, Snapshot};
 use crate::store::{Reason, Why};
 use crate::time::Now;
 use crate::{Backoff, BootMs, UnixMs, WorkerId};

@@ -13,7 +13,6 @@ pub enum RegistryError {
     Unavailable {
         /// Its name, without secrets.
         registry: String,
-        /// What happened.
         cause: Reason,
     },
     /// The registry, or its history, is not the one that the caller trusts. Nothing was changed.
@@ -27,7 +26,6 @@ pub enum RegistryError {
     /// The worker's entry is not the expected one. Nothing was changed.
     #[error("worker {worker} has changed in the registry: {found:?}")]
     Conflict {
-        /// Which worker.
         worker: WorkerId,
         /// The entry; `None`: there is none.
         found: Option<Box<Entry>>,
@@ -37,12 +35,7 @@ pub enum RegistryError {
         "a lease until {bound:?} is too far ahead of the worker registry's clock, which is at {now:?}: check the \
          clocks of this host and the registry"
     )]
-    TooFarAhead {
-        /// The registry's clock.
-        now: UnixMs,
-        /// The requested expiry.
-        bound: UnixMs,
-    },
+    TooFarAhead { now: UnixMs, bound: UnixMs },
     /// Every worker of the pool is assigned permanently.
     #[error("every worker number of the pool is permanently assigned: {0}")]
     Exhausted(String),

@@ -40,21 +40,17 @@ pub struct RegistryId {
 /// The content of a registry at one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
-    /// Which registry answered.
     pub registry: RegistryId,
     /// How long ago the present history was first noticed, by the registry's own clock; the maximum if it is the first
     /// history. `None` when the registry has never lost what it acknowledged.
     pub history_age: Option<Duration>,
-    /// Its clock.
     pub now: UnixMs,
     /// The workers that ever had a holder.
     pub entries: Vec<Entry>,
 }
 
-/// A worker's record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Its number.
     pub worker: WorkerId,
     /// Who has it, and until when.
     pub holding: LeaseRecord,
@@ -104,18 +100,15 @@ pub struct Taking {
 pub struct Former {
     /// The last taking that began at or before that instant.
     pub taking: Option<Taking>,
-    /// The next one.
     pub next: Option<Taking>,
 }
 
 /// A compare-and-set on one worker's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompareAndSet {
-    /// Which worker.
     pub worker: WorkerId,
     /// The entry that must be there now; `None`: none, because no host ever had the worker.
     pub expected: Option<LeaseRecord>,
-    /// The new entry.
     pub next: LeaseRecord,
     /// The writer's own clock, recorded with the entry.
     pub seen: UnixMs,

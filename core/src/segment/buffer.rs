@@ -30,7 +30,6 @@ pub struct Truncation {
     pub kept: Option<(Run, u64)>,
 }
 
-/// A claimed run.
 #[derive(Clone, Debug)]
 struct HeldSegment {
     shard: u32,

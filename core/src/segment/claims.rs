@@ -145,7 +145,6 @@ impl<T> Allocator<T> {
         Distribution { served, dropped }
     }
 
-    /// Notes a grant.
     fn accept(&mut self, shard: u32, claimed: Run) -> Result<(), u64> {
         let ClaimState::Sent { before } = self.claim else {
             panic!("a claim comes back that was not sent")

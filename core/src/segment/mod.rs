@@ -74,7 +74,6 @@ struct ShardBounds {
 #[derive(Debug)]
 pub struct Allocator<T> {
     shards: Vec<ShardBounds>,
-    /// What it holds.
     pub held: SegmentBuffer,
     /// The requests that wait for more.
     pub waiting: Waiting<T>,

@@ -85,7 +85,6 @@ impl ClaimSizer {
         ClaimSizer { provision, rate, steady, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
     }
 
-    /// Counts ids issued.
     #[inline]
     pub(super) fn count(&mut self, ids: u64) {
         self.used += ids;

@@ -5,7 +5,6 @@
 
 use crate::BootMs;
 
-/// A measured rate.
 #[derive(Clone, Debug)]
 pub struct RateMeter {
     window_start: BootMs,

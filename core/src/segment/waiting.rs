@@ -40,7 +40,6 @@ pub struct Waiting<T> {
 }
 
 impl<T> Waiting<T> {
-    /// No request waits.
     pub(super) fn new() -> Self {
         let (queue, waited_for, deadline_first) = (VecDeque::new(), 0, BootMs(u64::MAX));
         Waiting { queue, waited_for, deadline_first, next_ticket: Ticket(0) }

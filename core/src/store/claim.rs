@@ -13,7 +13,6 @@ use super::{
 /// A claim that is computed but not yet written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimPlan {
-    /// The ids.
     pub run: Run,
     /// The row's new `max_id`: the end of the ids.
     pub max_id: i64,

@@ -11,23 +11,14 @@ pub enum StoreError {
     Unavailable {
         /// Which store, without secrets.
         store: String,
-        /// What happened.
         cause: Reason,
     },
     /// Too many calls are waiting for the store. Nothing was sent.
     #[error("the store {store} has {waiting_max} calls waiting; try again in a moment")]
-    Overloaded {
-        /// Which store.
-        store: String,
-        /// The limit.
-        waiting_max: usize,
-    },
+    Overloaded { store: String, waiting_max: usize },
     /// There is no such tag.
     #[error("the store has no tag {tag:?}; create it with: leafctl tag create {tag:?}")]
-    UnknownTag {
-        /// The requested tag.
-        tag: Tag,
-    },
+    UnknownTag { tag: Tag },
     /// The tag exists already.
     #[error(
         "the store already has a tag {tag:?}: show it with leafctl tag show {tag:?}, change it with leafctl tag set, or choose \
@@ -40,7 +31,6 @@ pub enum StoreError {
     /// Too few ids are left up to the ceiling. Nothing was claimed.
     #[error("{}", exhausted(tag, *ceiling, *left))]
     Exhausted {
-        /// The tag.
         tag: Tag,
         /// Its largest allowed number.
         ceiling: u64,

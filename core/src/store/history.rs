@@ -38,7 +38,6 @@ enum Mark {
 /// true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Note {
-    /// Its lives.
     pub history: History,
     /// Claims were made in the present life, so no host is in time any more.
     pub settled: bool,
@@ -62,7 +61,6 @@ pub struct Proof {
 /// How a store compares with a [`Proof`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// All is there.
     All,
     /// Something is missing: the store has lost commits.
     Lost,

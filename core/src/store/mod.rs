@@ -57,7 +57,6 @@ pub struct Claim {
     pub step: u64,
     /// The tag's largest allowed number.
     pub ceiling: u64,
-    /// The tag's generation.
     pub generation: Generation,
     /// Whether the tag is strict: its ids must be used at once and in order, and none may be kept.
     pub strict: bool,
@@ -75,7 +74,6 @@ impl ClaimWish {
 /// What a tag offers to the hosts that use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagTerms {
-    /// Its generation.
     pub generation: Generation,
     /// Where the next claim starts if the ceiling allows; from 1.
     pub end: u64,
@@ -90,7 +88,6 @@ pub struct TagTerms {
 /// A tag as the store has it. Values that other programs wrote are passed on unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagRow {
-    /// Its name.
     pub tag: Tag,
     /// The first number not yet claimed.
     pub max_id: i64,
@@ -98,7 +95,6 @@ pub struct TagRow {
     pub step: i64,
     /// The largest number that may be issued.
     pub ceiling: u64,
-    /// Its generation.
     pub generation: Generation,
     /// Whether it is strict.
     pub strict: bool,
@@ -116,7 +112,6 @@ pub const UNFINISHED: u64 = 0;
 /// A tag to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewTag {
-    /// Its name.
     pub tag: Tag,
     /// The first number to issue; from 1.
     pub start: u64,

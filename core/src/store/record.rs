@@ -20,14 +20,11 @@ pub struct ClaimedBy {
     pub holds_from: Option<u64>,
 }
 
-/// A recorded claim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRecord {
-    /// The ids.
     pub run: Run,
     /// The tag's generation then.
     pub generation: Generation,
-    /// Who made it.
     pub by: ClaimedBy,
     /// The store's clock then.
     pub at: UnixMs,

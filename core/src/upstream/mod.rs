@@ -63,11 +63,9 @@ pub enum Step {
 /// A call of the store, or of the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Tell its identity.
     Identity,
     /// Whether it has, or remembers, any tag.
     HasTags,
-    /// Record its role.
     TakeRole(Identity, Role),
     /// Record this start of the host, and look up the journal's entry of this store.
     CheckIn(Identity),
@@ -85,11 +83,8 @@ pub enum Request {
 /// The outcome of a call.
 #[derive(Clone, Debug)]
 pub enum Response {
-    /// To [`Request::Identity`].
     Identity(Result<Identity, StoreError>),
-    /// To [`Request::HasTags`].
     HasTags(Result<bool, StoreError>),
-    /// To [`Request::TakeRole`].
     TakeRole(Result<(), StoreError>),
     /// To [`Request::CheckIn`]: the journal's history of it.
     CheckIn(Result<Option<History>, StoreError>),
@@ -99,7 +94,6 @@ pub enum Response {
     Renew(Result<bool, StoreError>),
     /// To [`Request::PushHighWater`]: how many tags this host knows.
     PushHighWater(Result<usize, StoreError>),
-    /// To [`Request::Record`].
     Record(Result<(), StoreError>),
 }
 
@@ -117,7 +111,6 @@ pub enum Record {
 pub enum Event {
     /// A call failed, for the first time or for another reason than before.
     Away(StoreError),
-    /// It answers again.
     Back,
     /// It can be asked or claimed from again: whatever waits for it continues.
     Resumed,

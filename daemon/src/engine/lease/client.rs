@@ -21,7 +21,6 @@ use leafd_core::registry::{
 
 use leafd_core::{Tag, UnixMs, WorkerId};
 
-/// Calls a registry.
 pub struct RegistryClient {
     backend: Backend,
     /// The layouts. Every host of the registry must define them in the same way.
@@ -36,7 +35,6 @@ pub struct RegistryClient {
 
 /// Where a registry is.
 pub enum Backend {
-    /// In a store.
     Store(Rc<Upstream>, Mode),
     /// On a thread of its own.
     Thread(RegistryHandle),

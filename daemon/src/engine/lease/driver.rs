@@ -35,7 +35,6 @@ pub struct LeaseDriver {
     logged: Cell<Option<WorkerId>>,
 }
 
-
 impl LeaseDriver {
     /// Keeps this lease at the registry behind `link`. Nothing happens before [`LeaseDriver::run`] is called.
     pub fn new(

@@ -27,11 +27,9 @@ use leafd_wire::Status;
 
 /// Where the worker number comes from.
 pub enum Worker {
-    /// There is none.
     None,
     /// From the operator; or why the operator's number can't be used.
     Static(RefCell<Result<Rc<StaticWorker>, String>>),
-    /// From a registry.
     Leased(Rc<LeaseDriver>),
 }
 

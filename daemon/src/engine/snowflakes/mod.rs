@@ -24,7 +24,6 @@ use leafd_core::lines::Lines;
 use leafd_core::snowflake::{Generator, Now, Refusal};
 use leafd_core::{Backoff, BootMs, Tag, UnixMs, Want};
 
-/// All layouts.
 pub struct Snowflakes {
     layouts: Vec<Rc<SnowflakeTag>>,
     /// The worker under whose number ids are issued.
@@ -138,7 +137,6 @@ impl Snowflakes {
         self.layouts.iter().find(|layout| layout.name.as_str() == name)
     }
 
-    /// All layouts.
     pub fn layouts(&self) -> &[Rc<SnowflakeTag>] {
         &self.layouts
     }

@@ -26,7 +26,6 @@ const RESULTS: [&str; 7] =
 const RECENT_MAX: usize = 1_000;
 
 impl ClaimCounts {
-    /// Remembers a claim.
     pub fn remember(&self, tag: &Tag, run: Run) {
         let mut recent = self.recent.borrow_mut();
         if recent.len() == RECENT_MAX {
