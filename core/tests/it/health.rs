@@ -76,7 +76,7 @@ fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_i
     );
     let text = |index: usize| watch.told[index].1.text.as_str();
     assert!(text(0).contains("last another 1 min 30 s"), "{}", text(0));
-    assert!(text(0).ends_with("To do: see that it runs"), "{}", text(0));
+    assert!(text(0).ends_with("Remedy: see that it runs"), "{}", text(0));
     assert!(text(1).starts_with("for 1 min now: "), "{}", text(1));
     assert!(text(1).contains("last another 30 s"), "{}", text(1));
     assert!(text(2).contains("serving only ids already held by this host"), "{}", text(2));
