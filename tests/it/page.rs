@@ -121,7 +121,7 @@ fn a_browser_shows_tags_stores_worker_users_and_events_live() {
         "OK: segment and snowflake ids available",
         "store.db",
         "worker ",
-        "Who draws",
+        "Users",
         "Recent events",
         "no ceiling",
     ] {
@@ -216,7 +216,7 @@ fn a_browser_shows_that_the_daemon_is_away_and_back() {
     // No administrator is known by a port.
     let text = browser.text();
     assert!(
-        text.contains("shown to administrators only") && !text.contains("Who draws\n"),
+        text.contains("shown to administrators only") && !text.contains("Users\n"),
         "{text}"
     );
 
@@ -313,8 +313,8 @@ fn of_many_troubles_the_worst_are_shown() {
         "document.querySelector('#further').textContent === 'and 40 more, none of them worse'",
     );
     let text = browser.text();
-    assert!(text.contains("What is wrong") && text.contains("What to do:"), "{text}");
-    assert!(text.contains("ids available; 60 troubles"), "{text}");
+    assert!(text.contains("Problems") && text.contains("What to do:"), "{text}");
+    assert!(text.contains("ids available; 60 problems"), "{text}");
     fits(&mut browser);
     keep_pictures(&mut browser, "troubles");
 

@@ -90,8 +90,8 @@ function makeTag(tag) {
 function showTag(row, tag, storeAway) {
   const part = (name) => row.querySelector(name);
   const notes = [];
-  if (tag.strict) notes.push("strict: each request claims its ids, nothing is held");
-  if (tag.waiting > 0) notes.push(`${count(tag.waiting)} requests wait`);
+  if (tag.strict) notes.push("strict: each request claims its ids; none are held");
+  if (tag.waiting > 0) notes.push(`${count(tag.waiting)} waiting requests`);
   setText(part(".name small"), notes.join("; "));
   const bar = part(".bar");
   showBar(bar, tag.segments);
@@ -101,7 +101,7 @@ function showTag(row, tag, storeAway) {
   setText(part(".rate b"), tag.ids_per_second === 0 && tag.lasts_ms !== null ? "< 1" : count(tag.ids_per_second));
   const lasts = part(".lasts");
   setText(lasts.firstChild, tag.lasts_ms !== null && !tag.strict ? duration(tag.lasts_ms) : "–");
-  setText(lasts.lastChild, tag.strict ? "nothing is held" : `${count(tag.held)} held`);
+  setText(lasts.lastChild, tag.strict ? "none are held" : `${count(tag.held)} held`);
   lasts.classList.toggle("soon", !tag.strict && storeAway && tag.lasts_ms !== null && tag.lasts_ms < 120000);
   const used = tag.ceiling_used_percent;
   const ceiling = part(".ceiling");
@@ -115,7 +115,7 @@ function showTags(tags, status) {
   const storeAway = status.segments.stores.some((store) => !store.ready);
   keep(byId("tags"), busiest, (tag) => tag.tag, makeTag, (row, tag) => showTag(row, tag, storeAway));
   const inUse = status.segments.tags_in_use === 1 ? "1 tag" : `${count(status.segments.tags_in_use)} tags`;
-  const found = find.value ? `${count(sums.tags)} of ${inUse} in use with this in the name` : `${inUse} in use on this host`;
+  const found = find.value ? `${count(sums.tags)} of ${inUse} in use whose names match` : `${inUse} in use on this host`;
   const shown = sums.tags > busiest.length ? `; the busiest ${busiest.length} are shown` : "";
   const together = sums.tags > 0 ? `; together ${count(sums.ids_per_second)} ids/s, ${count(sums.held)} held` : "";
   const none = sums.tags === 0 && !find.value ? ". A tag is in use from the first id that a process of this host draws of it" : "";
@@ -153,7 +153,7 @@ function showStore(card, store) {
       ["claims", claims.granted === 0 ? "none granted yet" : `${count(claims.granted)} granted, in ${mean} on average`],
       ["not granted", failed.map(([result, times]) => `${count(times)} ${result.replaceAll("_", " ")}`).join(", ")],
       ["fail-overs", lost],
-      ["claims wait", store.settling_ms > 0 ? `${duration(store.settling_ms)} more, after a fail-over` : ""],
+      ["claims pause", store.settling_ms > 0 ? `${duration(store.settling_ms)} more, after a fail-over` : ""],
       ["role", store.role],
       ["identity", store.store_id],
       ["history", store.history],
@@ -170,8 +170,8 @@ function showWorker(status) {
     showCard(card, `layout ${layout.name}`, { good: true, text: "" }, [
       ["ids", `${count(layout.issued)} since the start`],
       ["ahead of clock", layout.clock_ahead_ms > 0 ? `${duration(layout.clock_ahead_ms)}: ids run ahead of this host’s clock` : "no"],
-      ["journal", mark && `ids before ${mark} may be issued`],
-      ["time left", `${duration(layout.time_left_ms)} until its time bits are used up`],
+      ["journal", mark && `ids before ${mark} may have been issued`],
+      ["time left", `${duration(layout.time_left_ms)} until its time bits are exhausted`],
       ["bits", `${layout.time_bits} time of ${layout.unit_ms} ms, ${layout.worker_bits} worker, ${layout.sequence_bits} sequence`],
     ]);
   });
@@ -186,12 +186,12 @@ function showLease(card, snowflake, lease) {
     { good: snowflake.ready, text: snowflake.ready ? "ready" : "not ready" }, [
       ["trouble", snowflake.worker_error],
       ["registry", lease.place || snowflake.registry],
-      ["worker", snowflake.worker === null && snowflake.ready ? "is taken when the first snowflake id is asked for" : ""],
+      ["worker", snowflake.worker === null && snowflake.ready ? "is leased for the first snowflake id" : ""],
       ["mode", lease.mode],
-      ["lease", bar && `${duration(lease.left_ms)} left: so long snowflake ids go on without the registry`],
+      ["lease", bar && `${duration(lease.left_ms)} left: snowflake ids last this long without the registry`],
       ["renewed", lease.renewed_ms_ago === null || lease.renewed_ms_ago === undefined ? "" : ago(lease.renewed_ms_ago)],
       ["this clock", offset === null || offset === undefined ? "" : `${(Math.abs(offset) / 1000).toFixed(3)} s ${side} the registry’s`],
-      ["clock trouble", lease.clock_error],
+      ["clock error", lease.clock_error],
       ["held back", lease.clock_held_back_ms > 0 ? `by ${duration(lease.clock_held_back_ms)}, until the registry confirms the step` : ""],
     ], bar);
 }
@@ -218,7 +218,7 @@ function showTotals(status) {
   keep(byId("totals"), [
     ["segment ids since the start", count(segments.issued)],
     ["snowflake ids since the start", count(layouts)],
-    ["of all ids were given in held runs", ids.in_held_runs + ids.direct > 0 ? Math.round(100 * ids.in_held_runs / (ids.in_held_runs + ids.direct)) + " %" : "–"],
+    ["of all ids were in held runs", ids.in_held_runs + ids.direct > 0 ? Math.round(100 * ids.in_held_runs / (ids.in_held_runs + ids.direct)) + " %" : "–"],
     ["connections", count(status.connections)],
     ["requests refused since the start", count(refused)],
   ], ([title]) => title, ([title]) => {
@@ -258,7 +258,7 @@ function show({ status, tags, administers }) {
   const { health } = status;
   byId("dot").className = health.state;
   const wrong = health.conditions.length + health.conditions_left_out;
-  setText(byId("headline"), health.line + (wrong > 0 ? `; ${count(wrong)} ${wrong === 1 ? "trouble" : "troubles"}` : ""));
+  setText(byId("headline"), health.line + (wrong > 0 ? `; ${count(wrong)} ${wrong === 1 ? "problem" : "problems"}` : ""));
   setText(byId("host"), [status.host, `up ${duration(status.uptime_ms)}`, `release ${status.release}`].filter(Boolean).join(" · "));
   showConditions(health);
   showTotals(status);
@@ -301,7 +301,7 @@ async function update() {
     else why = "The daemon answers: " + await answer.text();
   } catch {
     const since = new Date(heard).toLocaleTimeString();
-    why = `The daemon has not answered since ${since}: it has stopped, or can’t be reached. The figures are from then. This page keeps trying. Processes may still hold ids.`;
+    why = `The daemon has not answered since ${since}: it has stopped or is unreachable. The values below are from then. This page keeps trying. Processes may still hold ids.`;
   }
   // A later question is under way, or nobody sees the page.
   if (turn !== asked || document.hidden) return;
