@@ -215,10 +215,7 @@ fn a_browser_shows_that_the_daemon_is_away_and_back() {
     browser.until("document.querySelectorAll('.tag').length === 1");
     // No administrator is known by a port.
     let text = browser.text();
-    assert!(
-        text.contains("shown to administrators only") && !text.contains("Users\n"),
-        "{text}"
-    );
+    assert!(text.contains("shown to administrators only") && !text.contains("Users\n"), "{text}");
 
     host.kill();
     browser.until(

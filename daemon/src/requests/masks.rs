@@ -13,7 +13,7 @@ use leafd_core::Tag;
 use leafd_core::mask::{KeyNumber, Mask, MaskBits, MaskKey, MaskKeys, Prefix, PublicText};
 
 /// A request whose fields were checked, but not its ids. It outlives the request's frame.
-struct Work {
+struct Conversion {
     tag: Tag,
     bits: MaskBits,
     /// The key to use; `None` for the current one.
@@ -36,7 +36,7 @@ impl Dispatcher {
         header: &Header,
         body: &[u8],
     ) -> Result<(), Failure> {
-        let work = Work::parse(header, body)?;
+        let work = Conversion::parse(header, body)?;
         if !self.access.borrow().may_unmask(work.tag.as_str(), &session.peer) {
             return Err(Failure::new(
                 Status::Denied,
@@ -58,8 +58,8 @@ impl Dispatcher {
     }
 }
 
-impl Work {
-    fn parse(header: &Header, body: &[u8]) -> Result<Work, Failure> {
+impl Conversion {
+    fn parse(header: &Header, body: &[u8]) -> Result<Conversion, Failure> {
         let (form, what) = if header.opcode == opcode::MASK {
             let request = MaskRequest::decode(header, body)?;
             (request.form, What::Mask(request.ids().collect()))
@@ -93,7 +93,7 @@ impl Work {
                 String::from_utf8_lossy(prefix)
             ))),
         });
-        Ok(Work { tag: Tag::parse(tag)?, bits, key, prefix: prefix.transpose()?, what })
+        Ok(Conversion { tag: Tag::parse(tag)?, bits, key, prefix: prefix.transpose()?, what })
     }
 
     /// The body of the answer.

@@ -21,12 +21,12 @@ const LOOKED_US: u64 = 1_000_000;
 pub struct Owners {
     ranges: RefCell<Vec<Range>>,
     /// The version of the file when it was read.
-    read: Cell<Option<Stamp>>,
+    read: Cell<Option<FileVersion>>,
     looked_us: Cell<Option<u64>>,
 }
 
 /// Distinguishes versions of a file: inode, size, and seconds and nanoseconds of its last change.
-type Stamp = (u64, u64, i64, i64);
+type FileVersion = (u64, u64, i64, i64);
 
 /// Uids assigned to one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,7 @@ impl Owners {
             return;
         }
         self.looked_us.set(Some(now_us));
-        let stamp = fs::metadata(SUBUID).ok().map(|found| stamp(&found));
+        let stamp = fs::metadata(SUBUID).ok().map(|found| file_version(&found));
         if stamp != self.read.replace(stamp) {
             let text =
                 |path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
@@ -62,7 +62,7 @@ impl Owners {
     }
 }
 
-fn stamp(found: &Metadata) -> Stamp {
+fn file_version(found: &Metadata) -> FileVersion {
     (found.ino(), found.size(), found.ctime(), found.ctime_nsec())
 }
 
