@@ -240,7 +240,7 @@ fn only_those_who_may_are_answered() {
 
     let (_host, address) = host(&[("leaf_http_allow", "[\"10.0.0.0/8\"]")]);
     let answer = get(&address, path);
-    let why = "127.0.0.1 is in no network of leaf_http_allow";
+    let why = "127.0.0.1 is not in leaf_http_allow";
     refused(&answer, 403, why);
 
     plain.stop();

@@ -341,12 +341,12 @@ fn two_hosts_with_one_static_number_are_warned<S: Server>() {
         let message = told["message"].as_str().unwrap();
         assert!(
             message.contains("worker 17")
-                && message.ends_with(&format!("{other}; snowflake ids of both may be equal")),
+                && message.ends_with(&format!("{other}; both may issue the same snowflake ids")),
             "{message}"
         );
         assert!(host.raw().info().snowflake_ready);
         eventually("it is logged", Duration::from_secs(30), || {
-            host.log().contains("worker 17 is in use on another host").then_some(())
+            host.log().contains("another host uses worker 17 too").then_some(())
         });
         // The doctor says the same, as a warning, and what to do.
         let output = host.command(Some("doctor")).arg("--json").output().unwrap();

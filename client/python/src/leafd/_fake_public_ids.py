@@ -52,13 +52,13 @@ class FakePublicIds:
         if not 20 <= self._form.bits <= 63:
             raise _refused(f"public ids have 20 to 63 bits, not {self._form.bits}")
         if not _PREFIX.fullmatch(self._form.prefix):
-            raise _refused(f"{self._form.prefix!r} is no prefix")
+            raise _refused(f"{self._form.prefix!r} is not a prefix")
 
     def _mirrored(self, ids: List[int]) -> List[int]:
         end = 1 << self._form.bits
         for id in ids:
             if not 0 < id < end:
-                raise _refused(f"{id} is no id of {self._form.bits} bits")
+                raise _refused(f"{id} is not an id of {self._form.bits} bits")
         return [end - id for id in ids]
 
     def _digits(self) -> int:
@@ -69,7 +69,7 @@ class FakePublicIds:
         rest = text[len(start) :].lower().replace("o", "0").replace("i", "1").replace("l", "1")
         why = None
         if not text.startswith(start):
-            why = "it doesn't begin with the prefix that was asked for"
+            why = "it doesn't begin with the requested prefix"
         elif len(rest) != self._digits() + 2:
             why = f"it is not as long as an id of {self._form.bits} bits"
         elif any(digit not in _DIGITS for digit in rest):
@@ -85,7 +85,7 @@ class FakePublicIds:
                 why = f"it names mask key {key}, which this fake doesn't have"
             else:
                 return id
-        raise _refused(f"{text!r} is no public id of tag {self._form.tag!r}: {why}")
+        raise _refused(f"{text!r} is not a public id of tag {self._form.tag!r}: {why}")
 
 
 class FakeAsyncPublicIds:
