@@ -49,7 +49,7 @@ fn a_primary_with_an_unfinished_tag_is_retired_once_that_is_finished() {
     for words in [&words[..], &words[1..]] {
         let said = refused(&next.apply(words).output().unwrap());
         for part in [
-            "nothing was changed: 2 tags",
+            "the new routes don't allow these 2 tags",
             "events in c: its creation was interrupted",
             "users in c: its creation was interrupted",
             "leafctl tag create TAG",
