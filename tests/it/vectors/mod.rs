@@ -271,11 +271,14 @@ fn a_daemon_that_leases_its_worker_answers_as_the_file_says() {
     host.start();
     let mut raw = host.raw();
     raw.draw_until("snowflake", Duration::from_secs(10));
+    host.create("orders");
+    raw.draw("orders", 1);
     for Administration { name, request, body } in vectors().leased {
         let opcode = match request.message.as_str() {
             "WORKER_LIST" => opcode::WORKER_LIST,
             "WORKER_RELEASE" => opcode::WORKER_RELEASE,
             "WHOSE" => opcode::WHOSE,
+            "FLEET" => opcode::FLEET,
             other => panic!("{name}: what is {other}?"),
         };
         raw.request(opcode, 1, request.json.as_bytes());
