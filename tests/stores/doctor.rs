@@ -131,7 +131,7 @@ fn troubles_of_a_store<S: Server>() {
         ),
     };
     server.sql(of_one);
-    one_warns(&fresh, "durability", name, "acknowledged");
+    one_warns(&fresh, "durability", name, "acknowledges");
     server.sql(to_one);
 
     let (ahead, clock) = WallClock::of(Host::on_store(&server.url()));
@@ -268,6 +268,7 @@ fn troubles_of_a_certificate<S: Server>() {
     let server = S::with(&settings);
     let host = |name: &str, authority: &Path| {
         let url = server.url().replace("127.0.0.1", name);
+        let url = url.split('?').next().unwrap();
         Host::on_store(&format!("{url}?sslrootcert={}", authority.display()))
     };
     let (ours, other) = (certificates.path("ca.pem"), certificates.path("other.pem"));

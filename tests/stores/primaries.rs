@@ -265,13 +265,13 @@ fn tags_of_primaries_are_administered_in_ids() {
         assert!(!done && said.contains(why), "{words:?}: {said}");
     };
     refused(&["create", "events.strict", "--strict"], "can't be strict");
-    refused(&["create", "events.low", "--ceiling", "1"], "begins at 2");
+    refused(&["create", "events.low", "--ceiling", "1"], "would have no id");
     done(&["create", "events.low", "--ceiling", "3"]);
     // One id, and it is not one of primary b's: then it is made in neither.
     refused(&["create", "events.one", "--start", "10", "--ceiling", "10"], "primary \"b\" would");
     refused(&["show", "events.one"], "no tag");
     done(&["create", "events.b", "--start", "1000", "--ceiling", "2000", "--step", "10"]);
-    refused(&["set", "events.b", "--ceiling", "1"], "begins at 2");
+    refused(&["set", "events.b", "--ceiling", "1"], "would have no id");
     let shown = done(&["show", "events.b"]);
     assert!(shown.contains(" 1000\n") && shown.contains(" 2000\n"), "{shown}");
 

@@ -147,7 +147,7 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     for option in ["--step", "--start", "--ceiling"] {
         let said = host.leafctl(&["tag", "create", "none", option, "-5"]).stderr;
         let said = String::from_utf8(said).unwrap();
-        assert!(said.contains("'-5'") && said.contains("give a whole number from 0"), "{said}");
+        assert!(said.contains("'-5'") && said.contains("must be a whole number from 0"), "{said}");
     }
     refused(host, &["create", "long", "--description", &"x".repeat(257)], "at most 256 characters");
     refused(host, &["show", "nothing"], "no tag \"nothing\"");
