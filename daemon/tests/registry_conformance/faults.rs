@@ -66,7 +66,7 @@ fn denied<T: Debug>(result: Result<T, RegistryError>, table: &str) {
 /// Everything that is refused to a user who may see the tables of tags, and of workers what `grant` gave before.
 fn rights_are_named(store: Box<Store>, mut grant: impl FnMut(&str, &str)) {
     let mut registry = leased(store);
-    claims_go_on(&mut *registry.store);
+    claims_go_on(&mut registry.store);
     let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
     let hidden = registry.snapshot(0..9);
     assert!(matches!(hidden, Err(RegistryError::Refused(_))), "{hidden:?}");
@@ -90,7 +90,7 @@ fn rights_are_named(store: Box<Store>, mut grant: impl FnMut(&str, &str)) {
     grant("INSERT, UPDATE", "leaf_workerid_alloc");
     let number = registry.assign(&under, 0..9, &held("a", 5)).unwrap().worker.0;
     take(&mut registry, number, Some(&held("a", 5)), &held("a", 6)).unwrap();
-    claims_go_on(&mut *registry.store);
+    claims_go_on(&mut registry.store);
 }
 
 const OF_TAGS: [(&str, &str); 5] = [
@@ -145,7 +145,7 @@ fn missing_tables_are_named(store: Box<Store>, mut sql: impl FnMut(&str), apply:
         // On the connection that knew them, and on a new one.
         for _ in 0..2 {
             refused(registry.snapshot(0..9), &[table, "leafd schema apply"]);
-            claims_go_on(&mut *registry.store);
+            claims_go_on(&mut registry.store);
         }
         apply();
         assert_eq!(snapshot(&mut registry, 0..9).entries, []);
@@ -153,7 +153,7 @@ fn missing_tables_are_named(store: Box<Store>, mut sql: impl FnMut(&str), apply:
     sql("ALTER TABLE leafd_worker DROP COLUMN seen");
     refused(registry.snapshot(0..9), &["seen"]);
     refused(registry.snapshot(0..9), &["leafd_worker lacks the column seen"]);
-    claims_go_on(&mut *registry.store);
+    claims_go_on(&mut registry.store);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn where_only_leafs_table_is_no_worker_can_be_had() {
         let words = ["only Leaf's table", "snowflake workers", "leafd schema apply"];
         refused(registry.snapshot(0..9), &words);
         refused(registry.register_layouts(&[]), &words);
-        claims_go_on(&mut *registry.store);
+        claims_go_on(&mut registry.store);
     }
 }
 
@@ -236,7 +236,7 @@ pub fn a_declared_loss_changes_the_history(backend: &mut impl Tables) {
     // From the first claim of ids on nobody needs to wait.
     let under = other.store.identity().unwrap();
     other.store.create(&under, &new_tag("orders")).unwrap();
-    claims_go_on(&mut *other.store);
+    claims_go_on(&mut other.store);
     assert!(snapshot(&mut registry, 0..9).history_age.unwrap() > HOUR);
 }
 

@@ -26,7 +26,7 @@ fn functions_that_an_engine_lacks_are_done_without() {
     // The administrator, who made the tables, is told more by the server.
     let made = store.identity().unwrap();
     assert!(made.history.is_in_doubt() && store.renew(&made, None).unwrap());
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);
     // What is left of the history shows a table that was filled anew.

@@ -154,7 +154,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
     target.connect_timeout = Duration::from_millis(700);
     target.statement_timeout = Duration::from_millis(900);
     let mut store = E::open(target.clone());
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     server.freeze();
     let mut bounded = |bound_ms: u64| {
@@ -168,7 +168,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
     bounded(900);
     bounded(700);
     server.thaw();
-    assert!(claim(&mut *store, "t", 1).run.first >= 1);
+    assert!(claim(&mut store, "t", 1).run.first >= 1);
 }
 
 fn a_restarted_server_is_used_by_the_next_call<E: Engine>() {
@@ -176,7 +176,7 @@ fn a_restarted_server_is_used_by_the_next_call<E: Engine>() {
     let target = E::target_of(&server);
     E::apply(&target).unwrap();
     let mut store = E::open(target);
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     server.kill();
     // What was said depends on how much of it was gone by then.
@@ -197,7 +197,7 @@ fn a_server_that_stops_taking_writes_is_left<E: Engine>() {
     let server = E::new_server(&[]);
     let target = E::target_of(&server);
     E::apply(&target).unwrap();
-    create(&mut *E::open(target), &new_tag("t", 1, 10)).unwrap();
+    create(&mut E::open(target), &new_tag("t", 1, 10)).unwrap();
     let mut store = E::open(E::target(&server, E::writer(&server), E::REMOTE.2));
     let under = store.identity().unwrap();
     assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 1..11);
@@ -222,16 +222,16 @@ fn select_and_update_on_leafs_table_are_enough_to_claim<E: Engine>() {
     }
     target.leaf_only = true;
     let mut store = E::open(target);
-    assert_eq!(claim(&mut *store, "orders", 1).run.range(), 1..101);
-    raise(&mut *store, "orders", 500);
-    let again = claim(&mut *store, "orders", 1);
+    assert_eq!(claim(&mut store, "orders", 1).run.range(), 1..101);
+    raise(&mut store, "orders", 500);
+    let again = claim(&mut store, "orders", 1);
     assert_eq!((again.run.range(), again.generation), (500..600, Generation(0)));
     let (host, start) = (HostId("h".into()), StartToken("s".into()));
-    assert_eq!(check_in(&mut *store, &host, &[], &start), CheckIn::Unsupported);
+    assert_eq!(check_in(&mut store, &host, &[], &start), CheckIn::Unsupported);
     let asked = [tag("orders"), tag("no")];
-    assert_eq!(generations(&mut *store, &asked), [Some(Generation(0)), None]);
+    assert_eq!(generations(&mut store, &asked), [Some(Generation(0)), None]);
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
-    refused(create(&mut *store, &new_tag("new", 1, 10)), "creating a tag needs them");
+    refused(create(&mut store, &new_tag("new", 1, 10)), "creating a tag needs them");
     refused(store.delete(&tag("orders"), Generation(0)), "deleting a tag needs them");
     let under = store.identity().unwrap();
     refused(
@@ -267,7 +267,7 @@ fn missing_rights_are_named<E: Engine>() {
     );
     let mut store = E::open(database.own_target("reader"));
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 1);
-    match try_claim(&mut *store, &tag("t"), WISH) {
+    match try_claim(&mut store, &tag("t"), WISH) {
         Err(StoreError::Refused(reason)) => {
             assert_eq!(reason.why, Why::MissingRights, "{reason}");
             assert!(reason.contains("leaf_alloc"), "{reason}");
@@ -275,7 +275,7 @@ fn missing_rights_are_named<E: Engine>() {
         other => panic!("{other:?}"),
     }
     database.grant("reader", &[("UPDATE", "leaf_alloc"), ("INSERT, UPDATE", "leafd_tag")]);
-    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 1..11);
 }
 
 fn applying_twice_changes_nothing_and_other_tables_are_refused<E: Engine>() {
@@ -294,7 +294,7 @@ fn applying_twice_changes_nothing_and_other_tables_are_refused<E: Engine>() {
 fn a_table_made_anew_has_another_history<E: Engine>() {
     let mut database = E::new();
     let mut store = database.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);
     database.execute("DROP TABLE leaf_alloc");
@@ -346,7 +346,7 @@ fn a_copied_database_is_the_same_store_with_another_history<E: Engine>() {
     let was = original.connect().identity().unwrap();
     let mut copy = E::new();
     let mut store = copy.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let other = store.identity().unwrap();
     assert_ne!(other.id, was.id);
     let name = was.id.0.split_once(':').unwrap().1;
@@ -375,15 +375,15 @@ fn a_folding_collation_never_gives_two_names_one_row<E: Engine>() {
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Order', 1, 10)");
     database.apply_here().unwrap();
     let mut store = database.connect();
-    assert_eq!(claim(&mut *store, "Order", 1).run.range(), 1..11);
+    assert_eq!(claim(&mut store, "Order", 1).run.range(), 1..11);
     for other in E::LOOKALIKES {
-        let unknown = try_claim(&mut *store, &tag(other), WISH);
+        let unknown = try_claim(&mut store, &tag(other), WISH);
         assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{other:?}: {unknown:?}");
-        assert_eq!(generations(&mut *store, &[tag(other)]), [None]);
+        assert_eq!(generations(&mut store, &[tag(other)]), [None]);
     }
-    refused(create(&mut *store, &new_tag("order", 1, 10)), "treats them as equal");
-    assert_eq!(claim(&mut *store, "Order", 1).run.range(), 11..21);
-    pages_are_complete(&mut *store, &E::AROUND);
+    refused(create(&mut store, &new_tag("order", 1, 10)), "treats them as equal");
+    assert_eq!(claim(&mut store, "Order", 1).run.range(), 11..21);
+    pages_are_complete(&mut store, &E::AROUND);
 }
 
 /// What the operator is then told holds for good.
@@ -391,7 +391,7 @@ fn a_role_is_replaced_after_the_claim_that_is_under_way<E: Engine>() {
     let mut database = E::new();
     let target = database.own_target(E::ADMINISTRATOR);
     let (mut store, mut operator) = (database.connect(), E::open(target));
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let next = Identity { role: Role("1 of 2".into()), ..under.clone() };
     operator.identity().unwrap();
@@ -478,7 +478,7 @@ fn a_former_primary_is_no_refuge_from_one_slow_call<E: Engine>() {
     target.statement_timeout = Duration::from_millis(900);
     let mut store = E::open(target);
     let under = store.identity().unwrap();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     servers[0].freeze();
     unavailable(store.claim(None, &under, &tag("t"), WISH), "no answer");
     servers[0].thaw();

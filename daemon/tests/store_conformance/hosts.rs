@@ -20,35 +20,35 @@ fn token(name: &str) -> StartToken {
 pub fn a_host_checks_in(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let a = host("a");
-    assert_eq!(check_in(&mut *store, &a, &[], &token("1")), CheckIn::New);
-    assert_eq!(check_in(&mut *store, &a, &[token("1")], &token("2")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &a, &[], &token("1")), CheckIn::New);
+    assert_eq!(check_in(&mut store, &a, &[token("1")], &token("2")), CheckIn::Current);
     // The answers to starts 3 and 4 never reached the journal.
     let known = [token("2"), token("3"), token("4")];
-    assert_eq!(check_in(&mut *store, &a, &known, &token("5")), CheckIn::Current);
-    assert_eq!(check_in(&mut *store, &host("b"), &[token("5")], &token("1")), CheckIn::New);
+    assert_eq!(check_in(&mut store, &a, &known, &token("5")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &host("b"), &[token("5")], &token("1")), CheckIn::New);
     let mut store = backend.connect();
-    assert_eq!(check_in(&mut *store, &a, &[token("5")], &token("6")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &a, &[token("5")], &token("6")), CheckIn::Current);
 }
 
 pub fn a_stale_journal_is_told(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let a = host("a");
-    check_in(&mut *store, &a, &[], &token("1"));
-    check_in(&mut *store, &a, &[token("1")], &token("2"));
+    check_in(&mut store, &a, &[], &token("1"));
+    check_in(&mut store, &a, &[token("1")], &token("2"));
     // A copy of the journal as it was after start 1.
-    assert_eq!(check_in(&mut *store, &a, &[token("1")], &token("9")), CheckIn::Stale);
-    assert_eq!(check_in(&mut *store, &a, &[], &token("9")), CheckIn::Stale);
+    assert_eq!(check_in(&mut store, &a, &[token("1")], &token("9")), CheckIn::Stale);
+    assert_eq!(check_in(&mut store, &a, &[], &token("9")), CheckIn::Stale);
     // It left no trace: the original goes on.
-    assert_eq!(check_in(&mut *store, &a, &[token("2")], &token("3")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &a, &[token("2")], &token("3")), CheckIn::Current);
 }
 
 pub fn a_repeated_check_in_is_current(backend: &mut dyn Backend) {
     let mut store = backend.connect();
     let a = host("a");
-    assert_eq!(check_in(&mut *store, &a, &[], &token("1")), CheckIn::New);
-    assert_eq!(check_in(&mut *store, &a, &[], &token("1")), CheckIn::Current);
-    assert_eq!(check_in(&mut *store, &a, &[token("1")], &token("2")), CheckIn::Current);
-    assert_eq!(check_in(&mut *store, &a, &[token("1")], &token("2")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &a, &[], &token("1")), CheckIn::New);
+    assert_eq!(check_in(&mut store, &a, &[], &token("1")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &a, &[token("1")], &token("2")), CheckIn::Current);
+    assert_eq!(check_in(&mut store, &a, &[token("1")], &token("2")), CheckIn::Current);
 }
 
 pub fn identity_stays(backend: &mut dyn Backend) {
@@ -89,11 +89,11 @@ pub fn who_uses_a_static_worker_number_is_told_of_the_others(backend: &mut dyn B
         let name = ["a", "b"][at];
         names(store.note_static_worker(&under, WorkerId(worker), &starts[at], name).unwrap())
     };
-    assert_eq!(note(&mut *one, 17, 0), []);
-    assert_eq!(note(&mut *one, 17, 0), []);
-    assert_eq!(note(&mut *other, 18, 1), []);
-    assert_eq!(note(&mut *other, 17, 1), ["a".into()]);
-    assert_eq!(note(&mut *one, 17, 0), ["b".into()]);
+    assert_eq!(note(&mut one, 17, 0), []);
+    assert_eq!(note(&mut one, 17, 0), []);
+    assert_eq!(note(&mut other, 18, 1), []);
+    assert_eq!(note(&mut other, 17, 1), ["a".into()]);
+    assert_eq!(note(&mut one, 17, 0), ["b".into()]);
     let other_store = Identity { id: StoreId("another".into()), ..under.clone() };
     let refused = one.note_static_worker(&other_store, WorkerId(17), &starts[0], "a");
     assert!(matches!(refused, Err(StoreError::Changed { .. })), "{refused:?}");

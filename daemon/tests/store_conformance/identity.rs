@@ -32,7 +32,7 @@ pub fn changed<T: std::fmt::Debug>(result: Result<T, StoreError>, was: &Identity
 
 pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let before = store.show(&tag("t")).unwrap();
     let is = store.identity().unwrap();
     let others = [
@@ -57,13 +57,13 @@ pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
     }
     assert_eq!(store.show(&tag("t")).unwrap(), before);
     assert_eq!(store.identity().unwrap(), is);
-    assert_eq!(check_in(&mut *store, &host, &[], &start), CheckIn::New);
+    assert_eq!(check_in(&mut store, &host, &[], &start), CheckIn::New);
     assert_eq!(store.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 1..11);
 }
 
 pub fn a_role_is_taken_once(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let sole = store.identity().unwrap();
     assert_eq!(sole.role, role(""));
     store.take_role(&sole, &role("")).unwrap();
@@ -105,7 +105,7 @@ pub fn one_of_many_roles_is_taken(backend: &mut dyn Backend) {
                 let take = &take;
                 scope.spawn(move || {
                     let name = format!("role {number}");
-                    take(&name, &mut *store).then_some(name)
+                    take(&name, &mut store).then_some(name)
                 })
             })
             .collect();
@@ -134,7 +134,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
     const CLAIMERS: usize = 3;
     const TAKES_MAX: Duration = Duration::from_secs(30);
     let mut operator = backend.connect();
-    create(&mut *operator, &new_tag("t", 1, 10)).unwrap();
+    create(&mut operator, &new_tag("t", 1, 10)).unwrap();
     let mut under = operator.identity().unwrap();
     for round in 0..5 {
         let stores: Vec<_> = (0..CLAIMERS).map(|_| backend.connect()).collect();
@@ -181,7 +181,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
 /// less of what was claimed, and so may whoever claims next.
 pub fn set_back_in_place_it_has_another_history(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_tag");
     assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);

@@ -22,7 +22,7 @@ fn host(backend: &mut dyn Backend, name: &str) -> (Box<Store>, Identity) {
 pub fn a_note_that_is_not_true_is_renewed_once(backend: &mut dyn Backend) {
     let (mut one, was) = host(backend, "one");
     let (mut other, _) = host(backend, "other");
-    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    create(&mut one, &new_tag("t", 1, 10)).unwrap();
     assert_eq!(one.is_settled(&was).unwrap(), Some(true), "the tables were just made");
     // As a promoted standby has it, whose server says something else about itself.
     backend.execute("UPDATE leafd_meta SET value = REPLACE(value, '\"engine\":\"', '\"engine\":\"0') WHERE name = 'history'");
@@ -49,7 +49,7 @@ pub fn a_note_that_is_not_true_is_renewed_once(backend: &mut dyn Backend) {
 pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend) {
     let (mut one, was) = host(backend, "one");
     let (mut other, _) = host(backend, "other");
-    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    create(&mut one, &new_tag("t", 1, 10)).unwrap();
     one.claim(None, &was, &tag("t"), WISH).unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
     one.claim(None, &was, &tag("t"), WISH).unwrap();
@@ -80,7 +80,7 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
 /// A host starts again, and a backup was put in place of the data meanwhile: the store is old, not the host's journal.
 pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backend) {
     let (mut one, was) = host(backend, "one");
-    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    create(&mut one, &new_tag("t", 1, 10)).unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
     one.claim(None, &was, &tag("t"), WISH).unwrap();
     let written = one.written(&was.history);
@@ -100,7 +100,7 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
 /// Another store has made a host go on as a new one: the numbers in its journal are the former host's.
 pub fn a_new_host_has_lost_nothing(backend: &mut dyn Backend) {
     let (mut one, was) = host(backend, "one");
-    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    create(&mut one, &new_tag("t", 1, 10)).unwrap();
     one.claim(None, &was, &tag("t"), WISH).unwrap();
     let mut anew = backend.connect();
     anew.trust(&was.history, one.written(&was.history));
@@ -113,7 +113,7 @@ pub fn a_new_host_has_lost_nothing(backend: &mut dyn Backend) {
 /// Two daemons run with copies of one state directory: the later start has the name.
 pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     let (mut one, under) = host(backend, "one");
-    create(&mut *one, &new_tag("t", 1, 10)).unwrap();
+    create(&mut one, &new_tag("t", 1, 10)).unwrap();
     let mut copy = backend.connect();
     let [known, next] = ["start of one", "later"].map(|start| StartToken(start.into()));
     let checked_in = copy.check_in(&under, &HostId("one".into()), &[known], &next);
@@ -121,5 +121,5 @@ pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     copy.claim(None, &under, &tag("t"), WISH).unwrap();
     let error = one.claim(None, &under, &tag("t"), WISH).unwrap_err();
     assert!(error.to_string().contains("another daemon runs with a copy"), "{error}");
-    claim(&mut *copy, "t", 1);
+    claim(&mut copy, "t", 1);
 }

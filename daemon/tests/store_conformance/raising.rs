@@ -10,15 +10,15 @@ use crate::{Backend, claim, create, look_up, new_tag, raise, refused_in_words, t
 
 pub fn raise_lifts_and_never_lowers(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    create(&mut *store, &NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
-    assert!(raise(&mut *store, "t", 500));
-    assert_eq!(claim(&mut *store, "t", 1).run.range(), 500..510);
-    assert!(!raise(&mut *store, "t", 7));
-    assert!(!raise(&mut *store, "t", 510));
-    assert_eq!(claim(&mut *store, "t", 1).run.range(), 510..520);
-    assert!(raise(&mut *store, "t", CEILING_MAX + 1));
+    create(&mut store, &NewTag { ceiling: 2000, ..new_tag("t", 1, 10) }).unwrap();
+    assert!(raise(&mut store, "t", 500));
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 500..510);
+    assert!(!raise(&mut store, "t", 7));
+    assert!(!raise(&mut store, "t", 510));
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 510..520);
+    assert!(raise(&mut store, "t", CEILING_MAX + 1));
     assert_eq!(store.show(&tag("t")).unwrap().max_id, i64::MAX);
-    let used_up = try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1));
+    let used_up = try_claim(&mut store, &tag("t"), ClaimWish::new(1, 1));
     assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 2000, .. })), "{used_up:?}");
 }
 
@@ -45,7 +45,7 @@ pub fn many_are_raised_at_once(backend: &mut dyn Backend) {
         let name = format!("t{number}");
         if there(number) {
             let start = if behind(number) { 1000 + number } else { 9000 };
-            assert_eq!(claim(&mut *store, &name, 1).run.first, start, "{name}");
+            assert_eq!(claim(&mut store, &name, 1).run.first, start, "{name}");
         } else {
             let unknown = store.show(&tag(&name));
             assert!(matches!(unknown, Err(StoreError::UnknownTag { .. })), "{unknown:?}");
@@ -53,15 +53,15 @@ pub fn many_are_raised_at_once(backend: &mut dyn Backend) {
     }
     // What a tag was raised to is remembered when its row is set back, and raising another end lifts it to that.
     backend.execute("UPDATE leaf_alloc SET max_id = 1");
-    refused_in_words(&mut *store, "t6", &["--start 1006"]);
-    assert!(raise(&mut *store, "t6", 7));
-    assert_eq!(claim(&mut *store, "t6", 1).run.first, 1006);
+    refused_in_words(&mut store, "t6", &["--start 1006"]);
+    assert!(raise(&mut store, "t6", 7));
+    assert_eq!(claim(&mut store, "t6", 1).run.first, 1006);
 }
 
 pub fn the_higher_of_two_ends_counts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
-    assert!(!raise(&mut *store, "other", 5));
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
+    assert!(!raise(&mut store, "other", 5));
     let under = store.identity().unwrap();
     let ends = [(tag("t"), 300), (tag("t"), 700), (tag("t"), 20)];
     assert!(store.raise(&under, &ends, false).unwrap().contains(&true));
@@ -71,15 +71,15 @@ pub fn the_higher_of_two_ends_counts(backend: &mut dyn Backend) {
 /// As while a backup is restored, or when it is older than the tag.
 pub fn what_a_missing_tag_was_raised_to_is_remembered(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    assert!(!raise(&mut *store, "late", 500));
-    assert!(!raise(&mut *store, "made", 700));
+    assert!(!raise(&mut store, "late", 500));
+    assert!(!raise(&mut store, "made", 700));
     backend.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('late', 20, 10)");
-    refused_in_words(&mut *store, "late", &["--start 500"]);
-    assert!(raise(&mut *store, "late", 500));
-    assert_eq!(claim(&mut *store, "late", 1).run.range(), 500..510);
-    let below = create(&mut *store, &new_tag("made", 699, 10));
+    refused_in_words(&mut store, "late", &["--start 500"]);
+    assert!(raise(&mut store, "late", 500));
+    assert_eq!(claim(&mut store, "late", 1).run.range(), 500..510);
+    let below = create(&mut store, &new_tag("made", 699, 10));
     assert!(matches!(below, Err(StoreError::Refused(_))), "{below:?}");
-    create(&mut *store, &new_tag("made", 700, 10)).unwrap();
+    create(&mut store, &new_tag("made", 700, 10)).unwrap();
 }
 
 pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
@@ -87,10 +87,10 @@ pub fn ends_are_told_of_rows_and_of_names_alone(backend: &mut dyn Backend) {
     assert_eq!(store.ends(None, 10).unwrap(), []);
     // Made and deleted by us, claimed from, deleted by another program, and never here.
     for name in ["gone", "kept", "Other", "unused"] {
-        create(&mut *store, &new_tag(name, 1, 10)).unwrap();
+        create(&mut store, &new_tag(name, 1, 10)).unwrap();
     }
     for name in ["gone", "kept", "Other"] {
-        assert_eq!(claim(&mut *store, name, 1).run.range(), 1..11);
+        assert_eq!(claim(&mut store, name, 1).run.range(), 1..11);
     }
     let row = store.show(&tag("gone")).unwrap();
     store.delete(&tag("gone"), row.generation).unwrap();
@@ -161,8 +161,8 @@ pub fn daemons_raise_at_once(backend: &mut dyn Backend) {
 
 pub fn look_up_knows_where_the_next_claim_starts(backend: &mut dyn Backend) {
     let mut store = backend.connect();
-    let created = create(&mut *store, &NewTag { ceiling: 5000, ..new_tag("t", 7, 100) }).unwrap();
-    let mut terms = |name: &str| look_up(&mut *store, &[tag(name)])[0].unwrap();
+    let created = create(&mut store, &NewTag { ceiling: 5000, ..new_tag("t", 7, 100) }).unwrap();
+    let mut terms = |name: &str| look_up(&mut store, &[tag(name)])[0].unwrap();
     let first = TagTerms {
         generation: created.generation,
         end: 7,
@@ -171,7 +171,7 @@ pub fn look_up_knows_where_the_next_claim_starts(backend: &mut dyn Backend) {
         strict: false,
     };
     assert_eq!(terms("t"), first);
-    assert_eq!(claim(&mut *backend.connect(), "t", 1).run.range(), 7..107);
+    assert_eq!(claim(&mut backend.connect(), "t", 1).run.range(), 7..107);
     assert_eq!(terms("t"), TagTerms { end: 107, ..first });
     // The row alone is set back: what was claimed is still known.
     backend.execute("UPDATE leaf_alloc SET max_id = 7 WHERE biz_tag = 't'");

@@ -149,14 +149,14 @@ fn the_documented_rights_are_enough_on_postgres() {
 fn becomes_full(target: &Target, open: impl Fn(Target) -> Box<Store>, apply: impl Fn(&Target)) {
     let mut plain = open(Target { leaf_only: true, ..target.clone() });
     let was = plain.identity().unwrap();
-    assert_eq!(claim(&mut *plain, "leaf", 1).run.range(), 1..101);
+    assert_eq!(claim(&mut plain, "leaf", 1).run.range(), 1..101);
     apply(target);
     let mut full = open(target.clone());
     let is = full.identity().unwrap();
     assert_eq!(is.id, was.id);
     // It may have lost commits in between, for all that is known: whoever has seen more says so first.
     assert_ne!(is.history, was.history);
-    assert_eq!(claim(&mut *full, "leaf", 1).run.range(), 101..201);
+    assert_eq!(claim(&mut full, "leaf", 1).run.range(), 101..201);
 }
 
 #[test]

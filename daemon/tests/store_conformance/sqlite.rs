@@ -141,9 +141,9 @@ fn a_table_made_by_others_is_taken_over() {
          INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('Orders', 50, 10), (NULL, 1, 1)",
     );
     let mut store = place.connect();
-    assert_eq!(claim(&mut *store, "Orders", 1).run.range(), 50..60);
+    assert_eq!(claim(&mut store, "Orders", 1).run.range(), 50..60);
     let wish = ClaimWish::new(1, 1);
-    let other = try_claim(&mut *store, &tag("orders"), wish);
+    let other = try_claim(&mut store, &tag("orders"), wish);
     assert!(matches!(other, Err(StoreError::UnknownTag { .. })), "{other:?}");
     assert_eq!(store.list(None, 10).unwrap().len(), 1);
 }
@@ -153,7 +153,7 @@ fn a_damaged_file_is_refused() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
     for number in 0..400 {
-        create(&mut *store, &new_tag(&format!("tag number {number}"), 1, 10)).unwrap();
+        create(&mut store, &new_tag(&format!("tag number {number}"), 1, 10)).unwrap();
     }
     drop(store);
     let mut bytes = fs::read(&place.path).unwrap();
@@ -184,11 +184,11 @@ fn values_of_other_types_are_refused_and_left_out() {
     let mut store = place.connect();
     let wish = ClaimWish::new(1, 1);
     for name in ["text", "real", "bytes", "step", "huge"] {
-        match try_claim(&mut *store, &tag(name), wish) {
+        match try_claim(&mut store, &tag(name), wish) {
             Err(StoreError::Refused(words)) => assert!(words.contains(name), "{words}"),
             other => panic!("{name}: {other:?}"),
         }
-        assert_eq!(generations(&mut *store, &[tag(name)]), [Some(Generation(0))]);
+        assert_eq!(generations(&mut store, &[tag(name)]), [Some(Generation(0))]);
     }
     let listed = store.list(None, 1).unwrap();
     assert_eq!(listed[0].tag.as_str(), "fine");
@@ -198,7 +198,7 @@ fn values_of_other_types_are_refused_and_left_out() {
          INSERT INTO leafd_tag (tag, strict) VALUES ('strict', 'x')",
     );
     for name in ["side", "strict"] {
-        let odd = try_claim(&mut *store, &tag(name), wish);
+        let odd = try_claim(&mut store, &tag(name), wish);
         assert!(matches!(odd, Err(StoreError::Refused(_))), "{name}: {odd:?}");
     }
 }
@@ -208,12 +208,12 @@ fn rows_replaced_by_hand_are_noticed() {
     let mut place = Throwaway::new();
     place.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 100)");
     let mut store = place.connect();
-    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..101);
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 1..101);
     place.execute("INSERT OR REPLACE INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
-    refused_in_words(&mut *store, "t", &["--start 101"]);
+    refused_in_words(&mut store, "t", &["--start 101"]);
     place.execute("DELETE FROM leaf_alloc");
     place.execute("DROP TABLE leaf_alloc");
-    assert!(try_claim(&mut *store, &tag("t"), ClaimWish::new(1, 1)).is_err());
+    assert!(try_claim(&mut store, &tag("t"), ClaimWish::new(1, 1)).is_err());
     drop(store);
     assert_eq!(place.connect().list(None, 10).unwrap(), []);
 }
@@ -222,12 +222,12 @@ fn rows_replaced_by_hand_are_noticed() {
 fn update_time_follows_changes() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let old = "2001-02-03T04:05:06Z";
     let mut is_kept_current = |change: &mut dyn FnMut(&mut Store)| {
         place.execute("UPDATE leaf_alloc SET update_time = '2001-02-03 04:05:06'");
         assert_eq!(store.show(&tag("t")).unwrap().updated.as_deref(), Some(old));
-        change(&mut *store);
+        change(&mut store);
         assert_ne!(store.show(&tag("t")).unwrap().updated.as_deref(), Some(old));
     };
     is_kept_current(&mut |store| assert!(raise(&mut *store, "t", 5)));
@@ -240,7 +240,7 @@ fn update_time_follows_changes() {
 fn a_copy_is_refused_until_adopted() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let original = store.identity().unwrap().id;
     drop(store);
     let copy = place.beside("copy.db");
@@ -265,7 +265,7 @@ fn a_copy_is_refused_until_adopted() {
 fn a_file_that_goes_while_in_use_stops_claims() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     // What is still in the write-ahead log doesn't move along.
     place.execute("PRAGMA wal_checkpoint(TRUNCATE)");
     let away = place.beside("away.db");
@@ -280,26 +280,26 @@ fn a_file_that_goes_while_in_use_stops_claims() {
     assert!(matches!(replaced, Err(StoreError::Changed { .. })), "{replaced:?}");
     drop(other);
     fs::rename(&away, &place.path).unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 1..11);
 }
 
 #[test]
 fn a_locked_file_is_waited_for_within_bounds() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let other = Connection::open(&place.path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let wish = ClaimWish::new(1, 1);
     let begun = std::time::Instant::now();
-    let error = try_claim(&mut *store, &tag("t"), wish).unwrap_err().to_string();
+    let error = try_claim(&mut store, &tag("t"), wish).unwrap_err().to_string();
     assert!(begun.elapsed() < std::time::Duration::from_secs(4), "{:?}", begun.elapsed());
     assert!(error.contains("locked"), "{error}");
     // Opening one doesn't fail then: its calls do.
     let error = place.connect().identity().unwrap_err().to_string();
     assert!(error.contains("locked"), "{error}");
     other.execute_batch("ROLLBACK").unwrap();
-    assert_eq!(claim(&mut *store, "t", 1).run.range(), 1..11);
+    assert_eq!(claim(&mut store, "t", 1).run.range(), 1..11);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn many_open_a_new_file_at_once() {
 fn a_claim_that_can_t_be_remembered_is_not_made() {
     let mut place = Throwaway::new();
     let mut store = place.connect();
-    create(&mut *store, &new_tag("t", 1, 10)).unwrap();
+    create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let by = ClaimedBy { host: HostId("a".into()), name: "web-1".into(), holds_from: None };
     let (under, wish) = (store.identity().unwrap(), ClaimWish::new(1, 1000));
     let mut claim = || store.claim(Some(&by), &under, &tag("t"), wish);
@@ -370,15 +370,15 @@ fn a_claim_that_changes_no_row_is_none() {
     for (table, part) in [("leaf_alloc", "changed 0 rows"), ("leafd_tag", "the right to claim")] {
         let mut place = Throwaway::new();
         let mut store = place.connect();
-        create(&mut *store, &new_tag("t", 1, 10)).unwrap();
-        assert_eq!(claim(&mut *store, "t", 10).run.first, 1);
+        create(&mut store, &new_tag("t", 1, 10)).unwrap();
+        assert_eq!(claim(&mut store, "t", 10).run.first, 1);
         place.execute(&format!(
             "CREATE TRIGGER in_the_way BEFORE UPDATE ON {table} BEGIN SELECT RAISE(IGNORE); END"
         ));
-        let outcome = try_claim(&mut *store, &tag("t"), ClaimWish::new(10, 1_000));
+        let outcome = try_claim(&mut store, &tag("t"), ClaimWish::new(10, 1_000));
         let words = format!("{:?}", outcome.expect_err("nothing was recorded"));
         assert!(words.contains(part), "{words}");
         place.execute("DROP TRIGGER in_the_way");
-        assert_eq!(claim(&mut *store, "t", 10).run.first, 11);
+        assert_eq!(claim(&mut store, "t", 10).run.first, 11);
     }
 }
