@@ -83,7 +83,7 @@ fn the_limits_are_the_codes() {
         ("tag", leafd_wire::tag::TAG_BYTES_MAX as u32),
         ("ids in one request", COUNT_MAX),
         ("deadline", DEADLINE_MS_MAX),
-        ("requests of one connection that await their answer", PIPELINE_MAX),
+        ("unanswered requests on one connection", PIPELINE_MAX),
     ];
     for (name, limit) in limits {
         let rows = rows(|first| first == name);

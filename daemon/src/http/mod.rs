@@ -1,7 +1,7 @@
 //! HTTP for watching the daemon: a page at `/`, `/metrics`, `/livez` and `/readyz`.
 //!
 //! It has a thread of its own, so that parsing and sending never delay the thread that answers requests for ids. What
-//! only that thread knows is asked with an [`Inquiry`].
+//! only that thread knows is asked with an inquiry.
 //!
 //! `leaf` serves Leaf's own paths, on another listener and another thread.
 //!
