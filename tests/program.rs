@@ -11,7 +11,7 @@ use nix::sys::signal::Signal;
 const TESTED: &str = "TESTED_BINARIES";
 
 /// The daemon's binary, with leafctl's beside it. It is built once, by the same cargo and profile as this program, unless
-/// [`TESTED`] names others.
+/// `TESTED_BINARIES` names others.
 pub fn leafd_binary() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| {

@@ -144,7 +144,7 @@ impl Node {
         self.process.run(&["/bin/mkdir", data.to_str().unwrap()]);
     }
 
-    /// See [`probe`].
+    /// A check, for a thread of its own, whether a write can be committed at this server.
     pub fn probe(&self) -> impl Fn() -> bool + Send + 'static {
         probe(&self.process)
     }
