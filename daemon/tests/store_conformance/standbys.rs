@@ -97,3 +97,35 @@ fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
         assert_eq!(store.claim(None, &under, &tag(name), WISH).unwrap().run.range(), 21..31);
     }
 }
+
+#[test]
+fn each_claim_waits_for_disk_and_standby_whatever_the_server_is_set_to() {
+    let server = new_server(&[]);
+    let (mut store, under, mut admin) = store(&server, Duration::from_secs(5));
+    // A trigger sees the setting of the claim's own transaction.
+    admin
+        .batch_execute(
+            "CREATE TABLE seen (setting text);
+             CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+                 INSERT INTO seen VALUES (current_setting('synchronous_commit')); RETURN new; END $$;
+             CREATE TRIGGER note AFTER UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION note()",
+        )
+        .unwrap();
+    let mut other = client(&server, "postgres").unwrap();
+    for setting in ["local", "off"] {
+        // Sessions that are open already follow it.
+        admin.batch_execute(&format!("ALTER SYSTEM SET synchronous_commit = {setting}")).unwrap();
+        admin.batch_execute("SELECT pg_reload_conf()").unwrap();
+        let begun = Instant::now();
+        while other.query_one("SHOW synchronous_commit", &[]).unwrap().get::<_, String>(0)
+            != setting
+        {
+            assert!(begun.elapsed() < Duration::from_secs(20), "the setting is not reloaded");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        store.claim(None, &under, &tag("t"), WISH).unwrap();
+    }
+    let seen = admin.query("SELECT setting FROM seen", &[]).unwrap();
+    let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();
+    assert_eq!(seen, ["on", "on"]);
+}

@@ -49,11 +49,11 @@ const WARNED_BY: &str = "SyncRepWaitForLSN";
 pub(super) const UNCONFIRMED: &str = "it committed, but its synchronous standby did not confirm that, so a fail-over could lose it: bring the standby \
      back, or take it out of synchronous_standby_names";
 
-/// Whether the server is a standby, whether it refuses writes for any reason, and whether it reports a commit before it
-/// is durable.
+/// Whether the server is a standby, whether it refuses writes for any reason, and whether a commit waits until the
+/// standbys have applied it.
 const STANDING: &str =
     "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
-    current_setting('synchronous_commit') = 'off'";
+    current_setting('synchronous_commit') = 'remote_apply'";
 
 /// What shows the engine. This is asked first, because other engines may not know what is asked later.
 const ENGINE: &str =
@@ -212,13 +212,14 @@ async fn agree(
         .await
         .map_err(|error| Reason::from(describe(&error)))?;
     // The server gives a statement up a little before leafd does, so that a lock isn't kept by a statement that nobody
-    // waits for. And it must write a commit to disk before it answers; otherwise the commit could be lost. Whatever the
-    // server's default is, each statement sees everything that was committed before it.
+    // waits for. And it must write a commit to disk, and wait for its synchronous standbys, before it answers; otherwise
+    // the commit could be lost. The setting of the server may change at any time, so each transaction has its own.
+    // Whatever the server's default is, each statement sees everything that was committed before it.
     let ms = (target.statement_timeout.as_millis() * 9 / 10).max(1);
-    let durable = if flag(2) { "; SET LOCAL synchronous_commit = on" } else { "" };
+    let durable = if flag(2) { "remote_apply" } else { "on" };
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {ms};
-         SET LOCAL idle_in_transaction_session_timeout = {}{durable}",
+         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL synchronous_commit = {durable}",
         ms * 2
     );
     Ok(ServerSettings { has_log, begin })
