@@ -57,10 +57,10 @@ impl Monitor {
     }
 
     /// Whether a claim that was made under this identity counts, now that its answer has come. Not if the store has
-    /// changed since, or may have. That the answer was long in coming is no such sign.
+    /// changed since, or may have, or has lost commits. That the answer was long in coming is no such sign.
     pub fn counts(&self, under: &Identity) -> bool {
         let failed = self.away.as_ref().is_some_and(|away| !away.silent);
-        !failed && self.askable() == Some(under)
+        !failed && self.loss.is_none() && self.askable() == Some(under)
     }
 
     fn askable(&self) -> Option<&Identity> {
