@@ -14,7 +14,8 @@ use crate::request::{each_page, text};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 STATE is
-  active   the host has renewed its lease in the last minute, or claimed ids in the last 20 minutes
+  active   the host has renewed its lease in the last minute, or has no lease and claimed ids in the
+           last 20 minutes
   stopped  its daemon has stopped, and may return with the same worker until the lease ends
   GONE     it has stopped renewing its lease
   quiet    it has neither a lease nor a recent claim: idle, or gone
@@ -89,8 +90,8 @@ fn state(host: &Value) -> &'static str {
     match lease["written_ms_ago"].as_u64() {
         Some(_) if is_live && lease["stopped"] == true => "stopped",
         Some(ago) if is_live && ago < GONE_AFTER_MS => "active",
-        _ if !host["claimed_ms_ago"].is_null() => "active",
         Some(_) => "GONE",
+        None if !host["claimed_ms_ago"].is_null() => "active",
         None => "quiet",
     }
 }

@@ -98,7 +98,7 @@ fn row(host: &HostRecord, workers: Option<&Snapshot>, own: &str) -> Value {
             "worker": entry.worker.0,
             "left_ms": entry.holding.expires.0.saturating_sub(now.0),
             "written_ms_ago": now.0.saturating_sub(entry.written.0),
-            "clock_offset_ms": entry.seen.0.cast_signed() - entry.written.0.cast_signed(),
+            "clock_offset_ms": entry.seen.0.cast_signed().saturating_sub(entry.written.0.cast_signed()),
             "stopped": holder.has_stopped(),
         })
     });
