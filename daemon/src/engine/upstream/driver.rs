@@ -60,6 +60,8 @@ pub struct Driver<T> {
     start: Rc<Recovered>,
     /// The number of this host's last write that the journal has.
     written: Cell<u64>,
+    /// The later era of its list that the journal has.
+    later_era: Cell<u32>,
     /// Claims whose ids may have been given to another host.
     distrusted: RefCell<BTreeMap<Tag, Vec<Run>>>,
 }
@@ -78,8 +80,8 @@ impl<T: Tenants + 'static> Driver<T> {
         journal: Journal,
         start: Rc<Recovered>,
     ) -> Rc<Self> {
-        let (written, distrusted) = Default::default();
-        Rc::new(Driver { upstream, tenants, journal, start, written, distrusted })
+        let (written, later_era, distrusted) = Default::default();
+        Rc::new(Driver { upstream, tenants, journal, start, written, later_era, distrusted })
     }
 
     /// Watches the store and follows its changes, until dropped.
@@ -131,9 +133,8 @@ impl<T: Tenants + 'static> Driver<T> {
                 let found = asked.await;
                 if let Ok((found, written, server)) = &found {
                     self.upstream.server.borrow_mut().clone_from(server);
-                    if self.upstream.hear_role(&found.role) {
-                        self.note(self.later_era(&found.id)).await;
-                    }
+                    self.upstream.hear_role(&found.role);
+                    self.record_later_era(&found.id).await;
                     self.record_written(found, *written).await;
                 }
                 Response::Identity(found.map(|(found, ..)| found))
@@ -212,12 +213,23 @@ impl<T: Tenants + 'static> Driver<T> {
         self.note(Write::Written { store: found.id.clone(), number: written }).await;
     }
 
+    /// Has the journal record a later era of its list, with each store of the list: after a restart any of them may be
+    /// the only one that answers.
+    async fn record_later_era(&self, store: &StoreId) {
+        let era = self.upstream.later_era();
+        if era > self.later_era.get() && self.note(self.later_era_of(store)).await {
+            self.later_era.set(era);
+        }
+    }
+
     /// Has the journal record something without which less is noticed at the next start. If the journal fails, whoever
-    /// needs it reports that.
-    async fn note(&self, write: Write) {
-        if let Err(error) = self.commit(vec![write]).await {
+    /// needs it reports that. Returns whether it is recorded.
+    async fn note(&self, write: Write) -> bool {
+        let written = self.commit(vec![write]).await;
+        if let Err(error) = &written {
             debug!(store = %self.upstream.url, "{error}");
         }
+        written.is_ok()
     }
 
     async fn has_tags(&self) -> Result<bool, StoreError> {
@@ -285,7 +297,7 @@ impl<T: Tenants + 'static> Driver<T> {
     async fn record(&self, record: Record) -> Result<(), StoreError> {
         let writes = match record {
             Record::CheckedIn(store, history) => {
-                let (url, later_era) = (Arc::clone(&self.upstream.url), self.later_era(&store));
+                let (url, later_era) = (Arc::clone(&self.upstream.url), self.later_era_of(&store));
                 vec![Write::CheckedIn { url, store, history: history.0 }, later_era]
             }
             Record::History(store, history) => vec![Write::History { store, history: history.0 }],
@@ -293,7 +305,7 @@ impl<T: Tenants + 'static> Driver<T> {
         self.commit(writes).await
     }
 
-    fn later_era(&self, store: &StoreId) -> Write {
+    fn later_era_of(&self, store: &StoreId) -> Write {
         Write::LaterEra { store: store.clone(), era: self.upstream.later_era() }
     }
 

@@ -135,11 +135,10 @@ impl Upstream {
         self.store.call(move |store| store.claims_after(&tag, id, limit)).await
     }
 
-    /// It has this role. Returns true if its era is later than those that were heard of before.
-    fn hear_role(&self, role: &Role) -> bool {
+    /// It has this role, and its list has had the role's era.
+    fn hear_role(&self, role: &Role) {
         let era = parse_primary(&role.0).map_or(0, |primary| primary.era);
-        let known = self.latest_era.replace(era.max(self.latest_era.get()));
-        era > known
+        self.latest_era.set(era.max(self.latest_era.get()));
     }
 
     /// The latest era of its list, if that is later than this host's; otherwise 0.
