@@ -140,12 +140,14 @@ impl Segments {
         if known.is_some_and(|known| known != claim.generation) {
             self.made_anew(tag, sent.shard);
         }
-        if !shard.upstream.counts(&sent.under) {
-            // The store has failed over since. It may give these ids again before hosts have reported them.
+        // A daemon that was stopped asks the store before it issues ids that it holds, and these are not held.
+        let is_late = claim.strict && !shard.upstream.may_issue();
+        if is_late || !shard.upstream.counts(&sent.under) {
+            // The store may have failed over since. It may give these ids again before hosts have reported them.
             self.losses.lose(&tag.tag, Cause::Store, claim.run);
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
-                cause: "it failed over while a claim was in flight".into(),
+                cause: "it failed over, or may have, while a claim was in flight".into(),
             };
             return self.retry_claim(tag, Failure::from(&error));
         }
