@@ -237,6 +237,16 @@ fn update_time_follows_changes() {
 }
 
 #[test]
+fn a_store_that_does_not_say_whose_it_is_is_refused_until_adopted() {
+    let mut place = Throwaway::new();
+    create(&mut place.connect(), &new_tag("t", 1, 10)).unwrap();
+    by_hand(&place.path, "DELETE FROM leafd_meta WHERE name = 'fingerprint'");
+    check_refused(&place.path, &["another host", "leafd adopt-store"]);
+    sqlite::adopt(&place.path, &host("0"), false).unwrap();
+    assert_eq!(claim(&mut open(&place.path), "t", 1).run.range(), 1..11);
+}
+
+#[test]
 fn a_copy_is_refused_until_adopted() {
     let mut place = Throwaway::new();
     let mut store = place.connect();

@@ -22,19 +22,22 @@ pub(super) struct Recorded {
     pub(super) fingerprint: String,
 }
 
-/// Makes missing tables and checks existing ones. A new store gets this fingerprint. Returns what the store then
-/// records about itself.
+/// Makes missing tables and checks existing ones. A new store gets this fingerprint; one that has lost its own gets an
+/// empty one, which is no host's. Returns what the store then records about itself.
 pub(super) fn prepare(driver: &mut SqliteDriver, fingerprint: &str) -> Result<Recorded, SqlError> {
     driver.begin()?;
     let location = driver.location();
     let missing = missing_tables(driver, &DIALECT, &location)?;
-    if !missing.is_empty() || !has_first_rows(driver)? {
+    let has_meta = !missing.contains(&META_TABLE);
+    let is_new = !has_meta || !has_first_rows(driver)?;
+    if is_new || !missing.is_empty() {
         make(driver, &DIALECT, &missing)?;
     }
+    let fingerprint = if is_new { fingerprint } else { "" };
     let owner = [Param::Text("fingerprint"), Param::Text(fingerprint)];
-    let is_new = driver.execute(ENTER_META, &owner)? == 1;
+    let is_entered = driver.execute(ENTER_META, &owner)? == 1;
     driver.execute("COMMIT", &[])?;
-    if is_new {
+    if is_entered {
         write_to_file(driver)?;
     }
     let mut recorded = Recorded::default();
