@@ -199,7 +199,7 @@ fn of_five_thousand_tags_the_busiest_are_shown_and_the_others_found() {
     browser.evaluate("find.value = 'TAG-123'; find.dispatchEvent(new Event('input'))");
     browser.until("document.querySelectorAll('.tag').length === 10");
     browser.until(
-        "document.querySelector('#sums').textContent.startsWith('10 of 5,000 tags in use with')",
+        "document.querySelector('#sums').textContent.startsWith('10 of 5,000 tags in use whose names match')",
     );
 }
 
