@@ -157,7 +157,7 @@ fn a_store_that_is_paused_for_longer_than_the_lease<S: Server>() {
     let ended = eventually("claims that run out", Duration::from_secs(20), || {
         Some(worker_error(&hosts[1])).filter(|_| hosts[1].raw().info().snowflake_ready.eq(&false))
     });
-    assert!(ended.contains("away"), "{ended}");
+    assert!(ended.contains("unavailable"), "{ended}");
     let before = load.issued();
     server.thaw();
     let begun = std::time::Instant::now();

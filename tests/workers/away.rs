@@ -185,7 +185,7 @@ fn a_worker_is_given_back_to_a_registry_that_answers_only<B: Backend>() {
     fleet.registry.relay.refuse();
     let refused = release();
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(!refused.status.success() && said.contains("away"), "{refused:?}");
+    assert!(!refused.status.success() && said.contains("unavailable"), "{refused:?}");
     // It goes on as who it was.
     ids.extend(host.raw().draw(TAG, 10));
     assert!(ids.iter().all(|id| worker_of(*id) == worker_of(ids[0])), "{ids:?}");
