@@ -1,14 +1,16 @@
 //! `leafctl fleet`: the hosts that use this daemon's stores.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use leafd_checkup::duration;
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::CommandError;
-use crate::request::{each_page, text};
+use crate::request::{each_page, items, text};
 
 /// Which hosts.
 #[derive(Debug, clap::Args)]
@@ -20,12 +22,14 @@ STATE is
   GONE     it has stopped renewing its lease
   quiet    it has neither a lease nor a recent claim: idle, or gone
 CLOCK is the difference to the registry's clock in seconds. Release and reserve are not recorded in the
-store; the metrics leafd_build_info and leafd_tag_runway_seconds have them for each host.")]
+store; the metrics leafd_build_info and leafd_tag_runway_seconds have them for each host.
+
+If a store or the worker registry is unavailable, the hosts of the others are listed, and the exit status is 1.")]
 pub struct FleetArgs {
     /// Also list quiet hosts
     #[arg(long)]
     all: bool,
-    /// Print JSON, one host per line
+    /// Print JSON, one host per line, and a line with its error for each unavailable source
     #[arg(long)]
     json: bool,
 }
@@ -33,13 +37,23 @@ pub struct FleetArgs {
 /// A lease is renewed at least every 10 s; a host that misses this long is gone.
 const GONE_AFTER_MS: u64 = 60_000;
 
+/// A store that doesn't answer takes several times its timeouts.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
+
 /// Asks page by page, and prints.
 pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
-    let client = Client::builder().socket(socket).build()?;
+    let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
     let mut out = io::stdout().lock();
     let mut header_due = !args.json;
     let mut left_out = 0;
-    each_page(&client, opcode::FLEET, json!({}), ("hosts", "after"), |hosts| {
+    let mut away = BTreeMap::new();
+    each_page(&client, opcode::FLEET, json!({}), "after", |page| {
+        for (store, error) in page["stores_away"].as_object().into_iter().flatten() {
+            away.insert(format!("store {store}"), error.clone());
+        }
+        if !page["registry_error"].is_null() {
+            away.insert("worker registry".to_owned(), page["registry_error"].clone());
+        }
         if header_due {
             writeln!(
                 out,
@@ -48,7 +62,7 @@ pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
             )?;
             header_due = false;
         }
-        for host in hosts {
+        for host in items(&page["hosts"]) {
             let state = state(host);
             if state == "quiet" && !args.all {
                 left_out += 1;
@@ -77,11 +91,17 @@ pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
         }
         Ok(())
     })?;
+    for (source, error) in away.iter().filter(|_| args.json) {
+        writeln!(out, "{}", json!({ "state": "away", "source": source, "error": error }))?;
+    }
     out.flush()?;
     if left_out > 0 {
         eprintln!("leafctl: {left_out} quiet hosts are left out; --all lists them");
     }
-    Ok(())
+    for (source, error) in &away {
+        eprintln!("leafctl: the {source} is missing in this list: {}", text(error));
+    }
+    if away.is_empty() { Ok(()) } else { Err(CommandError::Reported(1)) }
 }
 
 fn state(host: &Value) -> &'static str {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::complete;
 use crate::failure::CommandError;
-use crate::request::{each_page, text};
+use crate::request::{each_page, items, text};
 use crate::whose::{host, instant};
 
 /// Which numbers.
@@ -45,8 +45,8 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let (first, last) = args.range;
     let body = json!({ "tag": args.tag, "first": first, "last": last });
-    each_page(&client, opcode::GAPS, body, ("parts", "first"), |parts| {
-        for part in parts {
+    each_page(&client, opcode::GAPS, body, "first", |page| {
+        for part in items(&page["parts"]) {
             if args.json {
                 writeln!(out, "{part}")?;
                 continue;

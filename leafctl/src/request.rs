@@ -21,18 +21,17 @@ pub fn status(client: &Client) -> Result<Snapshot, CommandError> {
     Ok(serde_json::from_str(&client.status_json()?)?)
 }
 
-/// Calls `see` with the items in `list` of each page. `body` asks for a page, whose `next` the following request has as
-/// its member `place`.
+/// Calls `see` with each page. `body` asks for a page, whose `next` the following request has as its member `place`.
 pub fn each_page(
     client: &Client,
     opcode: u8,
     mut body: Value,
-    (list, place): (&str, &str),
-    mut see: impl FnMut(&[Value]) -> Result<(), CommandError>,
+    place: &str,
+    mut see: impl FnMut(&Value) -> Result<(), CommandError>,
 ) -> Result<(), CommandError> {
     loop {
         let page = ask(client, opcode, &body)?;
-        see(items(&page[list]))?;
+        see(&page)?;
         let next = &page["next"];
         // A daemon that does not get on would be asked for ever.
         if next.is_null() || *next == body[place] {

@@ -8,7 +8,7 @@ use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
 
 use crate::failure::CommandError;
-use crate::request::{ask, each_page};
+use crate::request::{ask, each_page, items};
 
 /// What to do about workers.
 #[derive(Debug, clap::Subcommand)]
@@ -46,7 +46,7 @@ pub fn run(socket: &Path, command: &WorkerCommand) -> Result<(), CommandError> {
 fn list(client: &Client, json: bool) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
     let mut header_due = !json;
-    each_page(client, opcode::WORKER_LIST, json!({}), ("workers", "first"), |workers| {
+    each_page(client, opcode::WORKER_LIST, json!({}), "first", |page| {
         if header_due {
             writeln!(
                 out,
@@ -55,7 +55,7 @@ fn list(client: &Client, json: bool) -> Result<(), CommandError> {
             )?;
             header_due = false;
         }
-        for row in workers {
+        for row in items(&page["workers"]) {
             if json {
                 writeln!(out, "{row}")?;
                 continue;

@@ -11,6 +11,7 @@ use leafd_tests::raw::{Raw, Reply, ids_request};
 use leafd_tests::relay::Relay;
 use leafd_tests::servers::{MariaDb, Postgres, Server, apply_schema};
 use leafd_wire::Status;
+use serde_json::{Value, json};
 
 use crate::scene::{RESUMES_WITHIN, create, first_of, report};
 
@@ -150,6 +151,27 @@ fn back(hosts: &[Host], tags: &[&String], drawn: &mut Drawn) -> Duration {
     recovered
 }
 
+/// `leafctl fleet` lists both hosts; its errors and its exit status tell the store that is away.
+#[track_caller]
+fn the_fleet_is_listed_without(host: &Host, away: Option<&str>) {
+    let [shown, parsed] = [&["fleet"][..], &["fleet", "--json"]].map(|words| {
+        let output = host.leafctl(words);
+        assert_eq!(output.status.code(), Some(away.is_some().into()), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        let told = away.map(|store| format!("the store {store} is missing in this list: "));
+        assert_eq!(said.lines().count(), told.iter().len(), "{said}");
+        assert!(told.is_none_or(|told| said.contains(&told)), "{said}");
+        String::from_utf8(output.stdout).unwrap()
+    });
+    assert_eq!(shown.matches("\nactive").count(), 2, "{shown}");
+    let lines: Vec<Value> =
+        parsed.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let in_state = |state: &str| lines.iter().filter(|line| line["state"] == state).count();
+    assert_eq!((in_state("active"), in_state("away")), (2, away.iter().len()), "{parsed}");
+    let source = lines.iter().find(|line| line["state"] == "away").map(|line| &line["source"]);
+    assert_eq!(source, away.map(|store| json!(format!("store {store}"))).as_ref(), "{parsed}");
+}
+
 #[test]
 fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
     let mut stores = Stores::new();
@@ -187,12 +209,14 @@ fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
 
     let before = load.issued();
     stores.relay.refuse();
+    the_fleet_is_listed_without(&hosts[0], Some("b"));
     let mut drawn = outage(&hosts, &cut_off, [false, true, false, false], &urls);
     load.each_draws(Duration::from_secs(30));
     let issued = load.issued() - before;
     stores.relay.pass();
     let recovered = back(&hosts, &[&cut_off[1]], &mut drawn);
     report::<Postgres>("one of four stores cut off", issued, &drawn, Some(recovered));
+    the_fleet_is_listed_without(&hosts[0], None);
 
     let before = load.issued();
     stores.mariadb.kill();

@@ -242,6 +242,19 @@ fn permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s<S: Serve
         drawn.add_ids(TAG, &ids);
     }
     assert_ne!(workers[0], workers[1]);
+    // The fleet shows each number with the host whose journal goes with the identity.
+    for (own, host) in hosts.iter().enumerate() {
+        let fleet = host.admin(opcode::FLEET, &json!({}));
+        let rows = fleet["hosts"].as_array().unwrap();
+        assert_eq!(rows.len(), 2, "{fleet}");
+        for row in rows {
+            let of = if row["own"] == true { own } else { 1 - own };
+            assert_eq!(row["name"], format!("10.0.0.{}:8080", of + 1), "{fleet}");
+            assert_eq!(row["lease"]["worker"], workers[of], "{fleet}");
+        }
+        let shown = String::from_utf8(host.leafctl(&["fleet"]).stdout).unwrap();
+        assert_eq!(shown.matches("\nactive").count(), 2, "{shown}");
+    }
     again.start();
     let text = again.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
     assert!(text.contains("another live daemon has the identity \"10.0.0.1:8080\""), "{text}");

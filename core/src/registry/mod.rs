@@ -135,6 +135,12 @@ impl Holder {
         self.incarnation.0.starts_with(STOPPED)
     }
 
+    /// Whether this is the life of a daemon that drew this token at its start, which may have ended since.
+    pub fn started_as(&self, token: &StartToken) -> bool {
+        let incarnation = self.incarnation.0.strip_prefix(STOPPED);
+        incarnation.unwrap_or(&self.incarnation.0) == &*token.0
+    }
+
     /// The same holder, marked as stopped.
     pub fn to_stopped(&self) -> Holder {
         let mut stopped = self.clone();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leafd_wire::Run;
 
-use super::{Generation, HostId};
+use super::{Generation, HostId, StartToken};
 use crate::UnixMs;
 
 /// The host that claims.
@@ -34,6 +34,8 @@ pub struct ClaimRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRecord {
     pub host: String,
+    /// What its daemon drew at its last start.
+    pub start: StartToken,
     /// Its name at its last recent claim.
     pub name: Option<String>,
     /// How long ago that was by the store's clock; `None` if it has made none lately.

@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use leafd_wire::Header;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::tags::{administrative, json as bytes, parse, refused};
 use super::{Dispatcher, Session};
@@ -52,17 +54,37 @@ impl Dispatcher {
     }
 
     async fn hosts(&self, page: HostsPage) -> Result<Value, Failure> {
-        let mut hosts: BTreeMap<String, HostRecord> = BTreeMap::new();
+        let mut calls = JoinSet::new();
         for upstream in &self.segments.upstreams {
-            let after = page.after.clone().unwrap_or_default();
-            let found = upstream.store.call(move |store| store.hosts(&after, page.limit)).await;
-            for found in found.map_err(|error| administrative(&error))? {
+            let upstream = Rc::clone(upstream);
+            let (after, limit) = (page.after.clone().unwrap_or_default(), page.limit);
+            calls.spawn_local(async move {
+                let found = upstream.store.call(move |store| store.hosts(&after, limit)).await;
+                (upstream, found)
+            });
+        }
+        let mut hosts: BTreeMap<String, HostRecord> = BTreeMap::new();
+        let mut away = BTreeMap::new();
+        for (upstream, found) in calls.join_all().await {
+            let found = match found {
+                Ok(found) => found,
+                Err(error) => {
+                    away.insert(Arc::clone(&upstream.name), error);
+                    continue;
+                }
+            };
+            for found in found {
                 let age = |host: &HostRecord| host.claimed_ms_ago.unwrap_or(u64::MAX);
                 let known = hosts.entry(found.host.clone()).or_insert_with(|| found.clone());
                 if age(&found) < age(known) {
                     *known = found;
                 }
             }
+        }
+        if away.len() == self.segments.upstreams.len()
+            && let Some(error) = away.values().next()
+        {
+            return Err(administrative(error));
         }
         let (workers, registry_error) = match &self.snowflakes.worker {
             Worker::Leased(keeper) => {
@@ -80,7 +102,14 @@ impl Dispatcher {
         let rows = hosts.into_values().take(limit);
         let rows: Vec<Value> = rows.map(|host| row(&host, workers.as_ref(), &own)).collect();
         let next = rows.last().filter(|_| !is_last).map(|row| row["host"].clone());
-        Ok(json!({ "hosts": rows, "next": next, "registry_error": registry_error }))
+        let away: BTreeMap<_, _> =
+            away.into_iter().map(|(name, error)| (name, error.to_string())).collect();
+        Ok(json!({
+            "hosts": rows,
+            "next": next,
+            "stores_away": away,
+            "registry_error": registry_error,
+        }))
     }
 }
 
@@ -88,7 +117,9 @@ fn row(host: &HostRecord, workers: Option<&Snapshot>, own: &str) -> Value {
     let leased = workers.and_then(|look| {
         let held = look.entries.iter().find_map(|entry| {
             let holder = entry.holding.holder.as_ref()?;
-            (*holder.id == *host.host).then_some((entry, holder))
+            // The id of a permanent holder is its configured identity, which names no journal.
+            let is_its = *holder.id == *host.host || holder.started_as(&host.start);
+            is_its.then_some((entry, holder))
         });
         held.map(|(entry, holder)| (look.now, entry, holder))
     });

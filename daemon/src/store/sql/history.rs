@@ -51,10 +51,11 @@ impl Store {
         self.read(|session| {
             session.require_side("listing hosts")?;
             let host = |row: Cells| {
-                let [host, name, age] = row.try_into().ok()?;
+                let [host, start, name, age] = row.try_into().ok()?;
+                let start = StartToken(start?.into());
                 let claimed_ms_ago = age.map(|ms: String| ms.parse().unwrap_or(0));
                 let name = name.map(|name| clean(&name));
-                Some(HostRecord { host: host?, name, claimed_ms_ago })
+                Some(HostRecord { host: host?, start, name, claimed_ms_ago })
             };
             let rows = session.driver.query(statements::HOSTS, &params)?;
             Ok(rows.into_iter().filter_map(host).collect())

@@ -107,8 +107,9 @@ pub(super) const NOW_MS: &str = "SELECT {now_ms}";
 pub(super) const RECORD_CLAIMANT: &str =
     "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name, holds_from)
     VALUES ({bytes ?1}, ?2, {now_ms}, ?3, ?4, ?5, ?6, ?7, ?8)";
-/// (host, limit, age): the hosts after this one, each with its name and age of its last claim, if that is no older.
-pub(super) const HOSTS: &str = "SELECT h.host, c.name, c.age FROM leafd_host AS h
+/// (host, limit, age): the hosts after this one, each with the token of its start, and the name and age of its last claim,
+/// if that is no older.
+pub(super) const HOSTS: &str = "SELECT h.host, h.start_token, c.name, c.age FROM leafd_host AS h
     LEFT JOIN (SELECT host, MAX(name) AS name, {now_ms} - MAX(claimed_ms) AS age FROM leafd_claim
         WHERE claimed_ms > {now_ms} - ?3 GROUP BY host) AS c ON c.host = h.host
     WHERE h.host > ?1 ORDER BY h.host LIMIT ?2";
