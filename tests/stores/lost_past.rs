@@ -22,6 +22,9 @@ use crate::scene::{create, draw, report, store};
 /// The setting `failover_settle` of all hosts: a busy machine needs time to report to the store.
 const SETTLE: Duration = Duration::from_secs(8);
 
+/// The same where a host that was stopped has to report its lease.
+const LONG_SETTLE: &str = "20s";
+
 /// How long a host is stopped while another one claims: much less than [`SETTLE`].
 const STOPPED: Duration = Duration::from_secs(1);
 
@@ -158,7 +161,8 @@ fn a_data_directory_is_put_back<S: Server>() {
 fn a_volume_with_leases_is_put_back_to_a_snapshot<S: Server>() {
     let mut server = S::new();
     let volume = Volume::of(&mut server);
-    let [first, second] = [(); 2].map(|()| host_with(&server.url(), &[("worker_range", "0..1")]));
+    let settings = [("worker_range", "0..1"), ("failover_settle", LONG_SETTLE)];
+    let [first, second] = [(); 2].map(|()| host_with(&server.url(), &settings));
     let mut drawn = Drawn::default();
     begin(&mut drawn, &first, &second);
     let snapshot = volume.snapshot(&mut server);
@@ -169,7 +173,12 @@ fn a_volume_with_leases_is_put_back_to_a_snapshot<S: Server>() {
     let mut raw = second.raw();
     raw.stream.set_read_timeout(Some(WITHIN)).unwrap();
     raw.send(&ids_request("snowflake", 1, 1, 50_000));
-    std::thread::sleep(STOPPED);
+    // The first one comes back once the second one would take the worker if nobody reported it.
+    eventually("the loss is noticed", WITHIN, || {
+        let status = second.status();
+        let mut conditions = status["health"]["conditions"].as_array()?.iter();
+        conditions.find(|one| one["code"] == "registry_settling").map(drop)
+    });
     first.signal(Signal::SIGCONT);
     first.raw().draw_until("snowflake", WITHIN);
     let refused = raw.reply().refused(Status::NoWorker);

@@ -80,8 +80,9 @@ pub fn target_at(url: &str, password: StorePassword) -> Target {
     Target {
         url,
         password,
-        connect_timeout: Duration::from_secs(5),
-        statement_timeout: Duration::from_secs(5),
+        // Enough for the largest calls on a busy machine.
+        connect_timeout: Duration::from_secs(30),
+        statement_timeout: Duration::from_secs(30),
         leaf_only: false,
         untested_engine: false,
     }
