@@ -122,6 +122,42 @@ fn postgres_is_checked() {
     check(&certificates, connect, |target| Box::new(on_postgres::open(target)), server.port);
 }
 
+/// A server that offers TLS, and asks for a ticket instead of a password. leafd can't log in there, with or without TLS.
+#[test]
+fn a_refused_login_over_tls_does_not_mean_that_the_server_offers_none() {
+    let certificates = Certificates::new("postgres");
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let server = postgres::new_server(&[
+        "ssl=on",
+        &format!("ssl_cert_file={}", path("server.pem")),
+        &format!("ssl_key_file={}", path("server.key")),
+    ]);
+    let rules = server.dir.join("data/pg_hba.conf");
+    let others = std::fs::read_to_string(&rules).unwrap();
+    std::fs::write(&rules, format!("hostssl all ticketed all gss\n{others}")).unwrap();
+    let mut client = postgres::client(&server, "postgres").unwrap();
+    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    let url = format!(
+        "postgres://ticketed@localhost:{}/postgres?sslrootcert={}",
+        server.port,
+        path("ca.pem")
+    );
+    let refused = || {
+        let target = postgres::target_at(&url, StorePassword::Variable("hunter2".to_owned()));
+        on_postgres::open(target).identity().unwrap_err()
+    };
+    // Until the server has read its rules, it asks for a password.
+    let begun = std::time::Instant::now();
+    let mut error = refused();
+    while error.why() == Why::Login {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{error}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        error = refused();
+    }
+    assert_eq!(error.why(), Why::Other, "{error}");
+    assert!(error.to_string().contains("authentication method"), "{error}");
+}
+
 /// PostgreSQL's request for the password in clear text.
 const ASKED: &[&[u8]] = &[b"R\0\0\0\x08\0\0\0\x03"];
 

@@ -14,7 +14,8 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driver::{classify, describe, say_without_log};
 use super::plain::PlainStream;
-use super::{sql, tls};
+use super::sql;
+use super::tls::{self, OfferedTls};
 use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
 use crate::store::sql::{APPLICATION_NAME, NO_TLS, READABLE_PASSWORD, SqlError, Target, is_of_tls};
@@ -95,11 +96,17 @@ async fn one(
     let (client, mover) = match &target.url.tls {
         Some(tls) => {
             config.ssl_mode(tokio_postgres::config::SslMode::Require);
-            let connector = MakeRustlsConnect::new(
-                tls::client_config(tls).map_err(|words| Reason::new(Why::Certificate, words))?,
-            );
-            let (client, connection) =
-                config.connect(connector).await.map_err(|error| refusal(target, &error))?;
+            let tls =
+                tls::client_config(tls).map_err(|words| Reason::new(Why::Certificate, words))?;
+            let connector = OfferedTls::new(MakeRustlsConnect::new(tls));
+            let offered = Arc::clone(&connector.offered);
+            let connected = config.connect(connector).await;
+            let (client, connection) = connected.map_err(|error| {
+                match offered.load(Ordering::Relaxed) || is_of_io(&error) {
+                    true => refusal(target, &error),
+                    false => Reason::new(Why::NoTls, NO_TLS),
+                }
+            })?;
             (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
         None => {
@@ -133,7 +140,6 @@ async fn one(
 
 /// Why a server does not accept a connection.
 fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
-    let is_of_io = || error.source().is_some_and(|cause| cause.is::<std::io::Error>());
     let why = match error.code() {
         // Invalid authorization: a wrong password, or a role that may not log in.
         Some(code) if code.code().starts_with("28") => Why::Login,
@@ -143,15 +149,15 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
         None if PlainStream::has_refused(error) => {
             return Reason::new(Why::ReadablePassword, READABLE_PASSWORD);
         }
-        // The crate says so in its own words only: the server wants a password,
-        None if target.password == StorePassword::None && !is_of_io() => Why::Login,
-        // or offers no TLS.
-        None if target.url.tls.is_some() && !is_of_io() => {
-            return Reason::new(Why::NoTls, NO_TLS);
-        }
+        // The crate says only in its own words that the server wants a password.
+        None if target.password == StorePassword::None && !is_of_io(error) => Why::Login,
         None => Why::Other,
     };
     Reason::new(why, describe(error))
+}
+
+fn is_of_io(error: &tokio_postgres::Error) -> bool {
+    error.source().is_some_and(|cause| cause.is::<std::io::Error>())
 }
 
 /// Moves the connection's bytes until the connection ends.

@@ -1,13 +1,15 @@
-//! Decides which certificates encrypted connections trust.
+//! Decides which certificates encrypted connections trust, and notes whether a server offers TLS.
 
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
+use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
 
 use crate::config::Tls;
 
@@ -69,4 +71,39 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 
 fn unusable(path: &Path, cause: &dyn Display) -> String {
     format!("{} can't be used: {cause}", path.display())
+}
+
+/// Encrypts connections, and notes whether the server offers TLS: it does if it comes to a handshake. The crate's error
+/// says so in words only.
+pub(super) struct OfferedTls<T> {
+    connector: T,
+    pub(super) offered: Arc<AtomicBool>,
+}
+
+impl<T> OfferedTls<T> {
+    pub(super) fn new(connector: T) -> Self {
+        OfferedTls { connector, offered: Arc::default() }
+    }
+}
+
+impl<S, T: MakeTlsConnect<S>> MakeTlsConnect<S> for OfferedTls<T> {
+    type Stream = T::Stream;
+    type TlsConnect = OfferedTls<T::TlsConnect>;
+    type Error = T::Error;
+
+    fn make_tls_connect(&mut self, domain: &str) -> Result<Self::TlsConnect, T::Error> {
+        let connector = self.connector.make_tls_connect(domain)?;
+        Ok(OfferedTls { connector, offered: Arc::clone(&self.offered) })
+    }
+}
+
+impl<S, T: TlsConnect<S>> TlsConnect<S> for OfferedTls<T> {
+    type Stream = T::Stream;
+    type Error = T::Error;
+    type Future = T::Future;
+
+    fn connect(self, stream: S) -> T::Future {
+        self.offered.store(true, Ordering::Relaxed);
+        self.connector.connect(stream)
+    }
 }
