@@ -50,8 +50,10 @@ pub struct Lease {
 pub(super) struct HeldLease {
     /// The claim as the registry has it, as far as is known.
     pub claim: Recorded,
-    /// The journal has recorded the claim up to here; 0 before that.
+    /// The furthest end of the claim that the journal has had; 0 if it never had one.
     pub limit: UnixMs,
+    /// Whether the journal has the claim now. Only then may its ids be issued.
+    pub in_journal: bool,
     /// Whether this life claimed it.
     pub mine: bool,
 }
@@ -147,6 +149,7 @@ impl Lease {
         let forgotten = recorded.as_ref().is_some_and(|recorded| !counts(recorded));
         let held = recorded.filter(counts).map(|claim| HeldLease {
             limit: claim.holding.expires,
+            in_journal: true,
             claim,
             mine: false,
         });
@@ -281,7 +284,7 @@ impl Lease {
         let idle = if waits { LeaseProblem::Starting } else { LeaseProblem::Unused };
         let held = self.held.as_ref().ok_or_else(|| trouble(idle))?;
         let vouched = held.mine || self.away || self.timers.head_start_until <= now.boot;
-        if !vouched || held.limit == UnixMs(0) || (self.blocked && !held.mine) {
+        if !vouched || !held.in_journal || (self.blocked && !held.mine) {
             return Err(trouble(LeaseProblem::Starting));
         }
         if let Some(skew) = self.clock.refuses(now) {
@@ -521,14 +524,14 @@ impl Lease {
             !held.mine || held.claim.worker != claim.worker || held.claim.registry != claim.registry
         });
         // What the journal has recorded of the same claim stays usable until the next record.
-        let limit = match &self.held {
-            Some(held) if held.is_same(&claim) => held.limit,
-            _ => UnixMs(0),
+        let (limit, in_journal) = match &self.held {
+            Some(held) if held.is_same(&claim) => (held.limit, held.in_journal),
+            _ => (UnixMs(0), false),
         };
         if changed || self.settings.mode == Mode::Leased {
             self.phase = Phase::ToRecord(Some(claim.clone()));
         }
-        self.held = Some(HeldLease { claim, limit, mine: true });
+        self.held = Some(HeldLease { claim, limit, in_journal, mine: true });
         self.trouble = None;
         self.renewed = Some(now.boot);
         let renew_at = BootMs(now.boot.0.saturating_add(self.settings.renew_every_ms()));
@@ -542,12 +545,13 @@ impl Lease {
             (Ok(()), Some(claim)) => {
                 if let Some(held) = self.held.as_mut().filter(|held| held.is_same(&claim)) {
                     held.limit = held.limit.max(claim.holding.expires);
+                    held.in_journal = true;
                 }
             }
             (Ok(()), None) => {}
             (Err(why), None) if self.is_leaving() => self.not_forgotten(why),
             (Err(why), _) => {
-                self.held.take_if(|held| held.limit == UnixMs(0));
+                self.held.take_if(|held| !held.in_journal);
                 self.refused(now, LeaseProblem::Refused(why.into()));
             }
         }

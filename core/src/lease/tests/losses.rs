@@ -152,6 +152,39 @@ fn a_registry_that_forgot_a_renewal_without_saying_so_is_told_at_once() {
     assert!(world.entries[&0].holding.expires.0 >= world.time_ms + LEASE_MS - 5_000);
 }
 
+/// The registry has lost renewals without saying so. Before this host has written its lease again, its worker is to be
+/// given back, and the registry turns out to have failed over.
+#[test]
+fn what_was_issued_counts_after_the_registry_refused_to_take_a_worker_back() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut host = drawing(&mut world, "a", 0..1);
+    let old = world.entries.clone();
+    host.pass(&mut world, LEASE_MS / 1_000 + 60);
+    host.draw(&mut world).unwrap();
+    let used_end = host.generator.issued_below();
+    world.entries = old;
+    host.lease.doubt();
+    let now = host.now(&world);
+    while let Step::Request(ask) = host.lease.next(now, 0) {
+        if let Request::Record(claim) = ask {
+            host.journal = claim;
+            host.lease.answered(now, Response::Record(Ok(())), 0);
+            break;
+        }
+        let answer = world.answer(ask);
+        host.lease.answered(now, answer, 0);
+    }
+    assert!(world.entries[&0].holding.expires < used_end, "the registry has the first lease only");
+    host.lease.release(used_end);
+    world.registry.history = History("2".into());
+    world.history_age = Some(Duration::ZERO);
+    host.settle(&mut world);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));
+    assert!(world.entries[&0].holding.expires >= used_end, "{:?}", host.lease);
+    host.draw(&mut world).unwrap();
+}
+
 #[test]
 fn a_start_tells_a_registry_that_lost_a_renewal() {
     let mut world = World::new();
