@@ -26,7 +26,7 @@ const IN_DOUBT: &str = "in doubt: ";
 /// What is known of a former life. A later one includes the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
-    /// It ended before any claim was made in it.
+    /// When it ended, the store had no record of a claim in it.
     Unused,
     /// Claims were made in it.
     Used,
@@ -102,14 +102,17 @@ impl History {
         self.life().is_none() || self.words().any(|(one, _)| one == life)
     }
 
-    /// Whether claims were made, in a former life, by hosts that did not know the numbers of a host. That host trusted
-    /// `known`, and told the store its numbers in the present lives of `told`.
-    pub fn was_missed_by(&self, known: &History, told: &[History]) -> bool {
+    /// Whether claims may have been made, in a former life, by hosts that did not know the numbers of a host. That host
+    /// trusted `known`, and told the store its numbers in the present lives of `told`. `was_away`: for so long that the
+    /// others may have claimed without it. Then a life counts that seems to have ended before any claim, because the
+    /// store may have lost its claims, together with the record that there were some.
+    pub fn was_missed_by(&self, known: &History, told: &[History], was_away: bool) -> bool {
         self.words().skip(1).any(|(life, mark)| {
-            let is_known = known.words().any(|(one, _)| one == life);
+            let is_known = known.words().any(|(one, _)| one == life)
+                || told.iter().any(|one| one.life() == Some(life));
             match mark {
-                Mark::Unused => false,
-                Mark::Used => !is_known && !told.iter().any(|one| one.life() == Some(life)),
+                Mark::Unused => was_away && !is_known,
+                Mark::Used => !is_known,
                 Mark::Lossy => !known.words().any(|one| one == (life, Mark::Lossy)),
             }
         })
@@ -294,18 +297,28 @@ mod tests {
         let renewed = lost.renewed(3, "two", Some(&history(KNOWN))).history;
         assert_eq!(&*renewed.0, &format!("{:016x} {:016x}* {:016x}*", 3, 1, 2));
         assert!(renewed.includes(&history(KNOWN)));
-        assert!(!renewed.was_missed_by(&history(KNOWN), &[]));
-        assert!(renewed.was_missed_by(&history("0000000000000001"), &[]));
-        assert!(!renewed.was_missed_by(&history("0000000000000001"), &[history(KNOWN)]));
+        assert!(!renewed.was_missed_by(&history(KNOWN), &[], false));
+        assert!(renewed.was_missed_by(&history("0000000000000001"), &[], false));
+        assert!(!renewed.was_missed_by(&history("0000000000000001"), &[history(KNOWN)], false));
     }
 
     #[test]
     fn whoever_trusted_a_life_that_lost_commits_has_missed_something() {
         let renewed = note(KNOWN, true).renewed(3, "one", None).history;
-        assert!(renewed.was_missed_by(&history(KNOWN), &[history(KNOWN)]));
-        assert!(
-            !note(&renewed.0, true).renewed(4, "two", None).history.was_missed_by(&renewed, &[])
-        );
+        assert!(renewed.was_missed_by(&history(KNOWN), &[history(KNOWN)], false));
+        let next = note(&renewed.0, true).renewed(4, "two", None).history;
+        assert!(!next.was_missed_by(&renewed, &[], false));
+    }
+
+    /// The second fail-over may have lost the first claims of the life between, and the record of them.
+    #[test]
+    fn a_life_without_a_record_of_claims_counts_for_a_host_that_was_away() {
+        let renewed = note(KNOWN, false).renewed(3, "two", None).history;
+        let first = history("0000000000000001");
+        assert!(renewed.was_missed_by(&first, &[], true));
+        assert!(!renewed.was_missed_by(&first, &[], false), "nobody can have claimed so soon");
+        assert!(!renewed.was_missed_by(&first, &[history(KNOWN)], true));
+        assert!(!renewed.was_missed_by(&history(KNOWN), &[], true));
     }
 
     /// In Galera the engine says nothing but a checksum of 16 digits.

@@ -50,16 +50,18 @@ const CLOCKS_AGREE_TO: u64 = 500;
 impl Monitor {
     /// A store whose known history was `from` now has another one. `asked`: when the question was asked.
     pub(super) fn fail_over(&mut self, asked: BootMs, found: Identity, from: &History) {
+        let was_away = asked >= self.proven_until();
         // Other hosts may have claimed in a life of which this one told the store nothing, and which is lost.
-        let missed_one = matches!(
-            &self.standing,
-            Standing::Settling(Settling { held: Held::OwnUntil(until), identity, .. })
-                if asked >= *until && !found.history.includes(&identity.history)
-        );
+        let missed_one = was_away
+            && matches!(
+                &self.standing,
+                Standing::Settling(Settling { held: Held::OwnUntil(_), identity, .. })
+                    if !found.history.includes(&identity.history)
+            );
         self.begin_settling(asked, found.clone(), from);
         self.count(&found.history);
         if let Standing::Settling(Settling { told, .. }) = &self.standing
-            && (missed_one || found.history.was_missed_by(from, told))
+            && (missed_one || found.history.was_missed_by(from, told, was_away))
         {
             self.distrust();
         }
@@ -76,10 +78,7 @@ impl Monitor {
     }
 
     fn begin_settling(&mut self, asked: BootMs, found: Identity, from: &History) {
-        let proven_until = match self.proven_at {
-            BootMs(0) => BootMs(0),
-            BootMs(at) => BootMs(at.saturating_add(self.settings.settle_ms)),
-        };
+        let proven_until = self.proven_until();
         let (held, told) = match &self.standing {
             _ if self.settings.embedded => (Held::Own, Vec::new()),
             Standing::Settling(Settling { held: Held::Own, identity, told, .. }) => {
@@ -95,6 +94,14 @@ impl Monitor {
         let (identity, since) = (found, asked);
         self.standing =
             Standing::Settling(Settling { identity, since, held, told, pushed: None, until: None });
+    }
+
+    /// No other host can have claimed this host's numbers before this instant, whatever has become of the store.
+    fn proven_until(&self) -> BootMs {
+        match self.proven_at {
+            BootMs(0) => BootMs(0),
+            BootMs(at) => BootMs(at.saturating_add(self.settings.settle_ms)),
+        }
     }
 
     /// A probe while the store settles has found the same history again.

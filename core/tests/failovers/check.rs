@@ -10,7 +10,7 @@ use std::rc::Rc;
 use leafd_core::store::History;
 
 use crate::host::{Daemon, Host};
-use crate::store::{Granted, TAGS};
+use crate::store::{Granted, TAGS, former_lives, life_of};
 use crate::world::{SETTLE_MS, World};
 
 /// A claim that a store made.
@@ -71,12 +71,15 @@ pub struct Totals {
 impl Daemon {
     /// An answer showed this history. From this time on the daemon must know whether it told the store its numbers in
     /// time.
-    pub fn sees(&mut self, must_know_ms: u64, history: &History) {
+    pub fn sees(&mut self, now_ms: u64, must_know_ms: u64, history: &History) {
         if history.is_in_doubt() {
             return;
         }
-        let all = self.seen.iter().cloned().chain([(Rc::from(&*history.0), must_know_ms)]);
-        self.seen = all.collect();
+        let is_new = |life: &Rc<str>| !self.seen.iter().any(|(seen, _)| seen == life);
+        // A former life is over: what the host has not told the store there, it never will.
+        let former = former_lives(history).filter(is_new).map(|life| (life, now_ms));
+        let all = self.seen.iter().cloned().chain(former);
+        self.seen = all.chain([(life_of(history), must_know_ms)]).collect();
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Store {
     past: VecDeque<(u64, Data)>,
     /// The former primary's state when it went away.
     pub former: Option<Data>,
-    /// The lives of this store, by their histories.
+    /// The lives of this store, by their names.
     pub lives: BTreeMap<Rc<str>, Life>,
     pub pushes: Vec<Push>,
     /// The number of the write that the last call made for its host.
@@ -114,10 +114,20 @@ pub struct From<'a> {
     pub engine: Option<String>,
 }
 
+/// The present life's name.
+pub fn life_of(history: &History) -> Rc<str> {
+    history.life().unwrap().into()
+}
+
+/// The names of the lives before it.
+pub fn former_lives(history: &History) -> impl Iterator<Item = Rc<str>> {
+    history.0.split(' ').skip(1).map(|life| life.trim_end_matches(['*', '!']).into())
+}
+
 impl Store {
     pub fn new(one_history: bool) -> Store {
         let note = Note::first(1, "timeline 1");
-        let life: Rc<str> = (&*note.history.0).into();
+        let life = life_of(&note.history);
         let data = Data {
             timeline: 1,
             note,
@@ -190,7 +200,7 @@ impl Store {
         if broken != Some(Break::SettledNotRecorded) {
             self.data.note.settled = true;
         }
-        let life: Rc<str> = (&*self.data.note.history.0).into();
+        let life = life_of(&self.data.note.history);
         let commit = self.commits;
         self.lives.entry(Rc::clone(&life)).or_default().first_claim.get_or_insert(commit);
         let start = self.data.max_id[tag];
@@ -233,7 +243,7 @@ impl Store {
                     self.data.max_id[*tag] = self.data.max_id[*tag].max(*end);
                 }
                 let pushed = ends.len();
-                let life = (&*self.data.note.history.0).into();
+                let life = life_of(&self.data.note.history);
                 self.pushes.push(Push { host: from.host, life, commit: self.commits, ends });
                 pushed
             })),
@@ -259,7 +269,7 @@ impl Store {
         self.commit(true_ms);
         self.drawn += 1;
         self.data.note = self.data.note.renewed(self.drawn, engine, known);
-        let life = (&*self.data.note.history.0).into();
+        let life = life_of(&self.data.note.history);
         self.lives.insert(life, Life { noted_ms: true_ms, first_claim: None });
     }
 

@@ -10,7 +10,7 @@ use leafd_core::upstream::{Request, Response};
 use crate::breaks::Break;
 use crate::check::{Claim, Issue, Totals, Violation};
 use crate::host::{Host, Journal};
-use crate::store::{Answer, Call, From, Loss, Store, TAGS};
+use crate::store::{Answer, Call, From, Loss, Store, TAGS, life_of};
 
 /// When a run begins.
 const START_MS: u64 = 1_000_000;
@@ -373,9 +373,9 @@ impl World {
         match (answer, call) {
             (Answer::Monitor(response), call) => {
                 if let Response::Identity(Ok(found)) = &response {
-                    let noted = self.store.lives.get(&*found.history.0);
+                    let noted = self.store.lives.get(&life_of(&found.history));
                     let others_claim_ms = noted.map_or(0, |life| life.noted_ms + SETTLE_MS + 5);
-                    daemon.sees(true_ms.max(others_claim_ms), &found.history);
+                    daemon.sees(true_ms, true_ms.max(others_claim_ms), &found.history);
                     let former = daemon.monitor.known_history();
                     let is_former = former.is_some_and(|known| found.history.is_former_of(known));
                     if broken == Some(Break::FormerHistoriesForgotten) && is_former {
@@ -393,7 +393,7 @@ impl World {
                         response @ Response::IsSettled(Ok(_)),
                         Call::Monitor(Request::IsSettled(of), _),
                     ) => {
-                        daemon.sees(true_ms, &of.history);
+                        daemon.sees(true_ms, true_ms, &of.history);
                         response
                     }
                     (response, _) => response,

@@ -62,7 +62,7 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
     assert!(one.renew(&doubt, Some(&was.history)).unwrap());
     let is = other.identity().unwrap();
     // Claims may have gone on meanwhile, so every host that trusted the former life has missed something.
-    assert!(is.history.was_missed_by(&was.history, &[]), "{is}");
+    assert!(is.history.was_missed_by(&was.history, &[], false), "{is}");
     assert_eq!(
         [&mut one, &mut other].map(|store| store.is_settled(&is).unwrap()),
         [Some(false); 2]
@@ -92,7 +92,7 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
         again.check_in(&was, &HostId("one".into()), std::slice::from_ref(&known), &next);
     let is = again.identity().unwrap();
     changed(checked_in, &was, &is);
-    assert!(is.history.was_missed_by(&was.history, &[]), "{is}");
+    assert!(is.history.was_missed_by(&was.history, &[], false), "{is}");
     let checked_in = again.check_in(&is, &HostId("one".into()), &[known], &next);
     assert_eq!(checked_in.unwrap(), CheckIn::Current);
 }

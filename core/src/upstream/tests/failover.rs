@@ -193,9 +193,13 @@ fn a_history_that_was_missed_between_two_costs_what_is_held() {
         one.probe_shows(next);
         assert!(one.distrusted(), "others may have claimed under life 2");
     }
-    // Nobody claimed under it.
+    // The store may have lost the claims under it.
     let mut one = Watched::trusting();
     one.pass(2 * SETTLE_MS);
+    one.probe_shows("3 2 1*");
+    assert!(one.distrusted());
+    // It ended before anybody could claim under it.
+    let mut one = Watched::trusting();
     one.probe_shows("3 2 1*");
     assert!(!one.distrusted());
     // Others claimed under it, and it had heard of this host's numbers.
