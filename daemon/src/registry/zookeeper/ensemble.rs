@@ -52,6 +52,8 @@ pub(super) struct EnsemblePlace {
     acls: Acls<'static>,
     /// The registry's name in errors.
     name: String,
+    /// The connection of the call that is under way.
+    pub(super) client: Option<Client>,
     /// The version of the clock's node when this host last wrote it, and in which registry. Each write raises it, also
     /// over an election of a leader.
     seen: Option<(String, i32)>,
@@ -80,7 +82,12 @@ impl EnsemblePlace {
             _ => Acls::creator_all(),
         };
         let name = format!("zookeeper {}", target.servers);
-        EnsemblePlace { folders, acls, name, seen: None }
+        EnsemblePlace { folders, acls, name, client: None, seen: None }
+    }
+
+    /// The connection. A call has one.
+    pub(super) fn client(&self) -> &Client {
+        self.client.as_ref().expect("a call has a connection")
     }
 
     pub(super) fn refused(&self, words: impl std::fmt::Display) -> CallError {
@@ -115,31 +122,31 @@ impl EnsemblePlace {
     }
 
     /// Checks whether a new connection leads to a registry. Creates one in an ensemble that has none.
-    pub(super) async fn prepare(&mut self, client: &Client) -> Result<(), CallError> {
-        if client.check_stat("/").await?.is_none() {
+    pub(super) async fn prepare(&mut self) -> Result<(), CallError> {
+        if self.client().check_stat("/").await?.is_none() {
             let words = "that path doesn't exist; correct it, or create it with: zkCli.sh create";
             return Err(self.refused(words));
         }
         let (rival, words) = self.folders.rival;
-        if client.check_stat(rival).await?.is_some() {
+        if self.client().check_stat(rival).await?.is_some() {
             return Err(self.refused(format!("there is {rival}: {words}")));
         }
-        if client.check_stat(&self.node("registry")).await?.is_none() {
-            self.refuse_second_tree(client).await?;
-            self.make(client).await?;
+        if self.client().check_stat(&self.node("registry")).await?.is_none() {
+            self.refuse_second_tree().await?;
+            self.make().await?;
         }
-        self.clock(client).await.map(drop)
+        self.clock().await.map(drop)
     }
 
     /// Refuses to begin a tree of numbers beside one that is probably meant: each would have a worker 0.
-    async fn refuse_second_tree(&self, client: &Client) -> Result<(), CallError> {
+    async fn refuse_second_tree(&self) -> Result<(), CallError> {
         let Folders { shared: Some(shared), may_begin: false, .. } = &self.folders else {
             return Ok(());
         };
-        if client.check_stat(shared).await?.is_some() {
+        if self.client().check_stat(shared).await?.is_some() {
             return Ok(());
         }
-        match leaf_tree::find(client).await? {
+        match leaf_tree::find(self.client()).await? {
             None => Ok(()),
             Some(LeafTree { path, .. }) => Err(self.refused(format!(
                 "there is no {shared}, but a Leaf has its numbers in {path}: correct leaf_name, or the path in zookeeper; \
@@ -148,17 +155,19 @@ impl EnsemblePlace {
         }
     }
 
-    async fn make(&self, client: &Client) -> Result<(), CallError> {
+    async fn make(&self) -> Result<(), CallError> {
         let options = self.persistent();
         if let Some(shared) = &self.folders.shared {
-            client.mkdir(shared, &CreateMode::Persistent.with_acls(Acls::anyone_all())).await?;
+            self.client()
+                .mkdir(shared, &CreateMode::Persistent.with_acls(Acls::anyone_all()))
+                .await?;
         }
-        client.mkdir(&self.folders.base, &options).await?;
+        self.client().mkdir(&self.folders.base, &options).await?;
         let registration = Registration {
             identity: random::token().map_err(|error| self.refused(error.to_string()))?,
             history: random::token().map_err(|error| self.refused(error.to_string()))?,
         };
-        let mut all = client.new_multi_writer();
+        let mut all = self.client().new_multi_writer();
         all.add_create(&self.node("clock"), b"", &options)?;
         all.add_create(&self.node("layouts"), b"{}", &options)?;
         all.add_create(&self.holders(), b"", &options)?;
@@ -167,7 +176,7 @@ impl EnsemblePlace {
             Ok(_) => Ok(()),
             // Another daemon created it at the same moment. Otherwise the first use reports what is missing.
             Err(MultiWriteError::OperationFailed { source: Error::NodeExists, .. }) => {
-                if client.check_stat(&self.node("registry")).await?.is_some() {
+                if self.client().check_stat(&self.node("registry")).await?.is_some() {
                     return Ok(());
                 }
                 Err(self.gone(&self.node("registry")))
@@ -177,15 +186,21 @@ impl EnsemblePlace {
     }
 
     /// The names of the holders' nodes, and the state of their folder.
-    pub(super) async fn children(&self, client: &Client) -> Result<(Vec<String>, Stat), CallError> {
-        match client.get_children(&self.holders()).await {
-            Err(Error::NoNode) => Err(self.gone(&self.holders())),
-            done => Ok(done?),
-        }
+    pub(super) async fn children(&self) -> Result<(Vec<String>, Stat), CallError> {
+        let path = self.holders();
+        self.there(&path, self.client().get_children(&path).await)
     }
 
-    /// The error that a node is missing which is created once and stays.
-    pub(super) fn gone(&self, path: &str) -> CallError {
+    /// The answer to a call for a node that is created once and stays.
+    pub(super) fn there<T>(&self, path: &str, answer: Result<T, Error>) -> Result<T, CallError> {
+        answer.map_err(|error| match error {
+            Error::NoNode => self.gone(path),
+            error => error.into(),
+        })
+    }
+
+    /// The error that such a node is missing.
+    fn gone(&self, path: &str) -> CallError {
         let base = &self.folders.base;
         self.refused(format!(
             "{path} was deleted: restore it; or stop all daemons that use it for longer than their leases last and \
@@ -193,13 +208,16 @@ impl EnsemblePlace {
         ))
     }
 
-    async fn declare_loss(&self, client: &Client, state: RegistryState) -> Result<(), CallError> {
+    async fn declare_loss(&self, state: RegistryState) -> Result<(), CallError> {
         let registration = Registration {
             history: random::token().map_err(|error| self.refused(error.to_string()))?,
             ..state.registration
         };
-        let set =
-            client.set_data(&self.node("registry"), &registration.to_bytes(), Some(state.version));
+        let set = self.client().set_data(
+            &self.node("registry"),
+            &registration.to_bytes(),
+            Some(state.version),
+        );
         match set.await {
             // Another daemon has noticed it as well.
             Ok(_) | Err(Error::BadVersion) => Ok(()),
@@ -209,17 +227,15 @@ impl EnsemblePlace {
 
     /// The clock of the ensemble's leader, read from what it writes. A read after this write sees all that was written
     /// before, on any server. A registry that was restored from an older state is found here.
-    pub(super) async fn clock(&mut self, client: &Client) -> Result<UnixMs, CallError> {
-        let stat = match client.set_data(&self.node("clock"), b"", None).await {
-            Err(Error::NoNode) => return Err(self.gone(&self.node("clock"))),
-            done => done?,
-        };
-        let state = self.state(client).await?;
+    pub(super) async fn clock(&mut self) -> Result<UnixMs, CallError> {
+        let path = self.node("clock");
+        let stat = self.there(&path, self.client().set_data(&path, b"", None).await)?;
+        let state = self.state().await?;
         let identity = state.registration.identity.clone();
         // Versions wrap around.
         let behind = |seen: i32| stat.version.wrapping_sub(seen) <= 0;
         if self.seen.as_ref().is_some_and(|(of, seen)| *of == identity && behind(*seen)) {
-            self.declare_loss(client, state).await?;
+            self.declare_loss(state).await?;
         }
         self.seen = Some((identity, stat.version));
         Ok(modified(&stat))
@@ -228,7 +244,6 @@ impl EnsemblePlace {
     /// When the node at `path` was written, which the second write of a commit changed.
     pub(super) async fn written_at(
         &mut self,
-        client: &Client,
         path: &str,
         results: &[MultiWriteResult],
     ) -> Result<UnixMs, CallError> {
@@ -236,21 +251,18 @@ impl EnsemblePlace {
             return Ok(modified(stat));
         }
         // Servers don't return this for a node created in a transaction (ZOOKEEPER-4667).
-        match client.check_stat(path).await? {
+        match self.client().check_stat(path).await? {
             Some(stat) => Ok(modified(&stat)),
-            None => self.clock(client).await,
+            None => self.clock().await,
         }
     }
 
     /// The registry's identity.
-    pub(super) async fn state(&self, client: &Client) -> Result<RegistryState, CallError> {
-        let (bytes, stat) = match client.get_data(&self.node("registry")).await {
-            Err(Error::NoNode) => return Err(self.gone(&self.node("registry"))),
-            done => done?,
-        };
-        let registration = Registration::parse(&bytes).map_err(|cause| {
-            self.refused(format!("{} can't be read: {cause}", self.node("registry")))
-        })?;
+    pub(super) async fn state(&self) -> Result<RegistryState, CallError> {
+        let path = self.node("registry");
+        let (bytes, stat) = self.there(&path, self.client().get_data(&path).await)?;
+        let registration = Registration::parse(&bytes)
+            .map_err(|cause| self.refused(format!("{path} can't be read: {cause}")))?;
         let id = RegistryId {
             id: StoreId(format!("zookeeper:{}{}", registration.identity, self.folders.kind).into()),
             history: History(registration.history.as_str().into()),
@@ -263,11 +275,10 @@ impl EnsemblePlace {
     /// version, exists already or is missing.
     pub(super) async fn commit(
         &mut self,
-        client: &Client,
         state: &RegistryState,
         writes: impl FnOnce(&mut MultiWriter<'_>) -> Result<(), Error>,
     ) -> Result<Option<Vec<MultiWriteResult>>, CallError> {
-        let mut all = client.new_multi_writer();
+        let mut all = self.client().new_multi_writer();
         all.add_check_version(&self.node("registry"), state.version)?;
         writes(&mut all)?;
         match all.commit().await {
@@ -277,7 +288,7 @@ impl EnsemblePlace {
                 ..
             }) => {
                 // If the folder were missing, this would fail for ever.
-                self.children(client).await?;
+                self.children().await?;
                 Ok(None)
             }
             Err(error) => Err(Error::from(error).into()),
@@ -287,7 +298,6 @@ impl EnsemblePlace {
     /// Whether a write is allowed, given the recorded entry.
     pub(super) async fn judge(
         &mut self,
-        client: &Client,
         swap: &CompareAndSet,
         found: Option<Entry>,
     ) -> Result<(), CallError> {
@@ -295,7 +305,7 @@ impl EnsemblePlace {
         let reached = found.as_ref().map_or(UnixMs(0), |entry| entry.written);
         match swap.judge(found.clone(), reached) {
             Err(RegistryError::TooFarAhead { .. }) => {
-                let now = self.clock(client).await?;
+                let now = self.clock().await?;
                 Ok(swap.judge(found, now)?)
             }
             judged => Ok(judged?),
@@ -304,15 +314,11 @@ impl EnsemblePlace {
 
     pub(super) async fn register_layouts(
         &self,
-        client: &Client,
         layouts: &[(Tag, Layout)],
     ) -> Result<(), CallError> {
         let path = self.node("layouts");
         loop {
-            let (bytes, stat) = match client.get_data(&path).await {
-                Err(Error::NoNode) => return Err(self.gone(&self.node("layouts"))),
-                done => done?,
-            };
+            let (bytes, stat) = self.there(&path, self.client().get_data(&path).await)?;
             let mut recorded: BTreeMap<String, String> = serde_json::from_slice(&bytes)
                 .map_err(|cause| self.refused(format!("{path} can't be read: {cause}")))?;
             let new = new_layouts(&recorded, layouts)?;
@@ -322,7 +328,7 @@ impl EnsemblePlace {
             recorded.extend(new);
             let bytes = serde_json::to_vec(&recorded)
                 .expect("it serializes, because it has only text and numbers");
-            match client.set_data(&path, &bytes, Some(stat.version)).await {
+            match self.client().set_data(&path, &bytes, Some(stat.version)).await {
                 Ok(_) => return Ok(()),
                 // Another daemon recorded a layout meanwhile.
                 Err(Error::BadVersion) => {}
@@ -330,41 +336,41 @@ impl EnsemblePlace {
             }
         }
     }
-}
 
-/// The contents of these nodes, in order; `None` for a missing node. An even path and the one after it are read at the
-/// same moment.
-pub(super) async fn read_all(
-    client: &Client,
-    paths: &[String],
-) -> Result<Vec<Option<(Vec<u8>, Stat)>>, CallError> {
-    let mut all = Vec::with_capacity(paths.len());
-    for some in paths.chunks(READ_TOGETHER * READS_UNDER_WAY) {
-        // All requests are sent before the first answer is awaited.
-        let mut asked = Vec::with_capacity(READS_UNDER_WAY);
-        for few in some.chunks(READ_TOGETHER) {
-            let mut reader = client.new_multi_reader();
-            for path in few {
-                reader.add_get_data(path)?;
+    /// The contents of these nodes, in order; `None` for a missing node. An even path and the one after it are read at the
+    /// same moment.
+    pub(super) async fn read_all(
+        &self,
+        paths: &[String],
+    ) -> Result<Vec<Option<(Vec<u8>, Stat)>>, CallError> {
+        let mut all = Vec::with_capacity(paths.len());
+        for some in paths.chunks(READ_TOGETHER * READS_UNDER_WAY) {
+            // All requests are sent before the first answer is awaited.
+            let mut asked = Vec::with_capacity(READS_UNDER_WAY);
+            for few in some.chunks(READ_TOGETHER) {
+                let mut reader = self.client().new_multi_reader();
+                for path in few {
+                    reader.add_get_data(path)?;
+                }
+                asked.push(reader.commit());
             }
-            asked.push(reader.commit());
-        }
-        for answer in asked {
-            for node in answer.await? {
-                all.push(match node {
-                    MultiReadResult::Data { data, stat } => Some((data, stat)),
-                    MultiReadResult::Error { err: Error::NoNode } => None,
-                    MultiReadResult::Error { err } => return Err(err.into()),
-                    other => return Err(Error::UnexpectedError(format!("{other:?}")).into()),
-                });
+            for answer in asked {
+                for node in answer.await? {
+                    all.push(match node {
+                        MultiReadResult::Data { data, stat } => Some((data, stat)),
+                        MultiReadResult::Error { err: Error::NoNode } => None,
+                        MultiReadResult::Error { err } => return Err(err.into()),
+                        other => return Err(Error::UnexpectedError(format!("{other:?}")).into()),
+                    });
+                }
             }
         }
+        if all.len() == paths.len() {
+            return Ok(all);
+        }
+        let words = format!("{} answers to {} questions", all.len(), paths.len());
+        Err(Error::UnexpectedError(words).into())
     }
-    if all.len() == paths.len() {
-        return Ok(all);
-    }
-    let words = format!("{} answers to {} questions", all.len(), paths.len());
-    Err(Error::UnexpectedError(words).into())
 }
 
 /// When a node of this state was written.

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use leafd_wire::Layout;
-use zookeeper_client::{Client, Error, Stat};
+use zookeeper_client::{Error, Stat};
 
 use super::EnsembleTarget;
-use super::ensemble::{EnsemblePlace, Folders, modified, read_all};
+use super::ensemble::{EnsemblePlace, Folders, modified};
 use super::leaf_tree::{self, LeafTree};
 use super::record::NodeRecord;
 use super::session::{CallError, Ensemble};
@@ -42,16 +42,16 @@ impl Registry for LeasedRegistry {
     }
 
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
-        self.ensemble.call(async |client, place| {
-            refuse_beside_leaf(client, place).await?;
-            let now = place.clock(client).await?;
-            let state = place.state(client).await?;
-            let children = place.children(client).await?.0;
+        self.ensemble.call(async |place| {
+            refuse_beside_leaf(place).await?;
+            let now = place.clock().await?;
+            let state = place.state().await?;
+            let children = place.children().await?.0;
             let mut workers: Vec<u64> = children.iter().filter_map(|child| worker(child)).collect();
             workers.retain(|worker| pool.contains(worker));
             workers.sort_unstable();
             let paths: Vec<String> = workers.iter().map(|worker| path(place, *worker)).collect();
-            let found = read_all(client, &paths).await?;
+            let found = place.read_all(&paths).await?;
             let entries = workers.into_iter().zip(paths).zip(found);
             let entries = entries.filter_map(|((worker, path), found)| {
                 // Nodes that are gone have no holder.
@@ -75,15 +75,15 @@ impl Registry for LeasedRegistry {
         under: &RegistryId,
         swap: &CompareAndSet,
     ) -> Result<UnixMs, RegistryError> {
-        self.ensemble.call(async |client, place| {
+        self.ensemble.call(async |place| {
             swap.next.check(Some(swap.worker))?;
             let record = NodeRecord::new(&swap.next, swap.seen, None);
             let worker = swap.worker.0;
             let (path, bytes) = (path(place, worker), record.to_bytes());
             loop {
-                let state = place.state(client).await?;
+                let state = place.state().await?;
                 state.id.check(under)?;
-                let found = match client.get_data(&path).await {
+                let found = match place.client().get_data(&path).await {
                     Ok((bytes, stat)) => {
                         let entry = entry(worker, &bytes, &stat).map_err(|odd| {
                             place.refused(format!("{path} can't be read: {odd}; restore it"))
@@ -94,17 +94,17 @@ impl Registry for LeasedRegistry {
                     Err(error) => return Err(error.into()),
                 };
                 let recorded = found.as_ref().map(|(entry, _)| entry.clone());
-                place.judge(client, swap, recorded).await?;
+                place.judge(swap, recorded).await?;
                 let options = place.persistent();
                 let written = place
-                    .commit(client, &state, |all| match &found {
+                    .commit(&state, |all| match &found {
                         Some((_, stat)) => all.add_set_data(&path, &bytes, Some(stat.version)),
                         None => all.add_create(&path, &bytes, &options),
                     })
                     .await?;
                 // No results: another writer was faster. What is there now decides.
                 if let Some(results) = written {
-                    return place.written_at(client, &path, &results).await;
+                    return place.written_at(&path, &results).await;
                 }
             }
         })
@@ -124,8 +124,10 @@ impl Registry for LeasedRegistry {
 
 /// Refuses a path where Leaf has its numbers, because a leased number may be one of them. Every daemon reads the
 /// workers before it takes one. So this is found in time even if the Leaf came later.
-async fn refuse_beside_leaf(client: &Client, place: &EnsemblePlace) -> Result<(), CallError> {
-    let Some(LeafTree { path, service }) = leaf_tree::find(client).await? else { return Ok(()) };
+async fn refuse_beside_leaf(place: &EnsemblePlace) -> Result<(), CallError> {
+    let Some(LeafTree { path, service }) = leaf_tree::find(place.client()).await? else {
+        return Ok(());
+    };
     let way_out = match service {
         Some(service) => format!(
             "share them with worker_mode = \"permanent\" and leaf_name = {service:?}, or use another path"

@@ -63,7 +63,7 @@ impl Ensemble {
     /// Runs `work` within the call's deadline, over a connection that leads to the registry.
     pub(super) fn call<T>(
         &mut self,
-        work: impl AsyncFnOnce(&Client, &mut EnsemblePlace) -> Result<T, CallError>,
+        work: impl AsyncFnOnce(&mut EnsemblePlace) -> Result<T, CallError>,
     ) -> Result<T, RegistryError> {
         let Ensemble { target, place, runtime, client } = self;
         let runtime = match runtime {
@@ -82,27 +82,27 @@ impl Ensemble {
         // The crate would reconnect too, but slowly.
         let known = client.take().filter(|known| known.state() == SessionState::SyncConnected);
         let mut prepared = known.is_some();
-        let connection = match known {
+        place.client = Some(match known {
             Some(known) => known,
             None => runtime.block_on(connect(target, place))?,
-        };
+        });
         let bound = target.call_timeout;
         let work = async {
             if !prepared {
-                place.prepare(&connection).await?;
+                place.prepare().await?;
                 prepared = true;
             }
-            work(&connection, place).await
+            work(place).await
         };
-        match runtime.block_on(async { timeout(bound, work).await }) {
-            Ok(Ok(done)) => {
-                *client = Some(connection);
-                Ok(done)
-            }
-            Ok(Err(CallError::Registry(error))) => {
-                *client = prepared.then_some(connection);
-                Err(error)
-            }
+        let answer = runtime.block_on(async { timeout(bound, work).await });
+        *client = place.client.take().filter(|_| match &answer {
+            Ok(Ok(_)) => true,
+            Ok(Err(CallError::Registry(_))) => prepared,
+            Ok(Err(CallError::Ensemble(_))) | Err(_) => false,
+        });
+        match answer {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(CallError::Registry(error))) => Err(error),
             Ok(Err(CallError::Ensemble(Error::NoAuth))) => Err(place.refusal(
                 "this user may not do that there: use the USER:PASSWORD with which leafd's nodes were created, or \
                  correct their access lists",
@@ -120,7 +120,7 @@ impl Ensemble {
         &mut self,
         layouts: &[(Tag, Layout)],
     ) -> Result<(), RegistryError> {
-        self.call(async |client, place| place.register_layouts(client, layouts).await)
+        self.call(async |place| place.register_layouts(layouts).await)
     }
 }
 

@@ -17,13 +17,13 @@ use std::sync::Arc;
 
 use leafd_wire::Layout;
 use tokio::sync::Notify;
-use zookeeper_client::{Client, Error, Stat};
+use zookeeper_client::{Error, Stat};
 
 use self::number::own;
 use self::pair::Pair;
 use self::watch::{NodeWatch, WrittenNodes};
 use super::EnsembleTarget;
-use super::ensemble::{EnsemblePlace, Folders, read_all};
+use super::ensemble::{EnsemblePlace, Folders};
 use super::leaf_node::{self, LeafNode};
 use super::record::NodeRecord;
 use super::session::{CallError, Ensemble};
@@ -76,13 +76,13 @@ impl Registry for PermanentRegistry {
 
     fn snapshot(&mut self, pool: Range<u64>) -> Result<Snapshot, RegistryError> {
         let forever = &self.forever;
-        self.ensemble.call(async |client, place| {
-            let now = place.clock(client).await?;
-            let state = place.state(client).await?;
-            let (mut nodes, _) = forever.nodes(client, place).await?;
+        self.ensemble.call(async |place| {
+            let now = place.clock().await?;
+            let state = place.state().await?;
+            let (mut nodes, _) = forever.nodes(place).await?;
             nodes.retain(|node| pool.contains(&node.worker));
             nodes.sort_unstable_by(|a, b| (a.worker, &a.name).cmp(&(b.worker, &b.name)));
-            let pairs = forever.pairs(client, place, nodes).await?;
+            let pairs = forever.pairs(place, nodes).await?;
             let entries =
                 pairs.iter().map(|pair| pair.entry().unwrap_or_else(|_| pair.unreadable()));
             let (entries, history_age) = (entries.collect(), state.history_age(now));
@@ -96,10 +96,10 @@ impl Registry for PermanentRegistry {
         swap: &CompareAndSet,
     ) -> Result<UnixMs, RegistryError> {
         let (forever, watch) = (&self.forever, &mut self.watch);
-        self.ensemble.call(async |client, place| {
+        self.ensemble.call(async |place| {
             watch.end();
-            let (at, node) = forever.compare_and_set(client, place, under, swap).await?;
-            watch.begin(client, &node).await?;
+            let (at, node) = forever.compare_and_set(place, under, swap).await?;
+            watch.begin(place.client(), &node).await?;
             Ok(at)
         })
     }
@@ -115,30 +115,30 @@ impl Registry for PermanentRegistry {
         holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError> {
         let forever = &self.forever;
-        self.ensemble.call(async |client, place| {
+        self.ensemble.call(async |place| {
             holding.check(None)?;
             let address = address(place, holding)?;
             loop {
-                let state = place.state(client).await?;
+                let state = place.state().await?;
                 state.id.check(under)?;
                 // Read first: whatever changes later makes the creation fail.
-                let before = forever.before(client, place, state, &address).await?;
-                let (nodes, stat) = forever.nodes(client, place).await?;
+                let before = forever.before(place, state, &address).await?;
+                let (nodes, stat) = forever.nodes(place).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
-                    let pair = forever.pairs(client, place, vec![node]).await?.pop();
+                    let pair = forever.pairs(place, vec![node]).await?.pop();
                     match pair {
                         Some(pair) => return pair.entry().map_err(|words| place.refused(words)),
                         // Deleted meanwhile.
                         None => continue,
                     }
                 }
-                let number = forever.choose(client, place, &before, &nodes, &stat, &pool).await?;
-                let made = forever.make(client, place, &before, holding, number).await?;
+                let number = forever.choose(place, &before, &nodes, &stat, &pool).await?;
+                let made = forever.make(place, &before, holding, number).await?;
                 let Some(made) = made else { continue };
                 // A Java Leaf ignores the other numbers, so leafd must give way.
-                let (nodes, _) = forever.nodes(client, place).await?;
+                let (nodes, _) = forever.nodes(place).await?;
                 if own(place, &nodes, &address, &pool).is_err() {
-                    match client.delete(&forever.path(&made), None).await {
+                    match place.client().delete(&forever.path(&made), None).await {
                         Ok(()) | Err(Error::NoNode) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -154,22 +154,14 @@ impl Forever {
     }
 
     /// The nodes that assign numbers, and the state of their folder.
-    async fn nodes(
-        &self,
-        client: &Client,
-        place: &EnsemblePlace,
-    ) -> Result<(Vec<LeafNode>, Stat), CallError> {
-        let (children, stat) = match client.get_children(&self.0).await {
-            Err(Error::NoNode) => return Err(place.gone(&self.0)),
-            found => found?,
-        };
+    async fn nodes(&self, place: &EnsemblePlace) -> Result<(Vec<LeafNode>, Stat), CallError> {
+        let (children, stat) = place.there(&self.0, place.client().get_children(&self.0).await)?;
         Ok((children.iter().filter_map(|child| leaf_node::parse(child)).collect(), stat))
     }
 
     /// These nodes with leafd's own nodes; skips those that are deleted meanwhile.
     async fn pairs(
         &self,
-        client: &Client,
         place: &EnsemblePlace,
         nodes: Vec<LeafNode>,
     ) -> Result<Vec<Pair>, CallError> {
@@ -180,7 +172,7 @@ impl Forever {
         };
         let both = |node: &LeafNode| [self.path(&node.name), beside(node)];
         let paths: Vec<String> = nodes.iter().flat_map(both).collect();
-        let mut found = read_all(client, &paths).await?.into_iter();
+        let mut found = place.read_all(&paths).await?.into_iter();
         let pairs = nodes.into_iter().filter_map(|node| {
             let (leaf, side) = (found.next()?, found.next()?);
             Some(Pair { node, leaf: leaf?, side })
@@ -190,22 +182,21 @@ impl Forever {
 
     async fn compare_and_set(
         &self,
-        client: &Client,
         place: &mut EnsemblePlace,
         under: &RegistryId,
         swap: &CompareAndSet,
     ) -> Result<(UnixMs, WrittenNodes), CallError> {
         swap.next.check(Some(swap.worker))?;
         loop {
-            let state = place.state(client).await?;
+            let state = place.state().await?;
             state.id.check(under)?;
-            let pair = self.find(client, place, swap).await?;
+            let pair = self.find(place, swap).await?;
             let found = pair.as_ref().map(Pair::entry).transpose();
             let found = found.map_err(|words| place.refused(words))?;
             if let Some(pair) = &pair {
                 pair.tell_of_a_leaf(&self.path(&pair.node.name), swap.expected.as_ref());
             }
-            place.judge(client, swap, found.clone()).await?;
+            place.judge(swap, found.clone()).await?;
             let holder = |holding: &LeaseRecord| holding.holder.clone();
             let (owner, next) =
                 (found.and_then(|entry| holder(&entry.holding)), holder(&swap.next));
@@ -228,7 +219,7 @@ impl Forever {
             let (leaf_path, side_path) = (self.path(&pair.node.name), place.holder(&owner.id));
             let options = place.persistent();
             let written = place
-                .commit(client, &state, |all| {
+                .commit(&state, |all| {
                     all.add_set_data(&leaf_path, &payload, Some(pair.leaf.1.version))?;
                     match &pair.side {
                         Some((_, stat)) => {
@@ -240,7 +231,7 @@ impl Forever {
                 .await?;
             // No results: another writer was faster. What is there now decides.
             if let Some(results) = written {
-                let at = place.written_at(client, &leaf_path, &results).await?;
+                let at = place.written_at(&leaf_path, &results).await?;
                 return Ok((at, WrittenNodes { leaf: leaf_path, side: side_path }));
             }
         }
@@ -249,7 +240,6 @@ impl Forever {
     /// The node that assigns the number of a compare-and-set: the concerned holder's if there are two.
     async fn find(
         &self,
-        client: &Client,
         place: &EnsemblePlace,
         swap: &CompareAndSet,
     ) -> Result<Option<Pair>, CallError> {
@@ -259,15 +249,15 @@ impl Forever {
         if about.parse::<LeafAddress>().is_ok() {
             // The usual name, as the counter and leafd form it.
             let usual = leaf_node::parse(&format!("{about}-{worker:010}")).into_iter().collect();
-            if let Some(pair) = self.pairs(client, place, usual).await?.pop() {
+            if let Some(pair) = self.pairs(place, usual).await?.pop() {
                 return Ok(Some(pair));
             }
         }
-        let (mut nodes, _) = self.nodes(client, place).await?;
+        let (mut nodes, _) = self.nodes(place).await?;
         nodes.retain(|node| node.worker == worker);
         nodes.sort_by_key(|node| (node.holder == about, node.name.clone()));
         let node = nodes.pop().into_iter().collect();
-        Ok(self.pairs(client, place, node).await?.pop())
+        Ok(self.pairs(place, node).await?.pop())
     }
 }
 

@@ -6,9 +6,9 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use zookeeper_client::{Acls, Client, CreateMode, MultiWriteResult, Stat};
+use zookeeper_client::{Acls, CreateMode, MultiWriteResult, Stat};
 
-use super::super::ensemble::{EnsemblePlace, RegistryState, modified, read_all};
+use super::super::ensemble::{EnsemblePlace, RegistryState, modified};
 use super::super::leaf_node::{self, LeafNode};
 use super::super::record::NodeRecord;
 use super::super::session::CallError;
@@ -45,16 +45,15 @@ pub(super) enum Number {
 impl Forever {
     pub(super) async fn before(
         &self,
-        client: &Client,
         place: &EnsemblePlace,
         state: RegistryState,
         address: &LeafAddress,
     ) -> Result<Before, CallError> {
-        let (children, stat) = place.children(client).await?;
+        let (children, stat) = place.children().await?;
         let (version, address) = (stat.version, address.clone());
         let mut before = Before { state, address, version, own: None, used: Vec::new() };
         let paths: Vec<String> = children.iter().map(|host| place.holder(host)).collect();
-        let found = read_all(client, &paths).await?;
+        let found = place.read_all(&paths).await?;
         for ((host, path), found) in children.iter().zip(paths).zip(found) {
             let Some((bytes, stat)) = found else { continue };
             let record = NodeRecord::parse(&bytes).map_err(|cause| {
@@ -73,14 +72,13 @@ impl Forever {
     /// A number for a host that has none, chosen by the nodes and the state of their folder.
     pub(super) async fn choose(
         &self,
-        client: &Client,
         place: &mut EnsemblePlace,
         before: &Before,
         nodes: &[LeafNode],
         folder: &Stat,
         pool: &Range<u64>,
     ) -> Result<Number, CallError> {
-        let now = place.clock(client).await?;
+        let now = place.clock().await?;
         let used = before.used.iter().filter(|(_, bound)| *bound > now);
         let taken: HashSet<u64> =
             used.map(|(worker, _)| *worker).chain(nodes.iter().map(|node| node.worker)).collect();
@@ -93,7 +91,7 @@ impl Forever {
         }
         match pool.clone().find(free) {
             Some(worker) => Ok(Number::Free(worker)),
-            None => Err(self.exhausted(client, place, nodes, now, pool).await?),
+            None => Err(self.exhausted(place, nodes, now, pool).await?),
         }
     }
 
@@ -101,13 +99,12 @@ impl Forever {
     /// was given up and arrives late finds other versions too, so no host gets two nodes.
     pub(super) async fn make(
         &self,
-        client: &Client,
         place: &mut EnsemblePlace,
         before: &Before,
         holding: &LeaseRecord,
         number: Number,
     ) -> Result<Option<String>, CallError> {
-        let now = place.clock(client).await?;
+        let now = place.clock().await?;
         let worker = match number {
             Number::Counted => None,
             Number::Free(worker) => Some(worker),
@@ -117,7 +114,7 @@ impl Forever {
         let side_path = place.holder(&address.to_string());
         let (options, folder) = (place.persistent(), place.holders());
         let results = place
-            .commit(client, state, |all| {
+            .commit(state, |all| {
                 match own {
                     Some(version) => all.add_set_data(&side_path, &record, Some(*version))?,
                     None => all.add_create(&side_path, &record, &options)?,
@@ -146,13 +143,12 @@ impl Forever {
     /// The error that no number is left, and which hosts might be gone.
     async fn exhausted(
         &self,
-        client: &Client,
         place: &EnsemblePlace,
         nodes: &[LeafNode],
         now: UnixMs,
         pool: &Range<u64>,
     ) -> Result<CallError, CallError> {
-        let mut pairs = self.pairs(client, place, nodes.to_vec()).await?;
+        let mut pairs = self.pairs(place, nodes.to_vec()).await?;
         pairs.retain(|pair| pool.contains(&pair.node.worker));
         pairs.sort_by_key(|pair| modified(&pair.leaf.1));
         let named = pairs.iter().take(OLDEST_NAMED).map(|pair| {
