@@ -70,6 +70,7 @@ mod from_leaf;
 mod gaps;
 mod gaps_primaries;
 mod health;
+mod kept_statements;
 mod leaf_only;
 mod left_servers;
 mod lost_past;

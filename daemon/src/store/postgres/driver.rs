@@ -11,8 +11,8 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
-use super::connect;
 use super::sql::{self, DIALECT};
+use super::{connect, kept};
 use crate::config::Endpoint;
 use crate::store::sql::{Call, Driver, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
@@ -29,6 +29,8 @@ pub struct PostgresDriver {
     unconfirmed: connect::Unconfirmed,
     deadline: Instant,
     signs: Signs,
+    /// The claims' statements that the server keeps for this connection.
+    kept: kept::Statements,
     /// Begins a transaction with all the settings that the statements rely on. Nothing is set for the session, because
     /// a pooler may give each transaction to another one.
     begin: String,
@@ -64,11 +66,20 @@ impl PostgresDriver {
             unconfirmed,
             deadline: Instant::now(),
             signs: sql::signs(has_log),
+            kept: kept::Statements::new(),
             begin,
         })
     }
 
     fn bounded<T>(&self, statement: impl Future<Output = Result<T, Error>>) -> Result<T, SqlError> {
+        self.bounded_as(statement, classify)
+    }
+
+    fn bounded_as<T>(
+        &self,
+        statement: impl Future<Output = Result<T, Error>>,
+        classify: impl FnOnce(&Error) -> SqlError,
+    ) -> Result<T, SqlError> {
         let Some(runtime) = &self.runtime else {
             return Err(SqlError::Lost("the connection is closed".to_owned()));
         };
@@ -79,6 +90,25 @@ impl PostgresDriver {
             Err(SqlError::TimedOut("no answer in time (store_statement_timeout)".to_owned()))
         });
         answered.map_err(|failure| failure.at(&self.endpoint))
+    }
+
+    /// Runs statements that come again and again in one round trip.
+    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<kept::Answer>, SqlError> {
+        let (missing, text) = self.kept.prepare(calls);
+        let sending = async {
+            for statement in missing {
+                self.client.batch_execute(&statement).await?;
+            }
+            self.client.simple_query(&text).await
+        };
+        let answered = self.bounded_as(sending, |error| match kept::is_lost(error) {
+            true if self.kept.are_used() => SqlError::Moved(describe(error)),
+            _ => classify(error),
+        });
+        if let Err(SqlError::Moved(_)) = answered {
+            self.kept = kept::Statements::Whole;
+        }
+        answered.map(kept::answers)
     }
 
     /// Runs several statements without parameters.
@@ -139,6 +169,15 @@ impl Driver for PostgresDriver {
         texts(&rows)
     }
 
+    fn query_again(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        let answers = self.together(&[(sql, params)])?;
+        Ok(answers.into_iter().next().unwrap_or_default().rows)
+    }
+
     /// Sends both together. So a claim waits for the network once less, and holds its row's lock for a shorter time.
     fn query_locked(
         &mut self,
@@ -146,13 +185,8 @@ impl Driver for PostgresDriver {
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
-        let (lock, sql, typed) = (DIALECT.render(lock), DIALECT.render(sql), typed(params));
-        let rows = self.bounded(async {
-            let locked = self.client.query_typed(&lock, &typed);
-            let (locked, rows) = tokio::join!(locked, self.client.query_typed(&sql, &typed));
-            locked.and(rows)
-        })?;
-        texts(&rows)
+        let answers = self.together(&[(lock, params), (sql, params)])?;
+        Ok(answers.into_iter().next_back().unwrap_or_default().rows)
     }
 
     /// Sends all of them together, for the same reason.
@@ -162,20 +196,9 @@ impl Driver for PostgresDriver {
         second: Call<'_>,
         third: Option<Call<'_>>,
     ) -> Result<[u64; 2], SqlError> {
-        let (first, second, third) = (ready(first), ready(second), third.map(ready));
-        self.bounded(async {
-            let one = self.client.execute_typed(&first.0, &first.1);
-            let two = self.client.execute_typed(&second.0, &second.1);
-            let three = async {
-                match &third {
-                    Some((sql, params)) => self.client.execute_typed(sql, params).await,
-                    None => Ok(0),
-                }
-            };
-            let (one, two, three) = tokio::join!(one, two, three);
-            let changed = [one?, two?];
-            three.map(|_| changed)
-        })
+        let calls: Vec<Call<'_>> = [first, second].into_iter().chain(third).collect();
+        let answers = self.together(&calls)?;
+        Ok([answers[0].changed, answers[1].changed])
     }
 }
 
@@ -210,11 +233,6 @@ pub(super) fn say_without_log(endpoint: &Endpoint, words: &str) {
 }
 
 type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
-
-/// A statement as it is sent.
-fn ready<'a>((sql, params): Call<'a>) -> (String, Vec<Typed<'a>>) {
-    (DIALECT.render(sql), typed(params))
-}
 
 /// Each value is sent with its type, so that a statement takes one round trip and the server keeps nothing.
 fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {

@@ -4,6 +4,7 @@
 //!   The crate's blocking calls can't be limited in time: a server that freezes during the login, or never answers a
 //!   query, would block them for ever.
 //! - `connect`: finds the server that takes writes, and sets up the connection.
+//! - `kept`: the statements that every claim repeats, which the server keeps ready.
 //! - `plain`: a connection without TLS.
 //! - `schema`: prints and makes the tables.
 //! - `sql`: its dialect, and how a server is asked who it is.
@@ -11,6 +12,7 @@
 
 mod connect;
 mod driver;
+mod kept;
 mod plain;
 mod schema;
 pub(super) mod sql;

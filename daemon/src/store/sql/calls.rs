@@ -86,6 +86,8 @@ impl Store {
         let give_up = Instant::now() + self.location.statement_timeout;
         for tries in 1.. {
             match self.transact_once(&work) {
+                // At most once for each connection.
+                Err(SqlError::Moved(_)) if tries < CONFLICT_TRIES_MAX => {}
                 Err(SqlError::Conflict(words))
                     if tries < CONFLICT_TRIES_MAX && Instant::now() < give_up =>
                 {
@@ -186,6 +188,8 @@ impl Store {
             let stale = self.session.is_some();
             match work(self.ready()?) {
                 Err(SqlError::Lost(_)) if stale => self.session = None,
+                // At most once for each connection.
+                Err(SqlError::Moved(_)) => {}
                 Err(failure) => return Err(self.failed(failure)),
                 done => return done,
             }

@@ -48,6 +48,15 @@ pub trait Driver: Debug + Send {
         params: &[Param<'_>],
     ) -> Result<Vec<Vec<Option<String>>>, SqlError>;
 
+    /// Runs a query that comes again and again.
+    fn query_again(
+        &mut self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+        self.query(sql, params)
+    }
+
     /// Runs the statement `lock`, which locks rows, and then the query `sql`, both with the same parameters. Returns
     /// what the query finds.
     fn query_locked(
@@ -136,6 +145,9 @@ pub enum SqlError {
     /// Another connection wrote the same row at the same moment. Nothing was done, and the transaction can be tried
     /// again at once.
     Conflict(String),
+    /// The statements that the server kept for this connection are gone, because a pooler moved it to another session,
+    /// or because a table was changed. Nothing was done, and the transaction can be tried again at once.
+    Moved(String),
     /// The character set of `leaf_alloc` can't hold the name: no row has it.
     NoSuchName(String),
     /// Rights are missing.
@@ -191,6 +203,7 @@ impl SqlError {
             SqlError::Lost(words)
             | SqlError::TimedOut(words)
             | SqlError::Busy(words)
+            | SqlError::Moved(words)
             | SqlError::Conflict(words) => location.unavailable(words),
             SqlError::ReadOnly(words) => location.unavailable(Reason::new(Why::ReadOnly, words)),
             SqlError::NoSuchName(words) => location

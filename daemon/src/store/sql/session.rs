@@ -147,7 +147,7 @@ impl Session {
             };
             let host = self.host();
             let params: &[Param<'_>] = if self.side { &[Param::Text(&host)] } else { &[] };
-            let row = self.driver.query(&sql, params)?.into_iter().next();
+            let row = self.driver.query_again(&sql, params)?.into_iter().next();
             let row = row.ok_or_else(|| meta_incomplete(&self.location))?;
             let (identity, kept) = self.compose(row, position)?;
             Ok((identity, kept != Kept::Lost || position.is_none()))

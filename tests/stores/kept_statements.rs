@@ -1,0 +1,67 @@
+//! The statements that PostgreSQL keeps for a connection are gone, or no longer fit: claims go on without an error.
+
+use leafd_tests::host::Host;
+use leafd_tests::load::Drawn;
+use leafd_tests::servers::pgbouncer::{PgBouncer, Pooling};
+use leafd_tests::servers::{Postgres, Server as _, apply_schema};
+use leafd_wire::opcode;
+use serde_json::json;
+
+const TAG: &str = "ledger";
+const HOSTS: usize = 4;
+const DRAWS: usize = 150;
+
+fn strict_host(url: &str) -> Host {
+    let mut host = Host::on_store(url);
+    host.start();
+    host
+}
+
+fn create(host: &Host) {
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true }));
+}
+
+/// Each of these ids is a claim.
+fn draw(host: &Host) -> Vec<u64> {
+    let mut raw = host.raw();
+    let ids: Vec<u64> = (0..DRAWS).flat_map(|_| raw.draw(TAG, 1)).collect();
+    assert!(ids.is_sorted(), "{ids:?}");
+    ids
+}
+
+#[track_caller]
+fn check_unique(ids: &[u64]) {
+    let mut drawn = Drawn::default();
+    drawn.add_ids(TAG, ids);
+    drawn.assert_sound();
+}
+
+/// Hosts that claim at the same time get sessions of the server that others have used.
+#[test]
+fn a_pooler_gives_each_transaction_to_another_session() {
+    let server = Postgres::new();
+    apply_schema(&server.url());
+    let pooler = PgBouncer::new(Pooling::Transaction, server.port());
+    let hosts: Vec<Host> = (0..HOSTS).map(|_| strict_host(&pooler.url())).collect();
+    create(&hosts[0]);
+    let ids: Vec<u64> = std::thread::scope(|scope| {
+        let drawing: Vec<_> = hosts.iter().map(|host| scope.spawn(|| draw(host))).collect();
+        drawing.into_iter().flat_map(|one| one.join().unwrap()).collect()
+    });
+    assert_eq!(ids.len(), HOSTS * DRAWS);
+    check_unique(&ids);
+}
+
+/// PostgreSQL refuses to run a kept statement whose result has other types than when it was prepared.
+#[test]
+fn a_table_is_altered_between_claims() {
+    let server = Postgres::new();
+    apply_schema(&server.url());
+    let host = strict_host(&server.url());
+    create(&host);
+    let mut ids = draw(&host);
+    server.sql("ALTER TABLE leaf_alloc ALTER COLUMN description TYPE varchar(300) COLLATE \"C\"");
+    ids.extend(draw(&host));
+    assert!(ids.is_sorted());
+    check_unique(&ids);
+}
