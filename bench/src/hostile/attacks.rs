@@ -114,7 +114,7 @@ pub(super) const ATTACKS: [Attack; 16] = [
     Attack {
         name: "slow heads on all of HTTP",
         victim_tag: "orders",
-        settings: &[("http", "127.0.0.1:0"), ("leaf_http", "127.0.0.1:0")],
+        settings: &[("log", "info"), ("http", "127.0.0.1:0"), ("leaf_http", "127.0.0.1:0")],
         run: slow_heads,
     },
     Attack {
