@@ -7,16 +7,16 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.stream.LongStream;
 
-/** For tests: ids without a daemon. Those of each tag are 1, 2, 3, and so on. All threads can share one. */
+/** A source of ids for tests, which needs no daemon. The ids of each tag are 1, 2, 3, and so on. All threads can share one. */
 public final class FakeClient implements IdSource {
     private final Map<String, Long> last = new HashMap<>();
     private final Queue<Status> failures = new ArrayDeque<>();
 
-    /** A fake whose tags all start at 1. */
+    /** Creates a fake whose tags all start at 1. */
     public FakeClient() {}
 
     /**
-     * Makes the next call fail as if the daemon had answered this status. Several are used up one after another.
+     * Makes the next call fail as if the daemon had answered with this status. Repeated calls make as many calls fail.
      *
      * @param status the daemon's answer
      */

@@ -24,7 +24,7 @@ public interface IdSource {
     long nextId(String tag, Duration within);
 
     /**
-     * Draws the next id of a tag directly: above all ids drawn directly on this host before.
+     * Draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
      *
      * @param tag as in {@link #nextId(String)}
      * @return a positive, unique number
@@ -53,7 +53,7 @@ public interface IdSource {
     long[] nextIds(String tag, int count);
 
     /**
-     * Several ids of a tag, all of them within a time limit.
+     * Draws several ids of a tag from the daemon, within a time limit for all of them.
      *
      * @param tag as in {@link #nextId(String)}
      * @param count the number of ids, from 0
@@ -64,7 +64,7 @@ public interface IdSource {
     long[] nextIds(String tag, int count, Duration within);
 
     /**
-     * What the daemon reports about itself, such as whether it is ready.
+     * Returns what the daemon reports about itself, such as whether it is ready.
      *
      * @return the state at the time of the call
      * @throws LeafdException if the daemon does not answer

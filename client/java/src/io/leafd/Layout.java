@@ -55,7 +55,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
      *
      * @param id an id of this layout
      * @return its parts
-     * @throws IllegalArgumentException for an id that is negative or has bits above those of the layout
+     * @throws IllegalArgumentException if the id is negative or has bits above those of the layout
      */
     public Decoded decode(long id) {
         long tick = id >>> (workerBits + sequenceBits);
@@ -68,11 +68,11 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     }
 
     /**
-     * The smallest id that can be issued at a moment or later: for range queries by time.
+     * Returns the smallest id that can be issued at a given time or later, for range queries by time.
      *
      * @param time from the layout's epoch to the end of its time bits
-     * @return an id that need not have been issued
-     * @throws IllegalArgumentException for a time that the layout can't hold
+     * @return the id, which need not have been issued
+     * @throws IllegalArgumentException if the time is outside the layout's range
      */
     public long firstIdAt(Instant time) {
         Instant from = Instant.ofEpochMilli(epochMs);

@@ -91,7 +91,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Draws the next id of a tag directly: above all ids drawn directly on this host before.
+     * Draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
      *
      * @param tag as in {@link #nextId(String)}
      * @return a positive, unique number
@@ -275,8 +275,8 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * Sets how long calls without their own deadline may take, including connecting, waiting in the daemon and one
-         * retry. After this time, a call waits up to 250 ms more for the daemon's error.
+         * Sets how long calls without their own deadline may take, including connecting, waiting in the daemon and
+         * retries. After this time, a call waits up to 250 ms more for the daemon's error.
          *
          * @param limit from 0; 2 s by default; cut to 60 s, the daemon's maximum
          * @return this

@@ -6,7 +6,7 @@ import java.time.Duration;
 import java.util.Optional;
 
 /**
- * A failed call. Each kind of failure is a nested class.
+ * The error of a failed call. Each kind of failure is a nested class.
  *
  * <p>{@link Refused} is an error of the daemon; all others come from the client. A failed call never uses up an id that
  * another call could return; at most, ids are skipped. Invalid arguments cause an {@link IllegalArgumentException}, and
@@ -20,14 +20,14 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * Whether the same call may succeed later without any repair.
+     * Returns whether the same call may succeed later without any repair.
      *
      * @return false if somebody has to fix something first
      */
     public abstract boolean isRetryable();
 
     /**
-     * Whether the call timed out: the daemon says so, or did not answer in time.
+     * Returns whether the call timed out: the daemon reported it, or did not answer in time.
      *
      * @return true for {@link TimedOut}, and for {@link Refused} with {@link Status#DEADLINE}
      */
@@ -36,7 +36,7 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * The time after which a retry may succeed, if the daemon knows.
+     * Returns the time after which a retry may succeed, if the daemon knows it.
      *
      * @return empty if unknown
      */
@@ -45,7 +45,7 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * The daemon's status.
+     * Returns the daemon's status.
      *
      * @return empty if the error is not from the daemon
      */
@@ -90,9 +90,9 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
 
         /**
-         * The status number as received.
+         * Returns the status number as received.
          *
-         * @return a number that this client may not know; {@link #status} is {@link Status#INTERNAL} then
+         * @return the number; if this client doesn't know it, {@link #status} is {@link Status#INTERNAL}
          */
         public int number() {
             return number;
@@ -117,7 +117,7 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** The connection broke while the call waited, and again after any retry. */
+    /** The connection broke while the call waited, and so did those of all retries. */
     public static final class Disconnected extends LeafdException {
         private static final long serialVersionUID = 1;
 

@@ -56,7 +56,7 @@ public final class PublicIds {
     /**
      * Returns a copy with another prefix of texts.
      *
-     * @param prefix the prefix, before a {@code _}: a letter, then {@code a} to {@code z}, {@code 0} to {@code 9} or
+     * @param prefix the text in front of the {@code _}: a letter, then {@code a} to {@code z}, {@code 0} to {@code 9} or
      *     {@code _}, up to 32 characters; none by default
      * @return a new object with the change
      */
@@ -98,8 +98,8 @@ public final class PublicIds {
     }
 
     /**
-     * Converts dense ids to public ids, as numbers. Numbers don't contain the number of their key: once another key is in
-     * use, they are decoded wrongly unless {@link #key} is theirs.
+     * Converts dense ids to public ids, as numbers. A number doesn't contain the number of its key.
+     * After the daemon's key has changed, unmask older numbers with their own {@link #key}; otherwise their ids are wrong.
      *
      * @param ids the dense ids
      * @return their public ids

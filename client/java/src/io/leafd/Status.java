@@ -65,7 +65,7 @@ public enum Status {
     }
 
     /**
-     * The number in the protocol.
+     * Returns the number in the protocol.
      *
      * @return from 0 up
      */
@@ -74,7 +74,7 @@ public enum Status {
     }
 
     /**
-     * Whether the same request for ids may succeed later without any repair.
+     * Returns whether the same request for ids may succeed later without any repair.
      *
      * @return the value in the protocol's status table
      */

@@ -1,20 +1,17 @@
 /**
- * Unique 64-bit ids from the leafd daemon of this host.
+ * A client for leafd, which draws unique 64-bit ids from the daemon on this host.
  *
  * <pre>{@code
  * LeafdClient leafd = LeafdClient.connect();
  * long orderId = leafd.nextId("orders");
  * }</pre>
  *
- * <p>The parts, from the caller to the socket:
- *
- * <ul>
- *   <li>{@link io.leafd.LeafdClient}, {@link io.leafd.LeafdTag}, {@link io.leafd.PublicIds}: the public calls, and
- *       {@link io.leafd.IdSource} with its fake;
- *   <li>{@code Supply}, {@code HeldRun}, {@code Sizing}: the held runs, and where the next one comes from;
- *   <li>{@code Requests}: a request with its deadline and its retries;
- *   <li>{@code Link}, {@code Connection}, {@code Pending}, {@code Polling}: the one connection that threads share;
- *   <li>{@code Wire}, {@code Socket}: bytes.
- * </ul>
+ * <p>{@link io.leafd.LeafdClient} draws ids, and {@link io.leafd.LeafdTag} is a handle for drawing many ids of one tag.
+ * {@link io.leafd.PublicIds} converts ids to public ids. Code that takes an {@link io.leafd.IdSource} can be tested with a
+ * {@link io.leafd.FakeClient}, without a daemon. All failures are {@link io.leafd.LeafdException}s.
  */
 package io.leafd;
+
+// Inside: Supply, HeldRun and Sizing are the held runs, and where the next one comes from. Requests has the deadlines and
+// retries of requests. Link, Connection, Pending and Polling are the connection that all threads share. Wire and Socket
+// read and write bytes.

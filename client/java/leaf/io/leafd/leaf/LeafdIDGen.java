@@ -9,33 +9,32 @@ import io.leafd.Status;
 import java.util.Objects;
 
 /**
- * Ids from leafd in the shape of Leaf's {@link IDGen}, so that a service that embedded Leaf changes the line that makes its
- * generator:
+ * Leaf's {@link IDGen}, backed by leafd. A service that embedded Leaf only changes the line that creates its generator:
  *
  * <pre>{@code
  * IDGen segments = new LeafdIDGen();           // was: new SegmentIDGenImpl(), and its data access object
  * IDGen snowflakes = LeafdIDGen.snowflake();   // was: new SnowflakeIDGenImpl(zookeeper, port)
  * }</pre>
  *
- * <p>A call that fails returns a {@link Failure}, a {@link Result} with Leaf's code that carries the cause as well.
+ * <p>A call that fails returns a {@link Failure}: a {@link Result} with Leaf's code for the failure, and its cause.
  */
 public final class LeafdIDGen implements IDGen, AutoCloseable {
-    /** The code of a daemon that can't be reached, as of Leaf before it is ready. */
+    /** The code for an unreachable daemon. Leaf returns it until it has been initialized. */
     public static final long NOT_READY = -1;
 
-    /** The code of a tag that isn't there. */
+    /** The code for an unknown tag. */
     public static final long NO_SUCH_KEY = -2;
 
-    /** The code of any other failure, as of Leaf when no segment could be loaded. */
+    /** The code for any other failure. Leaf returns it if it could not load a segment. */
     public static final long NO_ID = -3;
 
     private static final String SNOWFLAKE = "snowflake";
 
     private final LeafdClient client;
-    /** What is drawn whatever the key; null: the key. */
+    /** The layout whose ids are drawn, whatever the key; null: those of the tag that the key names. */
     private final String layout;
 
-    /** A result without an id, with its cause. */
+    /** The result of a failed call. */
     public static final class Failure extends Result {
         private final RuntimeException cause;
 
@@ -45,9 +44,10 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
         }
 
         /**
-         * What went wrong.
+         * Returns why the call failed.
          *
-         * @return a {@link LeafdException}, or what a key that no tag can have and a closed client are told by
+         * @return a {@link LeafdException}; for an invalid key, an {@link IllegalArgumentException} or a
+         *     {@link NullPointerException}; for a closed client, an {@link IllegalStateException}
          */
         public RuntimeException getCause() {
             return cause;
@@ -59,15 +59,15 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
         }
     }
 
-    /** Ids of segment tags, from this host's daemon. It connects in {@link #init}, or by the first id. */
+    /** Creates a generator of segment ids. It connects to this host's daemon in {@link #init} or on first use. */
     public LeafdIDGen() {
         this(LeafdClient.builder().build(), null);
     }
 
     /**
-     * Ids of segment tags, by a client with settings of its own.
+     * Creates a generator of segment ids that uses a given client.
      *
-     * @param client is closed by {@link #close}
+     * @param client the client, which {@link #close} closes
      */
     public LeafdIDGen(LeafdClient client) {
         this(client, null);
@@ -79,19 +79,19 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
     }
 
     /**
-     * Snowflake ids of Leaf's layout, whatever the key, as Leaf has it.
+     * Creates a generator of snowflake ids in Leaf's layout. As in Leaf, they don't depend on the key.
      *
-     * @return from this host's daemon
+     * @return a generator that connects to this host's daemon
      */
     public static LeafdIDGen snowflake() {
         return snowflake(LeafdClient.builder().build());
     }
 
     /**
-     * Snowflake ids of Leaf's layout, whatever the key, by a client with settings of its own.
+     * Creates a generator of snowflake ids in Leaf's layout that uses a given client.
      *
-     * @param client is closed by {@link #close}
-     * @return from the client's daemon
+     * @param client the client, which {@link #close} closes
+     * @return the generator
      */
     public static LeafdIDGen snowflake(LeafdClient client) {
         return new LeafdIDGen(client, SNOWFLAKE);
@@ -119,7 +119,7 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
     /**
      * Connects to the daemon.
      *
-     * @return whether ids of this kind can be had now
+     * @return whether ids of this kind are available now
      */
     @Override
     public boolean init() {

@@ -1,2 +1,2 @@
-/** Leaf's {@code IDGen} on leafd, for services that embedded Leaf. */
+/** Leaf's {@code IDGen}, backed by leafd, for services that embedded Leaf. */
 package io.leafd.leaf;

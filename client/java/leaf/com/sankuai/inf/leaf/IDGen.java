@@ -2,20 +2,20 @@ package com.sankuai.inf.leaf;
 
 import com.sankuai.inf.leaf.common.Result;
 
-/** What a service that embeds Leaf draws ids by: of Leaf's own name and shape, so that its code stays as it is. */
+/** Leaf's interface for drawing ids, under its original name, so that services that embedded Leaf need no other imports. */
 public interface IDGen {
     /**
-     * The next id of a key.
+     * Draws the next id of a key.
      *
-     * @param key a tag
-     * @return the id, or why there is none
+     * @param key the name of a tag
+     * @return the id, or the code of a failure
      */
     Result get(String key);
 
     /**
-     * Makes ready, once.
+     * Prepares the generator. Call it once, before drawing ids.
      *
-     * @return whether ids can be had
+     * @return whether ids are available
      */
     boolean init();
 }

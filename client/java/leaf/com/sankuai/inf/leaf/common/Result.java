@@ -1,18 +1,18 @@
 package com.sankuai.inf.leaf.common;
 
-/** An id or a negative code of what went wrong, as Leaf has it. */
+/** The result of a call: an id, or a negative code for a failure. */
 public class Result {
     private long id;
     private Status status;
 
-    /** Nothing yet. */
+    /** Creates an empty result. */
     public Result() {}
 
     /**
-     * What a call came to.
+     * Creates a result.
      *
-     * @param id an id, or a negative code
-     * @param status which of the two
+     * @param id an id, or the negative code of a failure
+     * @param status whether it is an id
      */
     public Result(long id, Status status) {
         this.id = id;
@@ -20,9 +20,9 @@ public class Result {
     }
 
     /**
-     * The id.
+     * Returns the id.
      *
-     * @return a code of what went wrong, if the status says so
+     * @return the id, or the code of a failure if the status is {@link Status#EXCEPTION}
      */
     public long getId() {
         return id;
@@ -31,16 +31,16 @@ public class Result {
     /**
      * Sets the id.
      *
-     * @param id an id, or a negative code
+     * @param id an id, or the negative code of a failure
      */
     public void setId(long id) {
         this.id = id;
     }
 
     /**
-     * Whether there is an id.
+     * Returns the outcome of the call.
      *
-     * @return what the id is
+     * @return whether the call returned an id
      */
     public Status getStatus() {
         return status;
@@ -49,7 +49,7 @@ public class Result {
     /**
      * Sets the status.
      *
-     * @param status what the id is
+     * @param status whether the call returned an id
      */
     public void setStatus(Status status) {
         this.status = status;

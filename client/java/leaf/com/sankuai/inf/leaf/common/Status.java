@@ -1,9 +1,9 @@
 package com.sankuai.inf.leaf.common;
 
-/** What became of a call, as Leaf has it. */
+/** The outcome of a call. */
 public enum Status {
-    /** There is an id. */
+    /** The call returned an id. */
     SUCCESS,
-    /** There is none. */
+    /** The call failed. */
     EXCEPTION
 }
