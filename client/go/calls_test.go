@@ -3,6 +3,7 @@ package leafd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -136,7 +137,7 @@ func TestARequestIsRepeatedOnceWhenAServingConnectionBreaks(t *testing.T) {
 	p.answers(func(asked) []byte { return nil })
 	_, err := c.Next(context.Background(), "orders")
 	wantIs(t, err, ErrDisconnected, true, false)
-	if asked := len(p.drawn()); asked > 3+breaksMax {
+	if asked := len(p.drawn()); asked != 3+1+resendsMax {
 		t.Fatalf("it was sent %d times", asked)
 	}
 }
@@ -153,16 +154,15 @@ func TestStaleConnectionsAreOneBreak(t *testing.T) {
 
 func TestAConnectionFromBeforeABreakIsNotUsedAgain(t *testing.T) {
 	p := newPeer(t)
-	c := client(t, p.path, Options{Timeout: time.Minute})
-	call, cancel := c.link.call(context.Background())
-	defer cancel()
-	old, _ := c.link.connect(call, false)
-	c.link.giveBack(old, true)
-	if again, _ := c.link.connect(call, false); again != old {
+	c := client(t, p.path, Options{Direct: true, Timeout: time.Minute})
+	first, second := newConn(t, c.link, false), newConn(t, c.link, false)
+	c.link.giveBack(first)
+	if newConn(t, c.link, false) != first {
 		t.Fatal("an idle connection is not used")
 	}
-	c.link.giveBack(old, true)
-	if fresh, _ := c.link.connect(call, true); fresh == old {
+	c.link.giveBack(first)
+	c.link.giveBack(second)
+	if fresh := newConn(t, c.link, true); fresh == first || fresh == second {
 		t.Fatal("it may be stale")
 	}
 }
@@ -344,6 +344,7 @@ func TestALayoutDecodesWhatItsFirstIDIs(t *testing.T) {
 
 func TestWhereTheSocketIs(t *testing.T) {
 	own, state := "/run/user/7/leafd/leafd.sock", "/home/u/.local/state/leafd/leafd.sock"
+	systems := "/run/leafd/leafd.sock"
 	for _, c := range []struct {
 		variables map[string]string
 		root      bool
@@ -351,12 +352,12 @@ func TestWhereTheSocketIs(t *testing.T) {
 		want      string
 	}{
 		{map[string]string{"LEAFD_SOCKET": "/x"}, true, "", "/x"},
-		{map[string]string{"LEAFD_SOCKET": ""}, true, own, systemSocket},
+		{map[string]string{"LEAFD_SOCKET": ""}, true, own, systems},
 		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, "", own},
 		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, state, state},
-		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, systemSocket, systemSocket},
+		{map[string]string{"XDG_RUNTIME_DIR": "/run/user/7", "HOME": "/home/u"}, false, systems, systems},
 		{map[string]string{"XDG_RUNTIME_DIR": "run", "XDG_STATE_HOME": "/s"}, false, "", "/s/leafd/leafd.sock"},
-		{map[string]string{}, false, "", systemSocket},
+		{map[string]string{}, false, "", systems},
 	} {
 		getenv := func(name string) string { return c.variables[name] }
 		if path := chooseSocket(getenv, c.root, func(path string) bool { return path == c.there }); path != c.want {
@@ -375,4 +376,65 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		return len(c.link.idle) == 0 && len(c.link.turns) == 0
 	})
 	wantIs(t, c.Ping(context.Background()), ErrClosed, false, false)
+}
+
+func TestAllGoroutinesThatWaitLearnTheDaemonsReason(t *testing.T) {
+	p := newPeer(t)
+	p.answers(func(a asked) []byte {
+		time.Sleep(time.Duration(a.left()) * time.Millisecond)
+		return refuse(a, StatusDeadline, "it waited for the store")
+	})
+	c := client(t, p.path, Options{Timeout: 200 * time.Millisecond})
+	failed := make(chan error)
+	for i := 0; i < 32; i++ {
+		go func() { _, err := c.Next(context.Background(), "orders"); failed <- err }()
+	}
+	for i := 0; i < 32; i++ {
+		wantIs(t, <-failed, StatusDeadline, true, true)
+	}
+	_, err := c.Next(within(t, 100*time.Millisecond), "orders")
+	wantIs(t, err, StatusDeadline, true, true)
+}
+
+func TestRunsThatAreFetchedAheadLeaveConnectionsForCallers(t *testing.T) {
+	p := newPeer(t)
+	c := client(t, p.path, Options{Timeout: time.Minute})
+	tags := make([]string, 2*requestsMax)
+	for i := range tags {
+		tags[i] = fmt.Sprint("tag-", i)
+		draw(t, c, tags[i], 1)
+	}
+	p.answers(func(a asked) []byte {
+		if a.hold() {
+			return []byte{}
+		}
+		return p.good(a)
+	})
+	for _, tag := range tags {
+		draw(t, c, tag, 3) // the next run is asked for
+	}
+	eventually(t, "runs are asked for", func() bool { return len(c.link.turns) >= refillsMax })
+	if _, err := c.NextDirect(within(t, 5*time.Second), "orders"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCancelledCallsDoNotDelayLaterOnes(t *testing.T) {
+	quickest := time.Minute
+	for try := 0; try < 10 && quickest > 50*time.Millisecond; try++ {
+		p := newPeer(t)
+		p.answers(silent)
+		c := client(t, p.path, Options{Direct: true, Timeout: time.Minute})
+		for i := 0; i < 8; i++ {
+			_, err := c.Next(within(t, 5*time.Millisecond), "orders")
+			wantIs(t, err, context.DeadlineExceeded, false, true)
+		}
+		p.answers(p.good)
+		began := time.Now()
+		draw(t, c, "orders", 1)
+		quickest = min(quickest, time.Since(began))
+	}
+	if quickest > 50*time.Millisecond {
+		t.Fatalf("the next call took %v", quickest)
+	}
 }

@@ -5,7 +5,7 @@
 //
 // A client returns ids from runs that the process holds, in nanoseconds, or draws them directly from the daemon, in
 // microseconds. All goroutines can share one client. If the daemon restarts, calls wait for it within their time limit and
-// retry their requests once.
+// send their requests again.
 package leafd
 
 import (
@@ -50,7 +50,6 @@ type Client struct {
 	direct   bool
 	supplies sync.Map // from names to *supply
 	tags     atomic.Int64
-	closed   atomic.Bool
 }
 
 // New returns a client. It connects on first use.
@@ -68,7 +67,8 @@ func New(options Options) (*Client, error) {
 	if options.Timeout < 0 || options.Timeout > deadlineMax {
 		return nil, invalid("a timeout is at most %v, not %v", deadlineMax, options.Timeout)
 	}
-	return &Client{link: newLink(options.Socket, options.Timeout, options.Wait), direct: options.Direct}, nil
+	return &Client{direct: options.Direct, link: &link{path: options.Socket, timeout: options.Timeout, wait: options.Wait,
+		turns: make(chan struct{}, requestsMax), refills: make(chan struct{}, refillsMax)}}, nil
 }
 
 // Next returns the next id of a segment tag or a snowflake layout.
@@ -105,11 +105,11 @@ func (c *Client) NextBatch(ctx context.Context, tag string, count int) ([]int64,
 	defer cancel()
 	ids := make([]int64, 0, min(count, countMax))
 	for len(ids) < count {
-		got, err := c.link.draw(call, tag, min(count-len(ids), countMax), false)
+		runs, _, err := c.link.draw(call, tag, min(count-len(ids), countMax), false)
 		if err != nil {
 			return nil, err
 		}
-		for _, run := range got.runs {
+		for _, run := range runs {
 			for offset := int64(0); offset < run.count; offset++ {
 				ids = append(ids, run.first+offset*run.stride)
 			}
@@ -119,18 +119,14 @@ func (c *Client) NextBatch(ctx context.Context, tag string, count int) ([]int64,
 }
 
 // Info returns what the daemon reports about itself.
-func (c *Client) Info(ctx context.Context) (info Info, err error) {
+func (c *Client) Info(ctx context.Context) (Info, error) {
 	call, cancel := c.link.call(ctx)
 	defer cancel()
-	err = c.link.ask(call, func(uint32) []byte {
-		return infoRequest(protocolVersion, protocolVersion)
-	}, func(body []byte) (err error) {
-		if info, err = readInfo(body); err == nil && info.Version != protocolVersion {
-			err = broken("the daemon chose a protocol version that the client did not offer")
-		}
-		return err
-	})
-	return info, err
+	body, err := c.link.ask(call, infoRequest(protocolVersion, protocolVersion))
+	if err != nil {
+		return Info{}, err
+	}
+	return readInfo(body)
 }
 
 // The names of the kinds of ids that [Client.Ping] can ask about.
@@ -155,9 +151,7 @@ func (c *Client) Socket() string { return c.link.path }
 
 // Close closes the connection and drops all held ids. Waiting and later calls fail with [ErrClosed].
 func (c *Client) Close() error {
-	c.closed.Store(true)
-	c.link.end()
-	c.link.closeIdle()
+	c.link.close()
 	c.supplies.Range(func(_, value any) bool {
 		value.(*supply).close()
 		return true
@@ -175,12 +169,10 @@ func (c *Client) supply(tag string) (*supply, error) {
 	if c.tags.Load() >= tagsMax {
 		return nil, invalid("one client uses at most %d tags; make another client for %q", tagsMax, tag)
 	}
-	known, loaded := c.supplies.LoadOrStore(tag, newSupply(tag, c.link))
+	made := &supply{tag: tag, link: c.link, sizing: sizing{firstCount}, turn: make(chan struct{}, 1)}
+	known, loaded := c.supplies.LoadOrStore(tag, made)
 	if !loaded {
 		c.tags.Add(1)
-	}
-	if c.closed.Load() {
-		known.(*supply).close()
 	}
 	return known.(*supply), nil
 }

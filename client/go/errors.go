@@ -58,12 +58,11 @@ func (e *Error) Is(target error) bool {
 // Retryable reports whether the same call may succeed later without any repair. It is false if the caller's context has
 // ended, because the same call would fail at once.
 func (e *Error) Retryable() bool {
-	if e.Status != StatusOK {
-		return e.Status.Retryable()
-	}
 	is := func(cause error) bool { return errors.Is(e.Cause, cause) }
 	if is(os.ErrPermission) || is(context.Canceled) || is(context.DeadlineExceeded) {
 		return false
+	} else if e.Status != StatusOK {
+		return e.Status.Retryable()
 	}
 	return is(ErrUnreachable) || is(ErrNotReady) || is(ErrDisconnected) || is(os.ErrDeadlineExceeded)
 }
@@ -78,18 +77,18 @@ func (e *Error) Timeout() bool {
 type cause struct{ kind, system error }
 
 func (c cause) Error() string        { return c.kind.Error() + ": " + c.system.Error() }
-func (c cause) Is(target error) bool { return target == c.kind }
+func (c cause) Is(target error) bool { return errors.Is(c.kind, target) }
 func (c cause) Unwrap() error        { return c.system }
 
-func invalid(format string, args ...any) error {
+func invalid(format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf(format, args...), Cause: ErrInvalid}
 }
 
-func closed() error {
+func closed() *Error {
 	return &Error{Message: "this client is closed", Cause: ErrClosed}
 }
 
-func broken(what string) error {
+func broken(what string) *Error {
 	return &Error{Message: "the peer broke leafd's protocol: " + what +
 		"; check that the socket belongs to leafd and that the versions of client and daemon match", Cause: ErrProtocol}
 }

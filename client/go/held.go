@@ -35,10 +35,7 @@ type heldRun struct {
 	uncheckedBits int64
 }
 
-// exhausted stands for having no run.
-var exhausted = &heldRun{}
-
-func newHeldRun(r run, firstTaken bool, sent time.Time, hold time.Duration) *heldRun {
+func newHeldRun(r run, sent time.Time, hold time.Duration) *heldRun {
 	h := &heldRun{run: r, sent: sent, hold: hold}
 	// A long run is used up quickly, so half of it is left for the time until the answer arrives. A short run is used
 	// slowly, or its process has just started and may end soon: the later the request, the fewer ids are skipped.
@@ -47,9 +44,6 @@ func newHeldRun(r run, firstTaken bool, sent time.Time, hold time.Duration) *hel
 	}
 	if hold >= shortHold {
 		h.uncheckedBits = checkEvery - 1
-	}
-	if firstTaken {
-		h.cursor.Store(1)
 	}
 	return h
 }
@@ -62,7 +56,7 @@ func (h *heldRun) isTooOld() bool {
 
 // take returns the next id and its offset, unless no usable one is left.
 func (h *heldRun) take() (id, offset int64, ok bool) {
-	if h.count == 0 {
+	if h == nil {
 		return 0, 0, false
 	}
 	offset = h.cursor.Add(1) - 1
@@ -71,11 +65,7 @@ func (h *heldRun) take() (id, offset int64, ok bool) {
 }
 
 // poison prevents goroutines that have already loaded this run from taking further ids.
-func (h *heldRun) poison() {
-	if h != exhausted {
-		h.cursor.Add(1 << 62)
-	}
-}
+func (h *heldRun) poison() { h.cursor.Add(1 << 62) }
 
 func (h *heldRun) used() int64 { return min(h.cursor.Load(), h.count) }
 

@@ -139,7 +139,7 @@ func TestARunFetchedLongAgoIsDroppedByItsOwnAge(t *testing.T) {
 }
 
 func TestAWallClockThatWentOnMakesIDsOld(t *testing.T) {
-	h := newHeldRun(run{1, 4, 1}, false, time.Now(), time.Minute)
+	h := newHeldRun(run{1, 4, 1}, time.Now(), time.Minute)
 	if h.isTooOld() {
 		t.Fatal("it is new")
 	}

@@ -189,6 +189,17 @@ func within(t *testing.T, limit time.Duration) context.Context {
 	return ctx
 }
 
+// newConn takes a connection as a call does.
+func newConn(t *testing.T, l *link, fresh bool) *conn {
+	t.Helper()
+	conn, failed := l.connect(fresh)
+	if failed != nil {
+		t.Fatal(failed)
+	}
+	conn.usable = true
+	return conn
+}
+
 func draw(t *testing.T, c *Client, tag string, count int) []int64 {
 	t.Helper()
 	ids := make([]int64, count)

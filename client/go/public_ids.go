@@ -89,16 +89,15 @@ func (p *PublicIDs) ask(ctx context.Context, opcode byte, text bool, items [][]b
 	for len(items) > 0 {
 		some := items[:min(maskBatch, len(items))]
 		items = items[len(some):]
-		err := p.link.ask(c, func(uint32) []byte {
-			return maskRequest(opcode, text, p.form, p.tag, some)
-		}, func(body []byte) error {
-			masked, err := readMasked(body, len(some))
-			answers = append(answers, masked...)
-			return err
-		})
+		body, err := p.link.ask(c, maskRequest(opcode, text, p.form, p.tag, some))
 		if err != nil {
 			return nil, err
 		}
+		masked, err := readMasked(body, len(some))
+		if err != nil {
+			return nil, err
+		}
+		answers = append(answers, masked...)
 	}
 	return answers, nil
 }

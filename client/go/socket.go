@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	systemSocket   = "/run/leafd/leafd.sock"
-	pathBytesMax   = 107 // of the system's address structure
+	socketName     = "leafd/leafd.sock" // in a folder for sockets
+	pathBytesMax   = 107                // of the system's address structure
 	justGoneWithin = 10 * time.Second
 )
 
@@ -18,30 +18,25 @@ func DefaultSocket() string {
 	return chooseSocket(os.Getenv, os.Geteuid() == 0, exists)
 }
 
-func chooseSocket(getenv func(string) string, root bool, exists func(string) bool) string {
+func chooseSocket(getenv func(string) string, root bool, exists func(string) bool) (first string) {
 	if path := getenv("LEAFD_SOCKET"); path != "" {
 		return path
 	}
-	if root {
-		return systemSocket
-	}
 	state := getenv("XDG_STATE_HOME")
-	if home := getenv("HOME"); !filepath.IsAbs(state) && filepath.IsAbs(home) {
-		state = filepath.Join(home, ".local/state")
+	if !filepath.IsAbs(state) {
+		state = filepath.Join(getenv("HOME"), ".local/state")
 	}
-	var paths []string
-	for _, folder := range []string{getenv("XDG_RUNTIME_DIR"), state} {
-		if filepath.IsAbs(folder) {
-			paths = append(paths, filepath.Join(folder, "leafd/leafd.sock"))
-		}
-	}
-	paths = append(paths, systemSocket)
-	for _, path := range paths {
-		if exists(path) {
+	for _, folder := range []string{getenv("XDG_RUNTIME_DIR"), state, "/run"} {
+		path := filepath.Join(folder, socketName)
+		if !filepath.IsAbs(folder) || root && folder != "/run" {
+			continue
+		} else if exists(path) {
 			return path
+		} else if first == "" {
+			first = path
 		}
 	}
-	return paths[0]
+	return first
 }
 
 func exists(path string) bool {

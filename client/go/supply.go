@@ -14,10 +14,10 @@ type supply struct {
 	tag  string
 	link *link
 
-	current   atomic.Pointer[heldRun]
-	neverHold atomic.Bool // ids of this tag may not be held
-	closed    atomic.Bool
+	current   atomic.Pointer[heldRun] // nil: no run is held
+	neverHold atomic.Bool             // ids of this tag may not be held
 	waiting   atomic.Int64
+	failure   atomic.Pointer[Error] // why the last fetch failed, if a goroutine that still waits has seen it
 
 	turn chan struct{} // full while a goroutine has the turn, which the following fields belong to
 	// Runs that were fetched, but not used yet.
@@ -25,12 +25,6 @@ type supply struct {
 	sizing      sizing
 	unlearned   *heldRun // the run that was installed last, until its use is taken into account
 	installedAt time.Time
-}
-
-func newSupply(tag string, link *link) *supply {
-	s := &supply{tag: tag, link: link, sizing: sizing{firstCount}, turn: make(chan struct{}, 1)}
-	s.current.Store(exhausted)
-	return s
 }
 
 func (s *supply) next(ctx context.Context) (int64, error) {
@@ -48,17 +42,16 @@ func (s *supply) next(ctx context.Context) (int64, error) {
 func (s *supply) nextSlow(ctx context.Context) (int64, error) {
 	c, cancel := s.link.call(ctx)
 	defer cancel()
-	if s.neverHold.Load() {
-		return s.nextUnheld(c)
+	if s.waiting.Add(1) == 1 {
+		s.failure.Store(nil)
 	}
-	s.waiting.Add(1)
 	defer s.waiting.Add(-1)
 	select {
 	case s.turn <- struct{}{}:
+		c.failure = s.failure.Load()
 	case <-c.Done():
-		return 0, s.link.over(c)
-	case <-s.link.life.Done():
-		return 0, closed()
+		c.failure = s.failure.Load()
+		return 0, c.over()
 	}
 	id, ok := s.advance()
 	if ok || s.neverHold.Load() {
@@ -69,54 +62,74 @@ func (s *supply) nextSlow(ctx context.Context) (int64, error) {
 		return id, nil
 	}
 	defer func() { <-s.turn }()
-	got, err := s.fetch(c, true)
-	if err == nil && s.closed.Load() {
-		err = closed()
-	}
-	return got.first(), err
+	return s.fetch(c, false)
 }
 
 // nextUnheld draws a single id that may not be held.
 func (s *supply) nextUnheld(c call) (int64, error) {
-	got, err := s.link.draw(c, s.tag, 1, true)
-	if got.hold > 0 {
-		s.neverHold.Store(false) // the tag was created anew
+	runs, hold, err := s.link.draw(c, s.tag, 1, true)
+	if err != nil {
+		return 0, err
 	}
-	return got.first(), err
+	s.neverHold.Store(hold == 0) // else the tag was created anew
+	return runs[0].first, nil
 }
 
-// refill fetches the next run in the background, unless another goroutine has the turn.
+// refill fetches the next run in the background, unless another goroutine has the turn, or too many other runs are being
+// fetched. Otherwise, or if it fails, the end of the run asks again.
 func (s *supply) refill() {
-	select {
-	case s.turn <- struct{}{}:
-	default:
+	if !tryEnter(s.turn) {
+		return
+	} else if len(s.queued) > 0 || s.neverHold.Load() || !tryEnter(s.link.refills) {
+		<-s.turn
 		return
 	}
 	go func() {
-		defer func() { <-s.turn }()
-		if len(s.queued) == 0 && !s.neverHold.Load() {
-			c, cancel := s.link.call(context.Background())
-			defer cancel()
-			s.fetch(c, false) // if it fails, the end of the run asks again
-		}
+		c, cancel := s.link.call(context.Background())
+		defer cancel()
+		s.fetch(c, true)
+		<-s.link.refills
+		<-s.turn
 	}()
 }
 
-// fetch draws a run and queues it, without its first id if the caller takes that. The caller must have the turn.
-func (s *supply) fetch(c call, firstTaken bool) (drawn, error) {
+func tryEnter(places chan struct{}) bool {
+	select {
+	case places <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// fetch draws runs and queues them. Unless it is ahead of use, it takes the first id. The caller must have the turn.
+func (s *supply) fetch(c call, ahead bool) (int64, error) {
 	s.learn()
 	// Each goroutine that waits is to get an id.
-	got, err := s.link.draw(c, s.tag, int(min(max(s.sizing.wish, s.waiting.Load()), runCountMax)), true)
-	if err != nil {
-		return drawn{}, err
+	sent := time.Now()
+	runs, hold, err := s.link.draw(c, s.tag, int(min(max(s.sizing.wish, s.waiting.Load()), runCountMax)), true)
+	if s.link.closed.Load() {
+		err = closed()
 	}
-	s.neverHold.Store(got.hold == 0) // then what came beyond the first id is skipped
-	for i, run := range got.runs {
-		if got.hold > 0 {
-			s.queued = append(s.queued, newHeldRun(run, firstTaken && i == 0, got.sent, got.hold))
+	if failure, _ := err.(*Error); c.caller.Err() == nil {
+		s.failure.Store(failure)
+	}
+	if err != nil {
+		return 0, err
+	}
+	first := &runs[0]
+	id := first.first
+	if !ahead {
+		first.first += first.stride
+		first.count--
+	}
+	s.neverHold.Store(hold == 0) // then what came beyond the first id is skipped
+	for _, run := range runs {
+		if hold > 0 {
+			s.queued = append(s.queued, newHeldRun(run, sent, hold))
 		}
 	}
-	return got, nil
+	return id, nil
 }
 
 // advance takes an id from the current run or the next one. The caller must have the turn.
@@ -126,8 +139,8 @@ func (s *supply) advance() (int64, bool) {
 			return id, true
 		}
 		s.learn()
-		if len(s.queued) == 0 || s.closed.Load() {
-			s.current.Store(exhausted)
+		if len(s.queued) == 0 {
+			s.current.Store(nil)
 			return 0, false
 		}
 		run := s.queued[0]
@@ -141,9 +154,9 @@ func (s *supply) install(run *heldRun) {
 	s.unlearned, s.installedAt = run, time.Now()
 	s.current.Store(run)
 	if run.hold >= shortHold {
-		time.AfterFunc(run.hold-time.Since(run.sent), func() { s.current.CompareAndSwap(run, exhausted) })
+		time.AfterFunc(run.hold-time.Since(run.sent), func() { s.current.CompareAndSwap(run, nil) })
 	}
-	if s.closed.Load() {
+	if s.link.closed.Load() {
 		s.close()
 	}
 }
@@ -156,8 +169,9 @@ func (s *supply) learn() {
 	}
 }
 
-// close drops all held ids, and those of a run that is being fetched.
+// close drops all held ids. The client must have been closed, so that no further ones are held.
 func (s *supply) close() {
-	s.closed.Store(true)
-	s.current.Swap(exhausted).poison()
+	if run := s.current.Swap(nil); run != nil {
+		run.poison()
+	}
 }

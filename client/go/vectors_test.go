@@ -182,15 +182,15 @@ func checkReply(t *testing.T, v vector, request *vectorRequest, frame []byte) {
 		if request != nil {
 			count, hold = request.Count, request.Hold
 		}
-		got, err := readIDs(body, count, hold)
-		if err != nil || got.hold.Milliseconds() != want.HoldMs {
-			t.Errorf("%s: %v, %+v", v.Name, err, got)
+		got, held, err := readIDs(body, count, hold)
+		if err != nil || held.Milliseconds() != want.HoldMs {
+			t.Errorf("%s: %v, %v", v.Name, err, held)
 		}
-		if runs != nil && fmt.Sprint(runs) != fmt.Sprint(got.runs) {
-			t.Errorf("%s: %v", v.Name, got.runs)
+		if runs != nil && fmt.Sprint(runs) != fmt.Sprint(got) {
+			t.Errorf("%s: %v", v.Name, got)
 		}
 	case "broken":
-		if got, err := readIDs(body, request.Count, request.Hold); err == nil {
+		if got, _, err := readIDs(body, request.Count, request.Hold); err == nil {
 			t.Errorf("%s: it was read as %+v", v.Name, got)
 		}
 	case "failure":
@@ -302,9 +302,9 @@ func FuzzReplies(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, opcode byte, body []byte) {
 		for _, hold := range []bool{false, true} {
-			if got, err := readIDs(body, 1000, hold); err == nil {
+			if got, _, err := readIDs(body, 1000, hold); err == nil {
 				total := int64(0)
-				for _, r := range got.runs {
+				for _, r := range got {
 					total += r.count
 					if last := r.first + (r.count-1)*r.stride; r.first < 1 || last < r.first {
 						t.Fatalf("%+v", r)

@@ -19,7 +19,7 @@ const (
 	deadlineMax     = 60 * time.Second
 	tagRunesMax     = 128
 	headerBytes     = 12
-	messageBytesMax = 4096 // longer messages are cut
+	deadlineAt      = headerBytes + 4 // in a request for ids
 
 	opInfo, opIDs, opMask, opUnmask = 1, 2, 4, 5
 	opReply                         = 128 // added to the request's opcode
@@ -39,6 +39,7 @@ func request(opcode byte, flag bool, flags byte, bodyBytes int) []byte {
 	return frame
 }
 
+// idsRequest makes an IDS request. The deadline is set again whenever it is sent.
 func idsRequest(hold bool, count int, deadlineMs uint32, tag string) []byte {
 	frame := request(opIDs, hold, flagHold, 10+len(tag))
 	frame = le.AppendUint32(le.AppendUint32(frame, uint32(count)), deadlineMs)
@@ -71,20 +72,6 @@ func (r run) valid() bool {
 		(r.count-1)*r.stride <= math.MaxInt64-r.first
 }
 
-// drawn is the answer to a request for ids. If hold is 0, the ids must not be held.
-type drawn struct {
-	runs []run
-	hold time.Duration
-	sent time.Time
-}
-
-func (d drawn) first() int64 {
-	if len(d.runs) == 0 {
-		return 0
-	}
-	return d.runs[0].first
-}
-
 // fields reads the fields of a body one by one. Past the end it reads zeros and sets short.
 type fields struct {
 	body  []byte
@@ -93,8 +80,7 @@ type fields struct {
 
 func (f *fields) take(length int) []byte {
 	if len(f.body) < length {
-		f.body, f.short = nil, true
-		return make([]byte, length)
+		f.body, f.short = make([]byte, length), true
 	}
 	taken := f.body[:length]
 	f.body = f.body[length:]
@@ -127,27 +113,24 @@ func readReply(in io.Reader) (status Status, opcode byte, id uint32, body []byte
 	return Status(le.Uint16(head[6:])), head[4], le.Uint32(head[8:]), body, err
 }
 
-// readIDs reads the answer to a request for count ids; with hold, fewer are allowed.
-func readIDs(body []byte, count int, hold bool) (drawn, error) {
-	f := fields{body: body}
-	got, total := drawn{hold: f.ms()}, int64(0)
-	number := f.u16()
+// readIDs reads the answer to a request for count ids; with hold, fewer are allowed. It also returns how long they may be
+// held; 0: not at all.
+func readIDs(body []byte, count int, hold bool) (runs []run, held time.Duration, err error) {
+	f, total := fields{body: body}, int64(0)
+	held, number := f.ms(), f.u16()
 	f.u16()
 	for ; number > 0 && !f.short; number-- {
 		r := run{f.u64(), int64(f.u32()), int64(f.u32())}
 		if !f.short && !r.valid() {
-			return drawn{}, broken("a run is empty or leaves the positive 64-bit numbers")
+			return nil, 0, broken("a run is empty or leaves the positive 64-bit numbers")
 		}
-		got.runs = append(got.runs, r)
+		runs = append(runs, r)
 		total += r.count
 	}
-	if !f.complete() {
-		return drawn{}, broken("the number of runs differs from the answer's length")
+	if !f.complete() || total == 0 || total > int64(count) || !hold && total < int64(count) {
+		return nil, 0, broken("an answer does not have the number of ids that was requested, or that it says itself")
 	}
-	if total == 0 || total > int64(count) || !hold && total < int64(count) {
-		return drawn{}, broken("an answer does not have the number of ids that was requested")
-	}
-	return got, nil
+	return runs, held, nil
 }
 
 // readMasked returns the items of the answer to a request for count of them.
@@ -172,7 +155,7 @@ func readInfo(body []byte) (Info, error) {
 	info.SegmentsReady, info.SnowflakeReady = ready&1 != 0, ready&2 != 0
 	info.RequestBytesMax, info.CountMax, info.PipelineMax = f.u32(), f.u32(), f.u32()
 	info.DeadlineMax, info.PID, info.Release = f.ms(), f.u32(), f.text()
-	valid := utf8.ValidString(info.Release)
+	valid := info.Version == protocolVersion && utf8.ValidString(info.Release)
 	for left := f.u16(); left > 0 && !f.short; left-- {
 		name, bits := f.text(), f.take(4)
 		layout := Layout{bits[0], bits[1], bits[2], f.ms(), time.UnixMilli(f.u64())}
@@ -180,21 +163,17 @@ func readInfo(body []byte) (Info, error) {
 		info.Layouts[name] = layout
 	}
 	if f.short || !valid {
-		return Info{}, broken("the answer to INFO ends too early, or has an invalid text or layout")
+		return Info{}, broken("the answer to INFO ends too early, or has an invalid text or layout, or another version")
 	}
 	return info, nil
 }
 
 // readRefusal reads the body of an answer whose status is not OK.
-func readRefusal(status Status, body []byte) error {
+func readRefusal(status Status, body []byte) *Error {
 	if len(body) < 4 {
 		return broken("an answer ends too early")
 	}
-	text := body[4:]
-	if len(text) > messageBytesMax {
-		text = append(text[:messageBytesMax:messageBytesMax], "..."...)
-	}
-	message := strings.ToValidUTF8(string(text), string(utf8.RuneError))
+	message := strings.ToValidUTF8(string(body[4:]), string(utf8.RuneError))
 	return &Error{Status: status, RetryAfter: time.Duration(le.Uint32(body)) * time.Millisecond, Message: message}
 }
 
