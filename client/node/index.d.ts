@@ -2,17 +2,17 @@
 export interface ClientOptions {
   /** The path of the daemon's socket; by default {@link defaultSocket}. */
   socket?: string;
-  /** How long a call may take: 2000 by default, at most 60000. It waits up to 250 ms longer for the daemon's reason. */
+  /** How long a call may take: 2000 by default, at most 60000. The call waits up to 250 ms longer for the daemon's error. */
   timeoutMs?: number;
-  /** Wait for a daemon that has not been started yet, up to the call's time limit. By default, calls fail at once. */
+  /** Makes calls wait for a daemon that has not been started yet, up to their time limit. By default, they fail at once. */
   wait?: boolean;
-  /** Draw every id directly from the daemon. */
+  /** Makes `nextId` draw every id directly from the daemon. */
   direct?: boolean;
 }
 
 /** Limits of one call. */
 export interface CallOptions {
-  /** Aborting it rejects the call with the signal's reason. */
+  /** Rejects the call with the signal's reason when it is aborted. */
   signal?: AbortSignal | undefined;
   /** Overrides the client's limit. */
   timeoutMs?: number | undefined;
@@ -23,15 +23,15 @@ export type Kind = 'segments' | 'snowflake';
 
 /** The part of a client that most programs need. The fake in `leafd/testing` implements it too. */
 export interface Generator {
-  /** The next id of a segment tag or snowflake layout, mostly from a run that the process holds. */
+  /** Returns the next id of a segment tag or snowflake layout, usually from a run that the process holds. */
   nextId(tag: string, options?: CallOptions): Promise<bigint>;
-  /** As {@link nextId}, as a number. Rejects with `UNSAFE_NUMBER` above 2^53 - 1. */
+  /** Returns the next id as a number. Rejects with `UNSAFE_NUMBER` if the id is above 2^53 - 1. */
   nextNumber(tag: string, options?: CallOptions): Promise<number>;
-  /** As {@link nextId}, in decimal digits, for JSON. */
+  /** Returns the next id in decimal digits, for JSON. */
   nextString(tag: string, options?: CallOptions): Promise<string>;
-  /** The next id, drawn with a separate request: above all ids drawn directly on this host before. */
+  /** Draws the next id with a separate request. It is above all ids drawn directly on this host before. */
   nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
-  /** Up to 100,000,000 ids from the daemon, in the order of issue. */
+  /** Draws up to 100,000,000 ids from the daemon, in the order of issue. */
   nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
   close(): void;
 }
@@ -46,13 +46,13 @@ export declare class Client implements Generator {
   nextString(tag: string, options?: CallOptions): Promise<string>;
   nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
   nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
-  /** An id that the process holds already, without waiting. */
+  /** Returns an id that the process already holds, or undefined if it holds none. It never waits. */
   heldId(tag: string): bigint | undefined;
-  /** The public ids of a tag. */
+  /** Returns the converter for a tag's public ids. */
   publicIds(tag: string, form?: PublicForm): PublicIds;
-  /** What the daemon reports about itself. */
+  /** Returns what the daemon reports about itself. */
   info(options?: CallOptions): Promise<Info>;
-  /** Resolves if the daemon answers and can issue ids of all these kinds now. */
+  /** Resolves if the daemon answers and can issue ids of all these kinds now; otherwise rejects, for example with `NOT_READY`. */
   ping(kinds?: readonly Kind[], options?: CallOptions): Promise<void>;
   /** Closes the connection and drops all held ids. Waiting and later calls reject with `CLOSED`. */
   close(): void;
@@ -71,10 +71,13 @@ export interface PublicForm {
 /** Converts dense ids of a tag to public ids, and back. The daemon does this for users with the right to unmask. */
 export declare class PublicIds {
   private constructor();
+  /** Returns the public numbers of ids. */
   mask(ids: readonly (bigint | number)[], options?: CallOptions): Promise<bigint[]>;
+  /** Returns the ids of public numbers. */
   unmask(publicIds: readonly (bigint | number)[], options?: CallOptions): Promise<bigint[]>;
+  /** Returns the public texts of ids, such as `ord_16dsky4r4xzza8d`. */
   maskText(ids: readonly (bigint | number)[], options?: CallOptions): Promise<string[]>;
-  /** Rejects with `VALUE_REFUSED` if a text is not a public id of this form. */
+  /** Returns the ids of public texts. Rejects with `VALUE_REFUSED` if a text is not a public id of this form. */
   unmaskText(texts: readonly string[], options?: CallOptions): Promise<bigint[]>;
 }
 
@@ -83,21 +86,27 @@ export interface Layout {
   readonly timeBits: number;
   readonly workerBits: number;
   readonly sequenceBits: number;
+  /** The length of a tick. */
   readonly tickMs: number;
+  /** When time starts, in milliseconds of Unix time. */
   readonly epochMs: number;
 }
 
 /** What the daemon reports about itself. */
 export interface Info {
   version: number;
+  /** Whether segment ids are available now. */
   segmentsReady: boolean;
+  /** Whether snowflake ids are available now. */
   snowflakeReady: boolean;
   requestBytesMax: number;
   countMax: number;
   pipelineMax: number;
   deadlineMsMax: number;
+  /** The daemon's process id, in its own process namespace. */
   pid: number;
   release: string;
+  /** The snowflake layouts, by the names under which their ids are drawn. */
   layouts: Record<string, Layout>;
 }
 
@@ -110,7 +119,7 @@ export interface Decoded {
   sequence: number;
 }
 
-/** What failed: a status of the protocol, or a cause on the client's side. */
+/** The reason of a failure: a status of the protocol, or a cause in the client. */
 export type Code =
   | 'UNREACHABLE' | 'DISCONNECTED' | 'TIMED_OUT' | 'NOT_READY' | 'PROTOCOL' | 'CLOSED' | 'INVALID_ARGUMENT' | 'UNSAFE_NUMBER'
   | 'MALFORMED' | 'UNKNOWN_OPCODE' | 'VERSION' | 'FRAME_LENGTH' | 'TAG_INVALID' | 'TAG_UNKNOWN' | 'COUNT_INVALID' | 'DENIED'
@@ -135,7 +144,7 @@ export declare class LeafdError extends Error {
 export declare const LEAF: Layout;
 /** Splits a snowflake id into its fields. */
 export declare function decode(id: bigint | number | string, layout?: Layout): Decoded;
-/** The smallest id that can be issued at a time or later, for range queries by time. */
+/** Returns the smallest id that can be issued at a given time or later, for range queries by time. */
 export declare function firstIdAt(time: Date, layout?: Layout): bigint;
-/** The socket that a client without the option `socket` uses. */
+/** Returns the path of the socket that a client uses without the option `socket`. */
 export declare function defaultSocket(): string;

@@ -36,6 +36,9 @@ class Connection {
     this.#lastId = (this.#lastId % 0xffff_ffff) + 1;
     frame.writeUInt32LE(this.#lastId, 8);
     this.#inFlight.set(this.#lastId, { opcode: frame[4], done });
+    // The requests of one turn of the event loop are one write.
+    this.#socket.cork();
+    process.nextTick(() => this.#socket.uncork());
     this.#socket.write(frame);
   }
 
@@ -44,11 +47,9 @@ class Connection {
     if (this.ended) return;
     this.ended = true;
     this.#socket.destroy();
-    const requests = [...this.#inFlight.values()];
-    this.#inFlight.clear();
     this.#onEnd(error);
     const why = error instanceof LeafdError ? error : new Break(error.message, { cause: error });
-    for (const request of requests) request.done(why);
+    for (const request of this.#inFlight.values()) request.done(why);
   }
 
   #receive(bytes) {
@@ -74,9 +75,10 @@ class Connection {
     this.#inFlight.delete(id);
     this.served ||= status === 0;
     const refusal = status === 0 ? undefined : readRefusal(status, body);
+    // First, so that a refused request is not sent again on this connection.
+    if (closes) this.end(new Error('the daemon closed it'));
     request.done(refusal, body);
     if (refusal?.code === 'PROTOCOL') throw refusal;
-    if (closes) this.end(new Error('the daemon closed it'));
   }
 }
 

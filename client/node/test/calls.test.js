@@ -247,6 +247,7 @@ test('a daemon that stops is waited for', async (t) => {
   let refused = 0;
   peer.answer = (asked) => (refused++ < 10 ? refuse(asked, 17, 'the daemon is stopping') : peer.good(asked));
   await peer.client(t, { timeoutMs: 60_000 }).nextId('orders');
+  assert.equal(peer.drawn.length, 11, 'each attempt is one request');
   peer.answer = (asked) => refuse(asked, 17, 'the daemon is stopping');
   await assert.rejects(peer.client(t, { timeoutMs: 10 }).nextId('orders'), { retryable: true });
 });
