@@ -320,11 +320,11 @@ public final class LeafdClient implements IdSource, AutoCloseable {
          * while requests arrive back to back, the daemon polls as well, polling succeeds, and more than one core is
          * usable.
          *
-         * @param poll true by default
+         * @param polling true by default
          * @return this
          */
-        public Builder poll(boolean poll) {
-            mayPoll = poll;
+        public Builder polling(boolean polling) {
+            mayPoll = polling;
             return this;
         }
 
