@@ -17,11 +17,14 @@ use crate::interruption::{SLICE, is_ended, is_watched};
 use crate::replies::RequestOutcome;
 use crate::socket::{Inherited, SocketRecord};
 
-/// The most connections of a client. Further calls wait for one.
+/// The most connections that calls use. Further calls wait for one.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
 
-/// So many of them carry no requests that nobody waits for yet.
-const FOR_CALLERS: usize = CONNECTIONS_MAX / 2;
+/// The most connections that carry requests for runs ahead of use, until the answers are needed. Calls don't wait for
+/// them: they have their own.
+const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
+
+const INDEXES: usize = CONNECTIONS_MAX + AHEAD_MAX;
 
 /// A connection that was not needed for so long is closed.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -39,7 +42,7 @@ pub(crate) struct Endpoint {
     pub(crate) may_poll: bool,
     /// Whether a connection was ever made. If so, a missing daemon is restarting.
     reached: AtomicBool,
-    records: [SocketRecord; CONNECTIONS_MAX],
+    records: [SocketRecord; INDEXES],
 }
 
 /// A process's connections.
@@ -52,13 +55,15 @@ pub(crate) struct Pool {
     freed: Condvar,
     /// Every connection by its place, also while a call has it. Nobody follows these pointers: in a forked child, where
     /// the calls of other threads are gone, they show leak checkers that the parent's connections are left on purpose.
-    all: [AtomicPtr<Connection>; CONNECTIONS_MAX],
+    all: [AtomicPtr<Connection>; INDEXES],
 }
 
 struct State {
     /// The one used last at the end, so that those that aren't needed get old.
     idle: Vec<PooledConnection>,
     free_indexes: Vec<usize>,
+    /// How many connections carry requests ahead of use.
+    ahead: usize,
     /// How often connections broke. One that was made before the last time is not used again: it may break too, and a
     /// request is sent again only once.
     breaks: u64,
@@ -74,6 +79,8 @@ pub(crate) struct PooledConnection {
     index: usize,
     /// [`State::breaks`] when it was made.
     made_after: u64,
+    /// It carries a request ahead of use.
+    ahead: bool,
 }
 
 // === impl Endpoint ===
@@ -108,7 +115,8 @@ impl Pool {
     pub(crate) fn new(endpoint: Arc<Endpoint>) -> Pool {
         let state = State {
             idle: Vec::new(),
-            free_indexes: (0..CONNECTIONS_MAX).rev().collect(),
+            free_indexes: (0..INDEXES).rev().collect(),
+            ahead: 0,
             breaks: 0,
             waiting: 0,
             next_try: None,
@@ -138,7 +146,7 @@ impl Pool {
                 deadline.connected(pooled.connection.made);
                 return Ok(pooled);
             }
-            let Some(index) = state.free_indexes.last().copied() else {
+            let Some(index) = state.index_for_call() else {
                 self.wait_for_one(state, deadline)?;
                 continue;
             };
@@ -158,6 +166,7 @@ impl Pool {
                             connection,
                             index,
                             made_after: state.breaks,
+                            ahead: false,
                         });
                     }
                     Err(error) => {
@@ -227,6 +236,7 @@ impl Pool {
     /// Lets the next call use a connection.
     pub(crate) fn give_back(&self, mut pooled: PooledConnection) {
         let mut state = self.lock();
+        state.no_longer_ahead(&mut pooled);
         if pooled.connection.served {
             state.back_off = BACK_OFF_MIN;
         }
@@ -268,8 +278,12 @@ impl Pool {
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        let spare = state.idle.len() + state.free_indexes.len() > FOR_CALLERS;
-        if spare { state.idle.pop() } else { None }
+        if state.ahead == AHEAD_MAX {
+            return None;
+        }
+        let pooled = state.idle.pop()?;
+        state.ahead += 1;
+        Some(PooledConnection { ahead: true, ..pooled })
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -323,7 +337,8 @@ impl Pool {
         self.close(state, pooled);
     }
 
-    fn close(&self, state: &mut State, pooled: PooledConnection) {
+    fn close(&self, state: &mut State, mut pooled: PooledConnection) {
+        state.no_longer_ahead(&mut pooled);
         self.endpoint.records[pooled.index].clear();
         self.all[pooled.index].store(ptr::null_mut(), Ordering::Relaxed);
         state.free_indexes.push(pooled.index);
@@ -347,6 +362,17 @@ impl Drop for Pool {
 // === impl State ===
 
 impl State {
+    /// The index of a new connection for a call, if it may have one.
+    fn index_for_call(&self) -> Option<usize> {
+        let of_calls = INDEXES - self.free_indexes.len() - self.ahead;
+        if of_calls < CONNECTIONS_MAX { self.free_indexes.last().copied() } else { None }
+    }
+
+    fn no_longer_ahead(&mut self, pooled: &mut PooledConnection) {
+        self.ahead -= usize::from(pooled.ahead);
+        pooled.ahead = false;
+    }
+
     fn may_reuse(&self, pooled: &PooledConnection) -> bool {
         pooled.connection.is_usable() && pooled.made_after == self.breaks
     }

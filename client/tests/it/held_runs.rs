@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use leafd_client::TAGS_MAX;
 
-use crate::checks::{Random, check_unique, client, direct};
+use crate::checks::{Random, check_unique, client, direct, until};
 use crate::server::Server;
 
 fn draw_in_threads(tag: &str, threads: usize, each: usize) -> usize {
@@ -99,6 +99,25 @@ fn as_many_tags_as_a_client_may_use_leave_places_for_callers() {
     });
     let drawn = check_unique(ids.into_iter().chain(later.into_iter().flatten()));
     assert_eq!(drawn, 5 * TAGS_MAX + 1_000);
+}
+
+/// As many calls as a client makes at once are sent, although other connections have answers for runs ahead of use.
+#[test]
+fn calls_do_not_wait_for_connections_of_runs_ahead() {
+    const CALLS: u64 = 32;
+    let server = Server::start();
+    let client = client(&server);
+    for number in 0..40 {
+        for _ in 0..4 {
+            client.next(&format!("tag-{number}")).unwrap();
+        }
+    }
+    // They wait when the test ends.
+    for _ in 0..CALLS {
+        let client = client.clone();
+        thread::spawn(move || client.within(Duration::from_secs(60)).next_direct("silent"));
+    }
+    until(|| server.requests_for("silent") == CALLS);
 }
 
 #[test]
