@@ -156,12 +156,12 @@ func TestAConnectionFromBeforeABreakIsNotUsedAgain(t *testing.T) {
 	p := newPeer(t)
 	c := client(t, p.path, Options{Direct: true, Timeout: time.Minute})
 	first, second := newConn(t, c.link, false), newConn(t, c.link, false)
-	c.link.giveBack(first)
+	c.link.giveBack(first, true)
 	if newConn(t, c.link, false) != first {
 		t.Fatal("an idle connection is not used")
 	}
-	c.link.giveBack(first)
-	c.link.giveBack(second)
+	c.link.giveBack(first, true)
+	c.link.giveBack(second, true)
 	if fresh := newConn(t, c.link, true); fresh == first || fresh == second {
 		t.Fatal("it may be stale")
 	}

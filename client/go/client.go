@@ -21,7 +21,7 @@ const (
 	timeoutDefault = 2 * time.Second
 )
 
-// Options are the settings of a client. The zero value is a good one.
+// Options are the settings of a client. The zero value has good defaults.
 type Options struct {
 	// Socket is the path of the daemon's socket; by default DefaultSocket().
 	Socket string
@@ -35,7 +35,7 @@ type Options struct {
 	Direct bool
 }
 
-// Generator is what most programs need of a client. The fake in package leafdtest implements it as well.
+// Generator has the methods that most programs use. Both [Client] and the fake in package leafdtest implement it.
 type Generator interface {
 	Next(ctx context.Context, tag string) (int64, error)
 	NextDirect(ctx context.Context, tag string) (int64, error)
@@ -149,7 +149,7 @@ func (c *Client) Ping(ctx context.Context, kinds ...string) error {
 // Socket returns the path of the daemon's socket.
 func (c *Client) Socket() string { return c.link.path }
 
-// Close closes the connection and drops all held ids. Waiting and later calls fail with [ErrClosed].
+// Close closes all connections and drops all held ids. Waiting and later calls fail with [ErrClosed].
 func (c *Client) Close() error {
 	c.link.close()
 	c.supplies.Range(func(_, value any) bool {

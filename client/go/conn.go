@@ -23,12 +23,11 @@ type conn struct {
 	in     *bufio.Reader
 	call   call
 	lastID uint32
-	usable bool // for further requests
 }
 
 // exchange sends a request and returns the body of its answer.
 func (c *conn) exchange(call call, frame []byte) ([]byte, *Error) {
-	c.call, c.usable = call, false
+	c.call = call
 	if c.lastID++; c.lastID == 0 {
 		c.lastID = 1 // the daemon addresses the whole connection with 0
 	}
@@ -49,7 +48,6 @@ func (c *conn) exchange(call call, frame []byte) ([]byte, *Error) {
 		return nil, &Error{Message: fmt.Sprintf("the connection to %s broke before the answer came: %v; the daemon may be "+
 			"restarting, check its log", c.link.path, err), Cause: cause{ErrDisconnected, err}}
 	}
-	c.usable = !status.closes()
 	if status != StatusOK {
 		return nil, readRefusal(status, body)
 	}

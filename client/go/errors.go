@@ -12,7 +12,7 @@ import (
 var (
 	// ErrUnreachable means that no connection to the daemon could be made.
 	ErrUnreachable = errors.New("daemon unreachable")
-	// ErrDisconnected means that the connection broke, and broke again on each retry.
+	// ErrDisconnected means that the connection broke, and so did those of all retries.
 	ErrDisconnected = errors.New("connection lost")
 	// ErrProtocol means that the peer violated leafd's protocol.
 	ErrProtocol = errors.New("protocol error")

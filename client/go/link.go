@@ -129,15 +129,16 @@ func (l *link) attempt(c call, frame []byte, fresh bool) ([]byte, *Error) {
 	if failed != nil {
 		return nil, failed
 	}
-	defer l.giveBack(conn)
-	return conn.exchange(c, frame)
+	body, failed := conn.exchange(c, frame)
+	l.giveBack(conn, failed == nil || failed.Status != StatusOK && !failed.Status.closes())
+	return body, failed
 }
 
 // giveBack keeps a usable connection for later calls.
-func (l *link) giveBack(conn *conn) {
+func (l *link) giveBack(conn *conn, usable bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if conn.usable && len(l.idle) < idleMax && !l.closed.Load() {
+	if usable && len(l.idle) < idleMax && !l.closed.Load() {
 		l.idle = append(l.idle, conn)
 	} else {
 		conn.Close()

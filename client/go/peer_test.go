@@ -196,7 +196,6 @@ func newConn(t *testing.T, l *link, fresh bool) *conn {
 	if failed != nil {
 		t.Fatal(failed)
 	}
-	conn.usable = true
 	return conn
 }
 

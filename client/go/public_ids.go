@@ -10,9 +10,9 @@ const (
 
 // PublicForm is the form of public ids. Use the same form to convert them back.
 type PublicForm struct {
-	Prefix string // of texts
-	Bits   uint8  // of dense and public ids; 63 by default
-	Key    uint8  // the number of the key; by default the daemon's current one. Texts carry it themselves
+	Prefix string // the prefix of texts
+	Bits   uint8  // the width of dense and public ids; 63 by default
+	Key    uint8  // the number of the key; by default the daemon's current one. Texts contain it
 }
 
 // PublicIDs converts dense ids of a tag to public ids, and back. The daemon does the conversion for users who have the
@@ -46,44 +46,39 @@ func (p *PublicIDs) Unmask(ctx context.Context, public ...int64) ([]int64, error
 
 // MaskText returns the public texts of ids, such as "ord_16dsky4r4xzza8d".
 func (p *PublicIDs) MaskText(ctx context.Context, ids ...int64) ([]string, error) {
-	answers, err := p.ask(ctx, opMask, true, items(ids))
-	texts := make([]string, len(answers))
-	for i, answer := range answers {
-		texts[i] = string(answer)
-	}
-	return texts, err
+	return p.ask(ctx, opMask, true, items(ids))
 }
 
 // UnmaskText returns the ids of public texts. A text that is not a public id of this form causes [StatusValueRefused].
 func (p *PublicIDs) UnmaskText(ctx context.Context, texts ...string) ([]int64, error) {
-	items := make([][]byte, len(texts))
+	items := make([]string, len(texts))
 	for i, text := range texts {
 		text = text[:min(len(text), textBytesMax)] // a longer one is no public id, which the daemon says
-		items[i] = append([]byte{byte(len(text))}, text...)
+		items[i] = string([]byte{byte(len(text))}) + text
 	}
 	return numbers(p.ask(ctx, opUnmask, true, items))
 }
 
-func items(ids []int64) [][]byte {
-	items := make([][]byte, len(ids))
+func items(ids []int64) []string {
+	items := make([]string, len(ids))
 	for i, id := range ids {
-		items[i] = le.AppendUint64(nil, uint64(id))
+		items[i] = string(le.AppendUint64(nil, uint64(id)))
 	}
 	return items
 }
 
-func numbers(items [][]byte, err error) ([]int64, error) {
+func numbers(items []string, err error) ([]int64, error) {
 	numbers := make([]int64, len(items))
 	for i, item := range items {
 		if len(item) != 8 {
 			return nil, broken("an answer about numbers has other items")
 		}
-		numbers[i] = int64(le.Uint64(item))
+		numbers[i] = int64(le.Uint64([]byte(item)))
 	}
 	return numbers, err
 }
 
-func (p *PublicIDs) ask(ctx context.Context, opcode byte, text bool, items [][]byte) (answers [][]byte, err error) {
+func (p *PublicIDs) ask(ctx context.Context, opcode byte, text bool, items []string) (answers []string, err error) {
 	c, cancel := p.link.call(ctx)
 	defer cancel()
 	for len(items) > 0 {

@@ -17,7 +17,7 @@ type supply struct {
 	current   atomic.Pointer[heldRun] // nil: no run is held
 	neverHold atomic.Bool             // ids of this tag may not be held
 	waiting   atomic.Int64
-	failure   atomic.Pointer[Error] // why the last fetch failed, if a goroutine that still waits has seen it
+	failure   atomic.Pointer[Error] // why the last fetch for the goroutines that wait failed
 
 	turn chan struct{} // full while a goroutine has the turn, which the following fields belong to
 	// Runs that were fetched, but not used yet.
@@ -78,28 +78,25 @@ func (s *supply) nextUnheld(c call) (int64, error) {
 // refill fetches the next run in the background, unless another goroutine has the turn, or too many other runs are being
 // fetched. Otherwise, or if it fails, the end of the run asks again.
 func (s *supply) refill() {
-	if !tryEnter(s.turn) {
-		return
-	} else if len(s.queued) > 0 || s.neverHold.Load() || !tryEnter(s.link.refills) {
-		<-s.turn
+	select {
+	case s.turn <- struct{}{}:
+	default:
 		return
 	}
 	go func() {
-		c, cancel := s.link.call(context.Background())
-		defer cancel()
-		s.fetch(c, true)
-		<-s.link.refills
-		<-s.turn
+		defer func() { <-s.turn }()
+		select {
+		case s.link.refills <- struct{}{}:
+			defer func() { <-s.link.refills }()
+		default:
+			return
+		}
+		if len(s.queued) == 0 && !s.neverHold.Load() {
+			c, cancel := s.link.call(context.Background())
+			defer cancel()
+			s.fetch(c, true)
+		}
 	}()
-}
-
-func tryEnter(places chan struct{}) bool {
-	select {
-	case places <- struct{}{}:
-		return true
-	default:
-		return false
-	}
 }
 
 // fetch draws runs and queues them. Unless it is ahead of use, it takes the first id. The caller must have the turn.
@@ -144,20 +141,17 @@ func (s *supply) advance() (int64, bool) {
 			return 0, false
 		}
 		run := s.queued[0]
-		if s.queued = s.queued[1:]; !run.isTooOld() {
-			s.install(run)
+		if s.queued = s.queued[1:]; run.isTooOld() {
+			continue
 		}
-	}
-}
-
-func (s *supply) install(run *heldRun) {
-	s.unlearned, s.installedAt = run, time.Now()
-	s.current.Store(run)
-	if run.hold >= shortHold {
-		time.AfterFunc(run.hold-time.Since(run.sent), func() { s.current.CompareAndSwap(run, nil) })
-	}
-	if s.link.closed.Load() {
-		s.close()
+		s.unlearned, s.installedAt = run, time.Now()
+		s.current.Store(run)
+		if run.hold >= shortHold {
+			time.AfterFunc(run.hold-time.Since(run.sent), func() { s.current.CompareAndSwap(run, nil) })
+		}
+		if s.link.closed.Load() {
+			s.close()
+		}
 	}
 }
 

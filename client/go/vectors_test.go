@@ -129,7 +129,7 @@ func maskVector(v vector) []byte {
 	}
 	all := items(r.IDs)
 	for _, text := range r.Texts {
-		all = append(all, append([]byte{byte(len(text))}, text...))
+		all = append(all, string([]byte{byte(len(text))})+text)
 	}
 	return maskRequest(opcode, text, PublicForm{r.Prefix, r.Bits, r.Key}, r.Tag, all)
 }
@@ -217,8 +217,8 @@ func checkReply(t *testing.T, v vector, request *vectorRequest, frame []byte) {
 			t.Errorf("%s: %v", v.Name, err)
 		}
 		for i, item := range items {
-			if ids, err := numbers([][]byte{item}, nil); want.Kind == "numbers" && (err != nil || ids[0] != want.IDs[i]) ||
-				want.Kind == "texts" && string(item) != want.Texts[i] {
+			if ids, err := numbers([]string{item}, nil); want.Kind == "numbers" && (err != nil || ids[0] != want.IDs[i]) ||
+				want.Kind == "texts" && item != want.Texts[i] {
 				t.Errorf("%s: % x", v.Name, item)
 			}
 		}

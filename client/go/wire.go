@@ -1,7 +1,6 @@
 package leafd
 
 import (
-	"bytes"
 	"encoding/binary"
 	"io"
 	"math"
@@ -51,11 +50,11 @@ func infoRequest(versionMin, versionMax uint16) []byte {
 }
 
 // maskRequest makes a MASK or UNMASK request. The items are numbers of 8 bytes or, for UNMASK with text, length-prefixed.
-func maskRequest(opcode byte, text bool, form PublicForm, tag string, items [][]byte) []byte {
+func maskRequest(opcode byte, text bool, form PublicForm, tag string, items []string) []byte {
 	if !text {
 		form.Prefix = ""
 	}
-	body := bytes.Join(append([][]byte{[]byte(tag), []byte(form.Prefix)}, items...), nil)
+	body := tag + form.Prefix + strings.Join(items, "")
 	frame := append(request(opcode, text, flagText, 8+len(body)), form.Bits, form.Key)
 	for _, length := range []int{len(items), len(tag), len(form.Prefix)} {
 		frame = le.AppendUint16(frame, uint16(length))
@@ -134,12 +133,12 @@ func readIDs(body []byte, count int, hold bool) (runs []run, held time.Duration,
 }
 
 // readMasked returns the items of the answer to a request for count of them.
-func readMasked(body []byte, count int) ([][]byte, error) {
+func readMasked(body []byte, count int) ([]string, error) {
 	f := fields{body: body}
 	number, length := int(f.u16()), int(f.u16())
-	items := make([][]byte, count)
+	items := make([]string, count)
 	for i := range items {
-		items[i] = f.take(length)
+		items[i] = string(f.take(length))
 	}
 	if number != count || length == 0 || !f.complete() {
 		return nil, broken("an answer does not have the number of public ids that was requested")
