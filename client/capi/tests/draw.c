@@ -93,6 +93,10 @@ static void await(pid_t child)
     while (waitpid(child, &status, 0) < 0) {
         CHECK(errno == EINTR);
     }
+    if (status != 0) {
+        fprintf(stderr, "a child ended %s %d\n", WIFSIGNALED(status) ? "by signal" : "with status",
+                WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    }
     CHECK(status == 0);
 }
 
