@@ -137,3 +137,40 @@ fn a_sqlite_store_of_the_first_release_is_used_as_it_is() {
     let first = host.raw().draw("orders", 1)[0];
     assert!(first >= FIRST_ID_LEFT, "id {first} was given out before");
 }
+
+/// Changes a database as a later leafd could have left it.
+fn change(file: &Path, sql: &str) {
+    let conn = rusqlite::Connection::open(file).unwrap();
+    conn.execute_batch(sql).unwrap();
+    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+}
+
+#[test]
+fn stores_and_journals_of_a_later_release_are_refused_in_words() {
+    let mut host = Host::new();
+    let store = host.path("store.db");
+    host.change("store", &format!("sqlite:{}", store.display()));
+    host.start();
+    host.create("orders");
+    host.stop();
+
+    change(&store, "UPDATE leafd_meta SET value = '3' WHERE name = 'format'");
+    let refused = host.try_start().unwrap_err();
+    assert!(refused.said.contains("format 3; this one supports 2"), "{refused:?}");
+    change(&store, "UPDATE leafd_meta SET value = '2' WHERE name = 'format'");
+
+    let journal = host.path("state").join("journal.db");
+    let version: i64 = rusqlite::Connection::open(&journal)
+        .unwrap()
+        .query_row("PRAGMA user_version", [], |row| row.get(0))
+        .unwrap();
+    change(&journal, &format!("PRAGMA user_version = {}", version + 1));
+    let refused = host.try_start().unwrap_err();
+    assert!(refused.said.contains("run the newer leafd that wrote it"), "{refused:?}");
+    assert!(refused.said.trim_end().lines().count() <= 2, "{refused:?}");
+
+    // Neither was changed: the version that they need continues at the next id.
+    change(&journal, &format!("PRAGMA user_version = {version}"));
+    host.start();
+    assert_eq!(host.raw().draw("orders", 1), [1]);
+}
