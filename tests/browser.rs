@@ -1,6 +1,7 @@
 //! A headless Chromium (Debian's `chromium`), controlled by its DevTools protocol over two pipes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
@@ -115,16 +116,53 @@ impl Browser {
 
     /// Sets the page's width in pixels, and a dark or light theme.
     pub fn look(&mut self, width: u32, theme: &str) {
-        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        let size = json!({"width": width, "height": 500, "deviceScaleFactor": 1, "mobile": false});
         self.call("Emulation.setDeviceMetricsOverride", size);
         let features = json!({"features": [{"name": "prefers-color-scheme", "value": theme}]});
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// The whole page as a PNG, in base64.
-    pub fn picture(&mut self) -> String {
-        let whole = json!({"format": "png", "captureBeyondViewport": true});
-        self.call("Page.captureScreenshot", whole)["data"].as_str().unwrap().to_owned()
+    /// Shows a text as a terminal does, in the colours of the theme.
+    pub fn show_text(&mut self, text: &str) {
+        let page = "<style>:root { color-scheme: light dark } body { margin: 0 }\
+                    pre { font: 14px/1.4 'DejaVu Sans Mono', monospace; margin: 1em; width: max-content }</style><pre></pre>";
+        self.evaluate(&format!(
+            "document.documentElement.innerHTML = {}, document.querySelector('pre').textContent = {}",
+            json!(page),
+            json!(text)
+        ));
+    }
+
+    /// Keeps pictures of the whole page in the folder that LEAFD_TEST_PICTURES names, wide and narrow, light and dark:
+    /// to be looked at, and for the documents.
+    pub fn keep_pictures(&mut self, name: &str) {
+        let Some(folder) = std::env::var_os("LEAFD_TEST_PICTURES") else { return };
+        self.call("Emulation.setScrollbarsHidden", json!({"hidden": true}));
+        for (kind, width) in [("", 1_000), ("-narrow", 380)] {
+            for theme in ["light", "dark"] {
+                self.look(width, theme);
+                // Until nothing moves.
+                std::thread::sleep(Duration::from_millis(1_500));
+                let file = Path::new(&folder).join(format!("{name}{kind}-{theme}.webp"));
+                std::fs::write(file, self.picture()).unwrap();
+            }
+        }
+    }
+
+    /// The whole page as a picture in WebP, a third of the size of PNG.
+    fn picture(&mut self) -> Vec<u8> {
+        let whole = json!({"format": "webp", "quality": 80, "captureBeyondViewport": true});
+        let encoded = self.call("Page.captureScreenshot", whole)["data"].take();
+        let mut command = Command::new("base64");
+        command.arg("--decode").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut decoder = command.spawn().unwrap();
+        let mut input = decoder.stdin.take().unwrap();
+        let encoded = encoded.as_str().unwrap().to_owned();
+        let writer = std::thread::spawn(move || input.write_all(encoded.as_bytes()).unwrap());
+        let output = decoder.wait_with_output().unwrap();
+        writer.join().unwrap();
+        assert!(output.status.success());
+        output.stdout
     }
 }
 

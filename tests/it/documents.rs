@@ -81,8 +81,11 @@ fn anchors(text: &str) -> Vec<String> {
 /// The targets of a document's links.
 fn links(text: &str) -> Vec<String> {
     let prose = prose(text).collect::<Vec<_>>().join("\n");
-    let targets = prose.split("](").skip(1);
-    targets.map(|rest| rest.split(')').next().unwrap().to_owned()).collect()
+    let until = |rest: &str, end| rest.split(end).next().unwrap().to_owned();
+    let targets = prose.split("](").skip(1).map(|rest| until(rest, ')'));
+    // Pictures, of which each theme has its own.
+    let pictures = prose.split(" src=\"").skip(1).chain(prose.split(" srcset=\"").skip(1));
+    targets.chain(pictures.map(|rest| until(rest, '"'))).collect()
 }
 
 #[test]

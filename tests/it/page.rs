@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -72,17 +72,6 @@ fn state(stream: impl Read + std::io::Write) -> Value {
     serde_json::from_str(&answer.body).unwrap()
 }
 
-/// Keeps pictures of the page where LEAFD_TEST_PICTURES says, to be looked at.
-fn keep_pictures(browser: &mut Browser, name: &str) {
-    let Some(folder) = std::env::var_os("LEAFD_TEST_PICTURES") else { return };
-    for (width, theme) in [(1200, "light"), (1200, "dark"), (380, "light"), (380, "dark")] {
-        browser.look(width, theme);
-        std::thread::sleep(Duration::from_millis(1_500));
-        let file = Path::new(&folder).join(format!("{name}-{width}-{theme}.png.base64"));
-        std::fs::write(file, browser.picture()).unwrap();
-    }
-}
-
 #[track_caller]
 fn fits(browser: &mut Browser) {
     for width in [320, 380, 1200] {
@@ -99,7 +88,7 @@ fn a_browser_shows_tags_stores_worker_users_and_events_live() {
     browser.open(&format!("http://{address}/"));
     browser.until("document.querySelector('#sums').textContent.startsWith('0 tags in use')");
     fits(&mut browser);
-    keep_pictures(&mut browser, "none");
+    browser.keep_pictures("none");
 
     for tag in ["orders", "users", "invoices"] {
         host.create(tag);
@@ -134,7 +123,7 @@ fn a_browser_shows_tags_stores_worker_users_and_events_live() {
     let uid = nix::unistd::getuid().to_string();
     assert_eq!(browser.evaluate("document.querySelector('#users td').textContent"), json!(uid));
     fits(&mut browser);
-    keep_pictures(&mut browser, "few");
+    browser.keep_pictures("page");
 }
 
 #[test]
@@ -160,7 +149,7 @@ fn hostile_names_are_text() {
     assert_eq!(browser.evaluate("document.title"), "leafd");
     assert_eq!(browser.evaluate("document.querySelectorAll('img, script:not([src])').length"), 0);
     fits(&mut browser);
-    keep_pictures(&mut browser, "hostile");
+    browser.keep_pictures("hostile");
 
     // And what is looked for is found, whatever is in it.
     browser.evaluate("find.value = \"🦊\"; find.dispatchEvent(new Event('input'))");
@@ -195,7 +184,7 @@ fn of_five_thousand_tags_the_busiest_are_shown_and_the_others_found() {
         "{sums}"
     );
     fits(&mut browser);
-    keep_pictures(&mut browser, "many");
+    browser.keep_pictures("many");
     browser.evaluate("find.value = 'TAG-123'; find.dispatchEvent(new Event('input'))");
     browser.until("document.querySelectorAll('.tag').length === 10");
     browser.until(
@@ -222,7 +211,7 @@ fn a_browser_shows_that_the_daemon_is_away_and_back() {
         "!document.querySelector('#away').hidden && document.body.classList.contains('away')",
     );
     assert!(browser.text().contains("has not answered since"));
-    keep_pictures(&mut browser, "away");
+    browser.keep_pictures("away");
     host.start();
     browser.until(
         "document.querySelector('#away').hidden && !document.body.classList.contains('away')",
@@ -313,7 +302,7 @@ fn of_many_troubles_the_worst_are_shown() {
     assert!(text.contains("Problems") && text.contains("What to do:"), "{text}");
     assert!(text.contains("ids available; 60 problems"), "{text}");
     fits(&mut browser);
-    keep_pictures(&mut browser, "troubles");
+    browser.keep_pictures("troubles");
 
     // Status and metrics tell more of them, and not all either.
     let health = &host.status()["health"];

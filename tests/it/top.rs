@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leafd_tests::browser::Browser;
 use leafd_tests::terminal::Terminal;
 
 use crate::host::{Host, eventually, leafd_binary};
@@ -41,9 +42,13 @@ fn it_shows_tags_live_follows_the_terminal_s_size_and_gives_it_back() {
     assert!(screen.lines().all(|line| line.chars().count() <= 100), "{screen}");
     let before = host.raw().draw("orders", 700);
     assert_eq!(before.len(), 700);
-    terminal.until("the ids just drawn", |screen| {
+    let screen = terminal.until("the ids just drawn", |screen| {
         screen.lines().any(|line| line.starts_with("orders") && line.contains(" 701 "))
     });
+    let mut browser = Browser::start();
+    browser.show_text(&screen);
+    assert!(browser.text().contains("RECENT EVENTS"));
+    browser.keep_pictures("top");
 
     terminal.resize(44, 9);
     let small = terminal.until("a small screen", |screen| {
