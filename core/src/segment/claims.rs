@@ -5,17 +5,7 @@ use leafd_wire::Run;
 use super::prefetch::Need;
 use super::{Allocator, ClaimState, MarkMove, Truncation};
 use crate::BootMs;
-
-/// A claim to make.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ClaimOrder {
-    /// How many ids are wanted.
-    pub want: u64,
-    /// Fewer than this are of no use.
-    pub least: u64,
-    /// The tag's own step counts up to this.
-    pub step_max: u64,
-}
+use crate::store::ClaimWish;
 
 /// How a strict tag's grant was distributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,42 +21,42 @@ impl<T> Allocator<T> {
     /// What to claim now, if anything; the caller chooses the shard. The caller claims and then reports with
     /// [`Allocator::claimed`] or [`Allocator::claimed_strictly`], [`Allocator::exhausted`] or
     /// [`Allocator::claim_failed`]. There is no second claim before that.
-    pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimOrder> {
+    pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimWish> {
         match self.claim {
             ClaimState::Sent { .. } | ClaimState::Granted { .. } | ClaimState::Void => return None,
             ClaimState::RetryAt(instant) if now < instant => return None,
             ClaimState::Idle | ClaimState::RetryAt(_) => {}
         }
-        let order = match self.strict {
-            true => self.strict_order(),
-            false => self.held_order(now),
+        let wish = match self.strict {
+            true => self.strict_wish(),
+            false => self.held_wish(now),
         };
-        self.claim = match order {
+        self.claim = match wish {
             Some(_) => ClaimState::Sent { before: self.waiting.next_ticket },
             None => ClaimState::Idle,
         };
-        order
+        wish
     }
 
     /// Enough for all waiting requests, or no claim. Ids left over are dropped.
-    fn strict_order(&self) -> Option<ClaimOrder> {
+    fn strict_wish(&self) -> Option<ClaimWish> {
         let step_max = self.sizing.provision.step_max;
         let most = self.left.map_or(step_max, |left| left.min(step_max));
         let want = self.waiting.waited_for_within(most);
-        (want > 0).then_some(ClaimOrder { want, least: want, step_max })
+        (want > 0).then_some(ClaimWish { least: want, ..ClaimWish::new(want, step_max) })
     }
 
-    fn held_order(&mut self, now: BootMs) -> Option<ClaimOrder> {
+    fn held_wish(&mut self, now: BootMs) -> Option<ClaimWish> {
         let need = Need {
             held: self.held.unissued(),
             segments: self.held.segments().count(),
             waited_for: self.waiting.waited_for,
             head: self.waiting.head().map_or(0, |(_, want)| u64::from(want.least())),
         };
-        let order = self.sizing.claim(now, need)?;
+        let wish = self.sizing.claim(now, need)?;
         // With several stores, the others may have the rest of what a request needs.
-        let least = if self.shards.len() > 1 { 1 } else { order.least };
-        Some(ClaimOrder { least, ..order })
+        let least = if self.shards.len() > 1 { 1 } else { wish.least };
+        Some(ClaimWish { least, ..wish })
     }
 
     /// Reports what a shard's store granted. Returns the mark to journal with the segment. The claim stays in flight

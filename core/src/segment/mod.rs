@@ -34,7 +34,7 @@ use leafd_wire::Run;
 use crate::{BootMs, ID_MAX};
 
 pub use buffer::{MarkMove, SegmentBuffer, Truncation};
-pub use claims::{ClaimOrder, Distribution};
+pub use claims::Distribution;
 use prefetch::ClaimSizer;
 pub use prefetch::PrefetchPolicy;
 pub use rate::RateMeter;

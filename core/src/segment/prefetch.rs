@@ -2,9 +2,10 @@
 
 use std::rc::Rc;
 
+use super::RateMeter;
 use super::rate::SteadyRate;
-use super::{ClaimOrder, RateMeter};
 use crate::BootMs;
+use crate::store::ClaimWish;
 
 /// How far ahead an allocator claims and marks.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +100,7 @@ impl ClaimSizer {
     }
 
     /// What to claim now, if anything.
-    pub(super) fn claim(&mut self, now: BootMs, need: Need) -> Option<ClaimOrder> {
+    pub(super) fn claim(&mut self, now: BootMs, need: Need) -> Option<ClaimWish> {
         let Need { held, segments, waited_for, head } = need;
         let PrefetchPolicy { autonomy_ms, step_max, .. } = *self.provision;
         let burst_need = self.rate.ids_in(now, autonomy_ms);
@@ -125,7 +126,7 @@ impl ClaimSizer {
         // One request may ask for more than max_step. It must be served all the same.
         let least = head.saturating_sub(held).max(1);
         let want = ahead.saturating_add(waited_for.saturating_sub(held)).min(room).max(least);
-        Some(ClaimOrder { want, least, step_max: room })
+        Some(ClaimWish { least, ..ClaimWish::new(want, room) })
     }
 
     /// How many of the held ids should be marked ahead of use.

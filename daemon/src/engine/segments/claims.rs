@@ -14,7 +14,6 @@ use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
 use crate::store::{Store, StoreHandle};
-use leafd_core::segment::ClaimOrder;
 use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
 use leafd_core::{Backoff, BootMs};
 
@@ -45,7 +44,7 @@ pub struct ClaimLog {
 pub(crate) struct Sent {
     pub(crate) shard: usize,
     pub(crate) under: Identity,
-    pub(crate) order: ClaimOrder,
+    pub(crate) wish: ClaimWish,
     /// Set if nothing is known of the tag's name yet.
     pub(crate) asked: Option<Asked>,
     pub(crate) _under_way: UnderWay,
@@ -97,12 +96,7 @@ impl Segments {
     /// Claims ids and has the journal record them.
     pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, mut sent: Sent) {
         let upstream = &tag.shards[sent.shard].upstream;
-        let wish = ClaimWish {
-            want: sent.order.want,
-            least: sent.order.least,
-            step_max: sent.order.step_max,
-            shard: upstream.shard,
-        };
+        let wish = ClaimWish { shard: upstream.shard, ..sent.wish };
         let sent_at = Instant::now();
         let by = self.claimed_by(&tag, sent.shard);
         let (under, name) = (sent.under.clone(), tag.tag.clone());

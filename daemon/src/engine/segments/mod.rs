@@ -300,14 +300,14 @@ impl Segments {
         if tag.unconfirmed.borrow().as_ref().is_some_and(|name| !name.has_its_turn(tag)) {
             return;
         }
-        let order = {
+        let wish = {
             let mut allocator = tag.allocator.borrow_mut();
             allocator.waiting.drop_head_while(ReplyTo::gone);
             allocator.claim_wanted(now)
         };
-        if let Some(order) = order {
+        if let Some(wish) = wish {
             let asked = tag.unconfirmed.borrow().as_ref().map(NameSlot::ask);
-            let sent = Sent { shard, under, order, asked, _under_way: UnderWay::new(self) };
+            let sent = Sent { shard, under, wish, asked, _under_way: UnderWay::new(self) };
             tag.sends_claim(sent.shard);
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }
