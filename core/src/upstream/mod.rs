@@ -31,7 +31,7 @@ pub use condition::{Away, Condition};
 pub use state::Monitor;
 
 /// What a monitor is told at its start.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Where the store is, without secrets, for messages.
     pub url: Arc<str>,

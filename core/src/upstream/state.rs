@@ -10,7 +10,7 @@ use crate::backoff::Backoff;
 use crate::store::{History, Identity, StoreError};
 
 /// A store as one daemon sees it, from the daemon's start on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Monitor {
     pub(super) settings: Settings,
     pub(super) standing: Standing,
@@ -53,9 +53,10 @@ pub struct Monitor {
 }
 
 /// How a store stands with this host.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Standing {
     /// It has not answered since the start.
+    #[default]
     Unmet,
     /// It is claimed from.
     Trusted,
@@ -74,30 +75,7 @@ const NEVER: BootMs = BootMs(u64::MAX);
 impl Monitor {
     /// The monitor of a daemon that starts now. It has asked nothing yet.
     pub fn new(settings: Settings, now: BootMs) -> Monitor {
-        Monitor {
-            settings,
-            standing: Standing::Unmet,
-            trusted: None,
-            in_another_role: None,
-            proven_at: BootMs(0),
-            loss: None,
-            checking_in: None,
-            suspect: false,
-            next: None,
-            events: VecDeque::new(),
-            probe_at: now,
-            crowded_until: None,
-            failovers: 0,
-            failed_over_to: None,
-            pending: None,
-            away: None,
-            answered_at: None,
-            visits: 0,
-            ran_at: now,
-            resumed_at: None,
-            retry_at: now,
-            backoff: Backoff::default(),
-        }
+        Monitor { settings, probe_at: now, ran_at: now, retry_at: now, ..Monitor::default() }
     }
 
     /// What to do now. While a request is under way this only waits.
@@ -272,7 +250,7 @@ impl Monitor {
         // It was not yet known whether the store had heard of the held numbers in time.
         self.suspect |=
             matches!(self.standing, Standing::Settling(Settling { held: Held::OwnUntil(_), .. }));
-        let settling = match std::mem::replace(&mut self.standing, Standing::Unmet) {
+        let settling = match std::mem::take(&mut self.standing) {
             Standing::Settling(settling) => Some(Box::new(settling)),
             Standing::Refused(_, settling) => settling,
             Standing::Unmet | Standing::Trusted => None,
