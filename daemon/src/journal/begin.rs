@@ -18,7 +18,7 @@ use super::records::{self, Meta};
 use super::tags::TagState;
 use super::{LayoutRecord, schema, stores, tags};
 use crate::random;
-use crate::state_dir::{StateDir, explain};
+use crate::state_dir::StateDir;
 use leafd_core::store::HostId;
 
 /// How many names are tried for journals that are set aside in the same second.
@@ -63,21 +63,19 @@ pub(super) fn instead_of(
     }
     // The old journal gets a second name first. So there is a journal at every instant, and no content is lost.
     let kept = unused_name(&path, kind, |name| fs::hard_link(&path, name))?;
-    dir.sync().map_err(|e| Fault(explain("syncing the state directory", &e)))?;
+    dir.sync().map_err(Fault::io("syncing the state directory"))?;
     put_in_place(dir, &new, &path)?;
     Ok(kept)
 }
 
 fn put_in_place(dir: &StateDir, new: &Path, path: &Path) -> Result<(), Fault> {
-    fs::rename(new, path)
-        .and_then(|()| dir.sync())
-        .map_err(|e| Fault(explain("renaming the new journal", &e)))
+    fs::rename(new, path).and_then(|()| dir.sync()).map_err(Fault::io("renaming the new journal"))
 }
 
 /// Makes a complete journal under another name. Returns its path.
 fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Result<PathBuf, Fault> {
     let path = dir.path().join("journal.db.new");
-    let trying = |e: io::Error| Fault(explain("creating a new journal", &e));
+    let trying = Fault::io("creating a new journal");
     for suffix in ["", "-wal", "-shm", "-journal"] {
         match fs::remove_file(beside(&path, suffix)) {
             Err(e) if e.kind() != ErrorKind::NotFound => return Err(trying(e)),
@@ -125,7 +123,7 @@ fn exists(path: &Path) -> Result<bool, Fault> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(Fault(explain(&format!("looking for {}", path.display()), &e))),
+        Err(e) => Err(Fault::io(&format!("looking for {}", path.display()))(e)),
     }
 }
 
@@ -142,8 +140,7 @@ fn unused_name(
         if exists(&name)? {
             continue;
         }
-        take(&name)
-            .map_err(|e| Fault(explain(&format!("setting it aside as {}", name.display()), &e)))?;
+        take(&name).map_err(Fault::io(&format!("setting it aside as {}", name.display())))?;
         return Ok(name);
     }
     Err(Fault(format!("too many files named {}.{why}-{time}: move them away", path.display())))

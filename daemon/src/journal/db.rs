@@ -15,7 +15,7 @@ use super::records::{self, Meta, Start};
 use super::tags::{Segment, TagState};
 use super::witness::{self, Stamp};
 use super::{Recovered, StartToken, TagRecord, Write, schema, stores, tags, verify, wal};
-use crate::state_dir::{StateDir, explain};
+use crate::state_dir::StateDir;
 use leafd_core::Tag;
 use leafd_core::store::{Generation, StoreId};
 
@@ -125,7 +125,7 @@ impl Db {
     pub fn open(dir: &StateDir) -> Result<Db, Fault> {
         let path = file_in(dir);
         let log = beside(&path, "-wal");
-        let database_id = FileId::of(&path).map_err(|e| Fault(explain("looking for it", &e)))?;
+        let database_id = FileId::of(&path).map_err(Fault::io("looking for it"))?;
         schema::check_file(&path)?;
         wal::check(&log)?;
         let conn = connect(&path, Syncs::Commits)?;
@@ -138,8 +138,7 @@ impl Db {
         let mut embedded = verify::rows(&conn)?;
         embedded.retain(is_embedded);
         let meta = Meta::read(&conn)?;
-        let log_id =
-            FileId::of(&log).map_err(|e| Fault(explain("looking for its write-ahead log", &e)))?;
+        let log_id = FileId::of(&log).map_err(Fault::io("looking for its write-ahead log"))?;
         let files = [(path, database_id), (log, log_id)];
         let db = Db { conn, meta, files, embedded, dir: dir.clone(), stopped_as: None };
         db.check_in_place()?;
@@ -192,7 +191,7 @@ impl Db {
     /// The next start or stop, with a new stamp that is not yet in its place.
     fn next_start(&self, last: Option<&Start>) -> Result<Start, Fault> {
         let token = Stamp::make(&self.dir, last.map(|start| &start.token))
-            .map_err(|e| Fault(explain("making the state directory's stamp", &e)))?;
+            .map_err(Fault::io("making the state directory's stamp"))?;
         Ok(Start { number: last.map_or(0, |start| start.number).saturating_add(1), token })
     }
 
@@ -316,7 +315,7 @@ impl Db {
                 Ok(found) if found == *id => continue,
                 Ok(_) => "replaced by another file".to_owned(),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => "moved away or deleted".to_owned(),
-                Err(e) => return Err(Fault(explain("looking for it", &e))),
+                Err(e) => return Err(Fault::io("looking for it")(e)),
             };
             return Err(Fault(format!(
                 "{} was {what} while in use; put the original back, or restart leafd",

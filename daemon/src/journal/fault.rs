@@ -1,6 +1,10 @@
 //! Describes faults of the journal's files for the operator.
 
+use std::io;
+
 use rusqlite::ErrorCode;
+
+use crate::state_dir::explain;
 
 /// A fault of the journal's files. The text says what happened and what to do next.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -16,6 +20,11 @@ const AFTER_DAMAGE: &str = "leafd will not guess. Check the disk, move journal.d
 impl Fault {
     pub fn damaged(what: impl std::fmt::Display) -> Fault {
         Fault(format!("it is damaged: {what}; {AFTER_DAMAGE}"))
+    }
+
+    /// The fault of a system call, with what was `tried` by it.
+    pub fn io(tried: &str) -> impl Fn(io::Error) -> Fault + Copy {
+        move |error| Fault(explain(tried, &error))
     }
 
     /// The same fault, with what was tried before it.

@@ -7,7 +7,6 @@ use rusqlite::{Connection, OpenFlags};
 use super::fault::Fault;
 use super::records::Meta;
 use super::{Identity, JournalError, db, is_same, schema};
-use crate::state_dir::explain;
 
 /// What a journal says about its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,16 +26,10 @@ pub fn look(dir: &Path, identity: &Identity) -> Result<Option<JournalSummary>, J
     let path = dir.join(db::FILE);
     match path.try_exists() {
         Ok(false) => Ok(None),
-        Ok(true) => read(&path, identity).map(Some).map_err(|fault| JournalError {
-            path,
-            cause: fault.0,
-            refused: false,
-        }),
-        Err(error) => {
-            let cause = explain("looking for it", &error);
-            Err(JournalError { path, cause, refused: false })
-        }
+        Ok(true) => read(&path, identity).map(Some),
+        Err(error) => Err(Fault::io("looking for it")(error)),
     }
+    .map_err(|fault| JournalError::of(&path, fault))
 }
 
 fn read(path: &Path, identity: &Identity) -> Result<JournalSummary, Fault> {
@@ -46,8 +39,7 @@ fn read(path: &Path, identity: &Identity) -> Result<JournalSummary, Fault> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(immutable(path), flags)?;
     let Meta { host, fingerprint, .. } = Meta::read(&conn)?;
-    let now =
-        identity.fingerprint(path).map_err(|error| Fault(explain("looking for it", &error)))?;
+    let now = identity.fingerprint(path).map_err(Fault::io("looking for it"))?;
     Ok(JournalSummary {
         host: host.0.as_ref().to_owned(),
         is_foreign: !is_same(&fingerprint, &now),

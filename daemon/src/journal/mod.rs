@@ -69,6 +69,7 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
+use self::fault::Fault;
 pub use self::identity::Identity;
 pub(crate) use self::identity::{hardware, is_same, is_same_host};
 pub(crate) use self::look::immutable;
@@ -79,7 +80,7 @@ pub use self::witness::{Outside, SetAside};
 pub use self::write::{LayoutRecord, TagRecord, Write};
 use self::writer::{JournalCommand, JournalThread, Link, Pending, Shared};
 use crate::histogram::Counted;
-use crate::state_dir::{StateDir, explain};
+use crate::state_dir::StateDir;
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
 
@@ -132,30 +133,33 @@ impl Journal {
         outside: Outside<'_>,
     ) -> Result<(Journal, Recovered), JournalError> {
         let path = db::file_in(dir);
-        let failed = |fault: fault::Fault| JournalError {
-            path: path.clone(),
-            cause: fault.0,
-            refused: false,
-        };
-        let missing = match fs::symlink_metadata(&path) {
+        Journal::open_file(&path, dir, identity, outside)
+            .map_err(|fault| JournalError::of(&path, fault))
+    }
+
+    fn open_file(
+        path: &Path,
+        dir: &StateDir,
+        identity: &Identity,
+        outside: Outside<'_>,
+    ) -> Result<(Journal, Recovered), Fault> {
+        let missing = match fs::symlink_metadata(path) {
             Ok(_) => false,
             Err(e) if e.kind() == ErrorKind::NotFound => true,
-            Err(e) => return Err(failed(fault::Fault(explain("looking for it", &e)))),
+            Err(e) => return Err(Fault::io("looking for it")(e)),
         };
-        let witnesses = Witnesses::look(dir, outside.memory).map_err(failed)?;
+        let witnesses = Witnesses::look(dir, outside.memory)?;
         if missing {
             if let Some(lost) = witnesses.lost() {
-                (outside.may_begin_anew)(&lost).map_err(|why| failed(fault::Fault(why)))?;
+                (outside.may_begin_anew)(&lost).map_err(Fault)?;
             }
-            begin::first(dir, identity).map_err(failed)?;
+            begin::first(dir, identity)?;
         }
-        let mut db = db::Db::open(dir).map_err(failed)?;
-        let found = identity
-            .fingerprint(&path)
-            .map_err(|e| failed(fault::Fault(explain("looking for it", &e))))?;
+        let mut db = db::Db::open(dir)?;
+        let found = identity.fingerprint(path).map_err(Fault::io("looking for it"))?;
         let mut verdict = match missing {
             true => Freshness::Current,
-            false => witnesses.judge(&db).map_err(failed)?,
+            false => witnesses.judge(&db)?,
         };
         let mut set_aside = None;
         let not_ours = match &verdict {
@@ -168,9 +172,9 @@ impl Journal {
             _ => None,
         };
         if let Some((restored, kind, why)) = not_ours {
-            let old = witnesses.set_aside(&db, restored, why.clone()).map_err(failed)?;
-            (outside.may_begin_anew)(&old).map_err(|why| failed(fault::Fault(why)))?;
-            let kept = begin::instead_of(db, dir, identity, kind).map_err(failed)?;
+            let old = witnesses.set_aside(&db, restored, why.clone())?;
+            (outside.may_begin_anew)(&old).map_err(Fault)?;
+            let kept = begin::instead_of(db, dir, identity, kind)?;
             let is =
                 if restored { "an old one, restored" } else { "a copy from another host or disk" };
             tracing::error!(
@@ -179,17 +183,17 @@ impl Journal {
                  held are skipped; none repeats"
             );
             set_aside = Some(kept);
-            db = db::Db::open(dir).map_err(failed)?;
+            db = db::Db::open(dir)?;
             verdict = Freshness::Current;
         }
-        let started = db.start(verdict == Freshness::Unvouched).map_err(failed)?;
+        let started = db.start(verdict == Freshness::Unvouched)?;
         let begun = missing || set_aside.is_some();
         let recovered = Recovered { begun, set_aside, ..started };
         let memory = outside.memory.and_then(|path| {
             Memory::begin(path, &db.meta.host, db.meta.commits, recovered.token.clone())
         });
-        let journal = Journal::spawn(path.clone(), dir, identity, db, memory)
-            .map_err(|e| failed(fault::Fault(explain("starting its thread", &e))))?;
+        let journal = Journal::spawn(path.to_owned(), dir, identity, db, memory)
+            .map_err(Fault::io("starting its thread"))?;
         Ok((journal, recovered))
     }
 
@@ -350,7 +354,7 @@ impl Journal {
 
     async fn read<T: Send + 'static>(
         &self,
-        read: impl FnOnce(&db::Db) -> Result<T, fault::Fault> + Send + 'static,
+        read: impl FnOnce(&db::Db) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, JournalError> {
         self.ask(|answer| {
             JournalCommand::Ask(Box::new(move |writer| {
@@ -386,8 +390,14 @@ impl Written {
 // === impl JournalError ===
 
 impl JournalError {
+    fn of(path: &Path, fault: Fault) -> JournalError {
+        JournalError { path: path.to_path_buf(), cause: fault.0, refused: false }
+    }
+
     fn closed(path: &Path) -> JournalError {
-        let cause = "it is closed; restart leafd if this is unexpected".to_owned();
-        JournalError { path: path.to_path_buf(), cause, refused: false }
+        JournalError::of(
+            path,
+            Fault("it is closed; restart leafd if this is unexpected".to_owned()),
+        )
     }
 }

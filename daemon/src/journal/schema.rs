@@ -7,7 +7,6 @@ use std::path::Path;
 use rusqlite::Connection;
 
 use super::fault::Fault;
-use crate::state_dir::explain;
 
 /// The ASCII text `leaf`, in the field of SQLite's header for it: it marks the file as a journal.
 const APPLICATION_ID: i32 = 0x6c65_6166;
@@ -39,7 +38,7 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     match read {
         Ok(()) if header.starts_with(b"SQLite format 3\0") => {}
         Err(e) if e.kind() != ErrorKind::UnexpectedEof => {
-            return Err(Fault(explain("reading it", &e)));
+            return Err(Fault::io("reading it")(e));
         }
         _ => return Err(Fault(format!("it is not a journal, not even a SQLite database; {kept}"))),
     }

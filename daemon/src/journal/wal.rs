@@ -10,7 +10,6 @@ use std::io::{self, BufReader, ErrorKind, Read};
 use std::path::Path;
 
 use super::fault::Fault;
-use crate::state_dir::explain;
 
 const LOG_HEADER_BYTES: usize = 32;
 const FRAME_HEADER_BYTES: usize = 24;
@@ -26,10 +25,10 @@ pub(super) fn check(log: &Path) -> Result<(), Fault> {
     let file = match File::open(log) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(e) => return Err(Fault(explain("opening its write-ahead log", &e))),
+        Err(e) => return Err(Fault::io("opening its write-ahead log")(e)),
     };
     let dropped = commits_behind_damage(BufReader::new(file))
-        .map_err(|e| Fault(explain("reading its write-ahead log", &e)))?;
+        .map_err(Fault::io("reading its write-ahead log"))?;
     match dropped {
         Some(commits) if commits > 1 => Err(Fault::damaged(format!(
             "{commits} commits follow a wrong checksum in its write-ahead log {}",

@@ -22,7 +22,7 @@ use super::witness::Memory;
 use super::{JournalError, Write, is_same};
 use crate::busy::Busy;
 use crate::histogram::Histogram;
-use crate::state_dir::{StateDir, explain};
+use crate::state_dir::StateDir;
 use leafd_core::store::StartToken;
 
 /// The maximum number of batches in one transaction. The others wait for the next one.
@@ -289,7 +289,7 @@ impl JournalThread {
         let fingerprint = self
             .identity
             .fingerprint(&db::file_in(&self.dir))
-            .map_err(|e| Fault(explain("looking for it", &e)))?;
+            .map_err(Fault::io("looking for it"))?;
         if !is_same(&fingerprint, &known.fingerprint) {
             return Err(impostor());
         }
@@ -329,7 +329,7 @@ impl JournalThread {
     }
 
     fn error(&self, fault: Fault) -> JournalError {
-        JournalError { path: self.path.clone(), cause: fault.0, refused: false }
+        JournalError::of(&self.path, fault)
     }
 
     fn close(self) {

@@ -20,7 +20,7 @@ pub(super) use self::memory::Memory;
 pub(super) use self::stamp::{Stamp, put_in_place};
 use super::db::Db;
 use super::fault::Fault;
-use crate::state_dir::{StateDir, explain};
+use crate::state_dir::StateDir;
 use leafd_core::store::StartToken;
 
 /// What the opening of a journal needs to know from outside its directory.
@@ -77,8 +77,7 @@ impl SetAside {
 impl Witnesses {
     /// Reads the evidence.
     pub fn look(dir: &StateDir, memory: Option<&Path>) -> Result<Witnesses, Fault> {
-        let stamp = Stamp::of(dir)
-            .map_err(|e| Fault(explain("reading the state directory's stamp", &e)))?;
+        let stamp = Stamp::of(dir).map_err(Fault::io("reading the state directory's stamp"))?;
         Ok(Witnesses { stamp, memory: memory.and_then(memory::Noted::read) })
     }
 
