@@ -45,7 +45,6 @@ pub struct Identity {
 
 impl Identity {
     /// Reads what identifies the machine, and takes the identity that the configuration gives this host, if any.
-    #[must_use]
     pub fn of_host(configured: Option<&str>) -> Identity {
         Identity::in_root(Path::new("/"), configured)
     }
@@ -54,7 +53,6 @@ impl Identity {
     ///
     /// Without a machine id (many containers have none) only the hardware, the journal file's own marks and the
     /// configured identity identify the host.
-    #[must_use]
     pub fn in_root(root: &Path, configured: Option<&str>) -> Identity {
         let file = root.join(MACHINE_ID_FILE);
         let machine = match fs::read(&file) {

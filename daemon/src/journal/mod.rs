@@ -288,25 +288,21 @@ impl Journal {
     }
 
     /// The present fault, `None` while the journal works.
-    #[must_use]
     pub fn failure(&self) -> Option<JournalError> {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether there is a fault. Cheap enough to call at each request.
-    #[must_use]
     pub fn failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
     }
 
     /// For how long its disk has owed the answer to what is tried now; zero while nothing is.
-    #[must_use]
     pub fn busy_for(&self) -> Duration {
         self.shared.busy.lasts()
     }
 
     /// Where it is.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -317,25 +313,21 @@ impl Journal {
     }
 
     /// How many transactions were committed.
-    #[must_use]
     pub fn commits(&self) -> u64 {
         self.shared.commits.load(Ordering::Relaxed)
     }
 
     /// How often the file could not be used.
-    #[must_use]
     pub fn errors(&self) -> u64 {
         self.shared.errors.load(Ordering::Relaxed)
     }
 
     /// How long transactions took.
-    #[must_use]
     pub fn commit_times(&self) -> Counted {
         self.shared.commit_times.counted()
     }
 
     /// The token of the clean stop, once it is recorded. Stores get it like the token of a start.
-    #[must_use]
     pub fn stopped(&self) -> Option<StartToken> {
         self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

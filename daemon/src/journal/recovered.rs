@@ -63,20 +63,17 @@ pub struct StoreRecord {
 
 impl Recovered {
     /// The record of the store that a URL last led to.
-    #[must_use]
     pub fn at(&self, url: &str) -> Option<&StoreRecord> {
         self.stores.iter().find(|record| record.urls.contains_key(url))
     }
 
     /// The record of a store, wherever it was found.
-    #[must_use]
     pub fn of(&self, store: &StoreId) -> Option<&StoreRecord> {
         self.stores.iter().find(|record| record.store == *store)
     }
 
     /// The stores that this host used under URLs other than these, each with one of its URLs. A store whose URL was
     /// adopted for another one is not among them.
-    #[must_use]
     pub fn former_stores(&self, urls: &[String]) -> Vec<(StoreId, Arc<str>)> {
         let is_used =
             |record: &StoreRecord| urls.iter().any(|url| record.urls.contains_key(url.as_str()));
@@ -88,7 +85,6 @@ impl Recovered {
 
     /// The start tokens that a store may have, oldest first: the one that it confirmed last, and those of later
     /// starts. A store without a record may have the token of any earlier start.
-    #[must_use]
     pub fn tokens_known(&self, store: &StoreId) -> Vec<StartToken> {
         let record = self.of(store);
         let confirmed = record.map_or(0, |record| record.confirmed);

@@ -60,14 +60,12 @@ impl StaticWorker {
     }
 
     /// The number.
-    #[must_use]
     pub fn worker(&self) -> WorkerId {
         self.worker
     }
 
     /// Ids before this instant may have been issued, by the notes of the number's holders; 0 without a note. The note
     /// outlives the state directory.
-    #[must_use]
     pub fn issued_below(&self) -> UnixMs {
         self.noted.get()
     }
@@ -85,7 +83,6 @@ impl StaticWorker {
     }
 
     /// The names of other hosts that use the number.
-    #[must_use]
     pub fn others(&self) -> Vec<Arc<str>> {
         self.others.borrow().clone()
     }
@@ -96,7 +93,6 @@ impl StaticWorker {
     }
 
     /// Whether the lock still excludes the host's other daemons.
-    #[must_use]
     pub fn still_held(&self) -> bool {
         self.lock.still_held()
     }

@@ -66,7 +66,6 @@ pub(super) struct Witnesses {
 
 impl SetAside {
     /// Whether a store that knows this token of one of this host's starts is newer than the journal.
-    #[must_use]
     pub fn is_older_than(&self, token: &StartToken) -> bool {
         self.later_token.as_ref().is_some_and(|begin| token.0.starts_with(&**begin))
     }

@@ -13,7 +13,6 @@ use leafd_core::registry::Entry;
 ///
 /// # Errors
 /// What can't be read.
-#[must_use]
 pub fn leased(child: &str, bytes: &[u8], stat: &Stat) -> Option<Result<(Entry, Vec<u8>), String>> {
     let entry = leased::entry(leased::worker(child)?, bytes, stat);
     Some(entry.map(|entry| {
@@ -26,7 +25,6 @@ pub fn leased(child: &str, bytes: &[u8], stat: &Stat) -> Option<Result<(Entry, V
 ///
 /// # Errors
 /// What can't be read.
-#[must_use]
 pub fn permanent(
     child: &str,
     leaf: (Vec<u8>, Stat),

@@ -23,7 +23,6 @@ pub struct LeasedRegistry {
 
 impl LeasedRegistry {
     /// Connects with the first call.
-    #[must_use]
     pub fn open(target: EnsembleTarget) -> LeasedRegistry {
         let rival = (
             "/leafd/permanent",

@@ -24,7 +24,6 @@ pub enum Engine {
 
 impl Engine {
     /// Recognises a server by what `version()` says, and whether it has the function `aurora_version`.
-    #[must_use]
     pub fn of_postgres(version: &str, is_aurora: bool) -> Engine {
         match version {
             _ if version.contains("CockroachDB") => Engine::CockroachDb,
@@ -36,7 +35,6 @@ impl Engine {
 
     /// Recognises a server by those of the variables `version`, `version_comment`, `wsrep_on`, `aurora_version`,
     /// `group_replication_group_name` and `group_replication_single_primary_mode` that it has.
-    #[must_use]
     pub fn of_mysql(variables: &[(String, String)]) -> Engine {
         let value = |name: &str| {
             let found = variables.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));
@@ -108,7 +106,6 @@ impl Engine {
 
     /// Whether its servers together are one store that loses no acknowledged commit. Then it is no fail-over when
     /// leafd moves from one server to another.
-    #[must_use]
     pub fn is_one_store(self) -> bool {
         self == Engine::Galera
     }

@@ -97,7 +97,6 @@ impl Store {
     }
 
     /// The server that the connection leads to, as the URL names it; `None` without a connection, and for a file.
-    #[must_use]
     pub fn server(&self) -> Option<String> {
         let endpoint = self.session.as_ref()?.driver.endpoint();
         Some(endpoint.to_owned()).filter(|endpoint| !endpoint.is_empty())

@@ -10,7 +10,6 @@ use crate::store::sql::{
 };
 
 /// The statements that make the tables, as `leafd schema print` shows them.
-#[must_use]
 pub fn print_schema() -> String {
     print(&DIALECT)
 }

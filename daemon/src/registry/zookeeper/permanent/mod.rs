@@ -46,7 +46,6 @@ struct Forever(String);
 
 impl PermanentRegistry {
     /// Connects with the first call. `may_begin`: the service may be new beside others.
-    #[must_use]
     pub fn open(target: EnsembleTarget, name: &LeafName, may_begin: bool) -> PermanentRegistry {
         let rival = (
             "/leafd/registry",
