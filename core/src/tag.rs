@@ -6,16 +6,15 @@ use std::sync::Arc;
 
 use leafd_wire::TagError;
 use leafd_wire::tag::check_tag;
+use serde::{Deserialize, Serialize};
 
 /// The checked name of a tag or a layout: 1 to 128 characters, no control characters.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct Tag(Arc<str>);
 
 /// A snowflake worker's number. The layout decides which numbers fit.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct WorkerId(pub u64);
 
 // === impl Tag ===

@@ -1,18 +1,10 @@
 //! The readings of two clocks, which are passed to the core.
 
+use serde::{Deserialize, Serialize};
+
 /// Wall-clock time: milliseconds since 1970. It may step in either direction.
 #[derive(
-    Clone,
-    Copy,
-    Debug,
-    Default,
-    PartialEq,
-    Eq,
-    PartialOrd,
-    Ord,
-    Hash,
-    serde::Serialize,
-    serde::Deserialize,
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 pub struct UnixMs(pub u64);
 

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{History, StoreError, Why};
 
 /// Longest role of a store in bytes.
@@ -23,9 +25,7 @@ pub struct Identity {
 /// Identifies a store. Journal entries are keyed by it. A store with leafd's own tables keeps its id over a fail-over,
 /// a restart and a restore from a backup. With Leaf's table only, the id is made of everything that distinguishes that
 /// table.
-#[derive(
-    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StoreId(pub Arc<str>);
 
 /// A store's role among several that are used together, as it was recorded: printable ASCII, at most [`ROLE_BYTES_MAX`]
@@ -44,14 +44,12 @@ impl Role {
 }
 
 /// Identifies a host: 32 hexadecimal digits, drawn when the state directory is created.
-#[derive(
-    Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
-)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub Arc<str>);
 
 /// Drawn anew at each start, and recorded in journal and store: 32 hexadecimal digits. If a journal is copied, only the
 /// first copy to start is believed.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StartToken(pub Arc<str>);
 
 impl Identity {
