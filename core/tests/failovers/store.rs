@@ -60,6 +60,7 @@ pub struct Life {
 
 /// A report of the numbers that a host has seen.
 pub struct Push {
+    /// The host, whatever its name was.
     pub host: usize,
     pub life: Rc<str>,
     pub commit: u64,
@@ -106,6 +107,8 @@ pub enum Call {
 /// opened, if only that counts.
 pub struct From<'a> {
     pub host: usize,
+    /// The host's place in the world, where it has no other name.
+    pub index: usize,
     /// The life of its daemon.
     pub life: u64,
     pub server: usize,
@@ -244,7 +247,7 @@ impl Store {
                 }
                 let pushed = ends.len();
                 let life = life_of(&self.data.note.history);
-                self.pushes.push(Push { host: from.host, life, commit: self.commits, ends });
+                self.pushes.push(Push { host: from.index, life, commit: self.commits, ends });
                 pushed
             })),
             Request::Renew(under, known) => {

@@ -317,7 +317,8 @@ impl World {
         let daemon = host.daemon.as_mut().filter(|daemon| daemon.life == to.life);
         let proof = daemon.map(|daemon| &mut daemon.proof);
         let engine = composed.then_some(told);
-        let from = From { host: host.id, life: to.life, server: to.server, proof, engine };
+        let from =
+            From { host: host.id, index: to.host, life: to.life, server: to.server, proof, engine };
         match call {
             Call::Claim(tag, under) => {
                 let claimed = self.store.claim(true_ms, from, tag, &under, broken);
