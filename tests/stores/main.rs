@@ -93,6 +93,7 @@ mod routes_deleted;
 mod routes_unfinished;
 mod scene;
 mod schema;
+mod several_stores;
 mod strict;
 mod tags;
 mod whose;
