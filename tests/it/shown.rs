@@ -1,6 +1,7 @@
 //! The Rust programs and shell commands that the README and the guide to clients show, run as a newcomer would.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -91,6 +92,66 @@ fn the_program_for_tokio_builds_by_its_own_manifest_and_draws_ids() {
     let ids = ids_of("guide-tokio", manifest, main);
     assert_eq!(ids.len(), 102);
     assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 102);
+}
+
+/// Gives the commands of the guide a system of their own to install into: what they change there is gone afterwards.
+const IN_A_COPY: &str = r#"
+for folder in /usr/local /etc /var/cache; do
+    mkdir -p "$COPY$folder/upper" "$COPY$folder/work"
+    mount -t overlay -o "lowerdir=$folder,upperdir=$COPY$folder/upper,workdir=$COPY$folder/work" overlay "$folder"
+done
+eval "$COMMANDS"
+"#;
+
+/// Each language's commands, where the guide has them run: beside the project, or in it.
+#[test]
+fn the_guide_s_commands_build_and_install_the_clients() {
+    let host = host();
+    host.create("orders");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
+    let place = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| place.path().join(name);
+    for folder in ["project", "go", "node", "bin", "copy"] {
+        fs::create_dir(at(folder)).expect("a folder");
+    }
+    symlink(root, at("leafd")).expect("a link");
+    symlink(root.join("client"), at("project/client")).expect("a link");
+    // The tests are root already.
+    fs::write(at("bin/sudo"), "#!/bin/sh\nexec \"$@\"\n").expect("a file");
+    fs::set_permissions(at("bin/sudo"), Permissions::from_mode(0o755)).expect("a mode");
+    fs::write(at("project/order.c"), block(README, "From C", "c")).expect("a file");
+    let path = format!("{}:{}", at("bin").display(), std::env::var("PATH").expect("a PATH"));
+    let shell = |folder: &str, runner: &[&str], commands: &str| {
+        let (program, words) = runner.split_first().expect("a program");
+        let mut command = Command::new(program);
+        command.args(words).current_dir(at(folder)).env("PATH", &path);
+        command.env("COPY", at("copy")).env("COMMANDS", commands);
+        command.env("CARGO_TARGET_DIR", target()).env("GOCACHE", target().join("go-cache"));
+        command.env("npm_config_offline", "true").env("npm_config_audit", "false");
+        command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        printed(without_cargo_s_variables(&mut command), &host)
+    };
+    let plain = ["sh", "-euc", "eval \"$COMMANDS\""];
+
+    let in_c = ["unshare", "--mount", "sh", "-euc", IN_A_COPY];
+    let said = shell("project", &in_c, block(GUIDE, "## C and C++", "sh"));
+    let id = said.lines().last().expect("an id").parse::<u64>();
+    assert!(id.expect("an id") > 0, "{said}");
+
+    let jar = shell("project", &plain, block(GUIDE, "## Java", "sh"));
+    assert!(Path::new(jar.trim_end()).is_file(), "{jar}");
+
+    fs::write(at("go/go.mod"), "module draw\n\ngo 1.19\n").expect("a file");
+    fs::copy(root.join("tests/it/languages/draw.go"), at("go/main.go")).expect("a file");
+    let build = format!("{}go build -o draw .", block(GUIDE, "## Go", "sh"));
+    shell("go", &plain, &build);
+    assert!(at("go/draw").is_file());
+
+    let draw = "node --input-type=module -e \"import { Client } from 'leafd'; const client = new Client(); \
+                console.log(await client.nextId('orders')); client.close()\"";
+    let said = shell("node", &plain, &format!("{}{draw}", block(GUIDE, "## Node", "sh")));
+    let id = said.lines().last().expect("an id").trim_end_matches('n').parse::<u64>();
+    assert!(id.expect("an id") > 0, "{said}");
 }
 
 #[test]

@@ -173,6 +173,41 @@ fn application() -> TempDir {
     chart
 }
 
+/// The values that the guide's `helm install` sets, as Helm reads them.
+#[test]
+fn the_guide_s_installation_gives_what_kubernetes_takes() {
+    let guide = fs::read_to_string(folder().join("../docs/guide/kubernetes.md")).unwrap();
+    let (_, command) = guide.split_once("helm install leafd ./kubernetes ").unwrap();
+    let command = command.split_once("```").unwrap().0.replace("\\\n", " ").replace('\'', "");
+    let mut words = command.split_whitespace();
+    let mut values = json!({});
+    while let Some(option) = words.next() {
+        let word = words.next().expect("an option has a value");
+        let (place, value) = match option {
+            "--namespace" => {
+                assert_eq!(word, "ids");
+                continue;
+            }
+            "--set" => word.split_once('=').map(|(place, value)| (place, value.to_owned())),
+            "--set-file" => word.split_once('=').map(|(place, file)| {
+                let authority = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+                assert_eq!(file, "ca.pem");
+                (place, authority.to_owned())
+            }),
+            other => panic!("the test doesn't know {other}"),
+        }
+        .expect("KEY=VALUE");
+        let place = place.split('.').fold(&mut values, |at, key| &mut at[key]);
+        *place = json!(value);
+    }
+    let documents = chart_with(&values);
+    valid(&documents, &[OLDEST, NEWEST]);
+    let leafd = &pod(of_kind(&documents, "DaemonSet")).unwrap()["containers"][0];
+    assert!(leafd["image"].as_str().unwrap().starts_with("registry.example.com/leafd:"), "{leafd}");
+    let toml = of_kind(&documents, "ConfigMap")["data"]["leafd.toml"].as_str().unwrap();
+    assert!(toml.contains("postgres://leafd@db1/ids?sslrootcert=/etc/leafd/ca.pem"), "{toml}");
+}
+
 #[test]
 fn the_chart_gives_what_kubernetes_takes_with_any_values() {
     let plain = chart_with(&json!({}));
