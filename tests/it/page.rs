@@ -146,7 +146,8 @@ fn hostile_names_are_text() {
     shown.sort_unstable();
     expected.sort_unstable();
     assert_eq!(shown, expected);
-    assert_eq!(browser.evaluate("document.title"), "leafd");
+    // A browser with the pages of many hosts tells them apart.
+    assert_eq!(browser.evaluate("document.title.startsWith('leafd on ')"), true);
     assert_eq!(browser.evaluate("document.querySelectorAll('img, script:not([src])').length"), 0);
     fits(&mut browser);
     browser.keep_pictures("hostile");

@@ -256,6 +256,7 @@ function showEvents(events) {
 function show({ status, tags, administers }) {
   document.body.classList.remove("waiting");
   const { health } = status;
+  document.title = `leafd on ${status.host || location.hostname}`;
   byId("dot").className = health.state;
   const wrong = health.conditions.length + health.conditions_left_out;
   setText(byId("headline"), health.line + (wrong > 0 ? `; ${count(wrong)} ${wrong === 1 ? "problem" : "problems"}` : ""));
