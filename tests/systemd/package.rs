@@ -118,7 +118,8 @@ fn the_operator_s_documents_are_in_it_and_lead_to_each_other() {
 #[test]
 fn it_is_installed_used_removed_and_purged() {
     let machine = Machine::boot(Network::Own);
-    machine.install(&packages().first);
+    let said = machine.install(&packages().first);
+    assert!(said.contains("started with a store of its own"), "{said}");
     assert_eq!(machine.unit("ActiveState"), "active");
     assert_eq!(machine.ok("systemctl is-enabled leafd.socket leafd.service"), "enabled\nenabled\n");
     machine.ok("leafctl tag create orders");
