@@ -93,7 +93,7 @@ impl PostgresDriver {
     }
 
     /// Runs statements that come again and again in one round trip.
-    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<kept::Answer>, SqlError> {
+    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<kept::Completed>, SqlError> {
         let (missing, text) = self.kept.prepare(calls);
         let sending = async {
             for statement in missing {

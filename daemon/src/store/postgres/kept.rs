@@ -26,7 +26,7 @@ pub(super) enum Statements {
 
 /// What one statement answered.
 #[derive(Debug, Default)]
-pub(super) struct Answer {
+pub(super) struct Completed {
     pub(super) rows: Vec<Vec<Option<String>>>,
     pub(super) changed: u64,
 }
@@ -89,7 +89,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
 }
 
 /// The answers to statements that were sent as text.
-pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<Answer> {
+pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<Completed> {
     let (mut answers, mut rows) = (Vec::new(), Vec::new());
     for message in messages {
         match message {
@@ -98,7 +98,7 @@ pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<Answer> {
                 rows.push((0..row.len()).map(cell).collect());
             }
             SimpleQueryMessage::CommandComplete(changed) => {
-                answers.push(Answer { rows: std::mem::take(&mut rows), changed });
+                answers.push(Completed { rows: std::mem::take(&mut rows), changed });
             }
             _ => {}
         }
