@@ -25,6 +25,87 @@ const SIMULATORS: [(&str, &str); 2] =
 /// Counters of a simulator that don't count faults.
 const NOT_FAULTS: [&str; 3] = ["ids", "excused", "starts"];
 
+/// Each page of the guides with commands, and the test that runs them as they are printed.
+const RUN: [(&str, &str); 18] = [
+    ("docs/guide/clients.md", "tests/it/shown.rs"),
+    ("docs/guide/from-leaf.md", "tests/stores/from_leaf.rs"),
+    ("docs/guide/kubernetes.md", "tests/kubernetes/chart.rs"),
+    ("docs/guide/many-hosts.md", "tests/stores/many_hosts.rs"),
+    ("docs/guide/public-ids.md", "tests/systemd/documents.rs"),
+    ("docs/guide/snowflake.md", "tests/systemd/documents.rs"),
+    ("docs/guide/systemd.md", "tests/systemd/documents.rs"),
+    ("docs/operate/doctor.md", "tests/systemd/documents.rs"),
+    ("docs/operate/fleet.md", "tests/systemd/documents.rs"),
+    ("docs/operate/metrics.md", "tests/systemd/documents.rs"),
+    ("docs/operate/password.md", "tests/systemd/documents.rs"),
+    ("docs/operate/restore.md", "tests/stores/restore.rs"),
+    ("docs/operate/several-stores.md", "tests/stores/several_stores.rs"),
+    ("docs/operate/whose.md", "tests/systemd/documents.rs"),
+    ("docs/guide/frameworks/README.md", ""),
+    ("docs/operate/bench.md", ""),
+    ("docs/operate/clusters.md", ""),
+    ("docs/operate/page.md", ""),
+];
+
+/// Blocks of commands that no test runs as they are printed: the page, how the block begins, and why.
+const NOT_RUN: [(&str, &str, &str); 11] = [
+    (
+        "docs/guide/clients.md",
+        "python3 -m venv venv",
+        "pip fetches setuptools; the package is installed by tests/run.d/release",
+    ),
+    (
+        "docs/guide/frameworks/README.md",
+        "client/java/frameworks/get",
+        "Maven fetches the frameworks; ./tests/run languages runs both",
+    ),
+    (
+        "docs/guide/kubernetes.md",
+        "kubernetes/build registry.example.com",
+        "it needs a registry and a cluster; tests/kubernetes builds the image and runs the pods",
+    ),
+    (
+        "docs/guide/kubernetes.md",
+        "export LEAFD_STORE_PASSWORD=password-of-owner",
+        "it needs a cluster; tests/kubernetes runs the same commands in the pods",
+    ),
+    (
+        "docs/guide/kubernetes.md",
+        "helm upgrade leafd",
+        "it needs a cluster; tests/kubernetes renders the chart",
+    ),
+    (
+        "docs/guide/public-ids.md",
+        "$ leafctl mask orders 17 18",
+        "a dialogue; tests/it/public_ids.rs compares the ids",
+    ),
+    (
+        "docs/operate/fleet.md",
+        "cargo run --release -p leafd-bench",
+        "it takes an idle machine; bench/tests runs each row briefly",
+    ),
+    (
+        "docs/operate/bench.md",
+        "cargo run --release -p leafd-bench",
+        "it takes eleven minutes of an idle machine; bench/tests runs each row briefly",
+    ),
+    (
+        "docs/operate/bench.md",
+        "sudo ./target/release/leafd-bench hostile",
+        "it takes an idle machine; bench/tests runs each row briefly",
+    ),
+    (
+        "docs/operate/clusters.md",
+        "./tests/run clusters",
+        "it takes 25 minutes; tests/run runs one cluster a day",
+    ),
+    (
+        "docs/operate/page.md",
+        "ssh -L",
+        "it needs an SSH server; tests/systemd/http.rs asks the socket",
+    ),
+];
+
 /// A sentence of this length that stands in two places was copied.
 const COPIED_BYTES_MIN: usize = 50;
 
@@ -242,6 +323,47 @@ fn the_faults_are_the_events_of_the_simulators() {
         let counted: BTreeSet<&str> = counters.filter(|name| !NOT_FAULTS.contains(name)).collect();
         assert_eq!(named, counted, "{FAULTS_PAGE} and {file}");
     }
+}
+
+/// The blocks of commands or statements of a page.
+fn commands(text: &str) -> Vec<String> {
+    let parts = text.split("```").skip(1).step_by(2);
+    let parts = parts.filter_map(|part| part.split_once('\n'));
+    let is_run = |language: &str| {
+        ["sh", "bash", "console", "sql"].contains(&language.split(' ').next().unwrap_or_default())
+    };
+    parts.filter(|(of, _)| is_run(of)).map(|(_, block)| block.trim_start().to_owned()).collect()
+}
+
+/// Commands that are printed for operators are run by a test, or there is a reason.
+#[test]
+fn every_command_of_the_guides_is_run_or_has_a_reason() {
+    let mut reasons: BTreeSet<(&str, &str)> =
+        NOT_RUN.iter().map(|(page, begins, _)| (*page, *begins)).collect();
+    let mut pages: BTreeSet<&str> = RUN.iter().map(|(page, _)| *page).collect();
+    let is_guide = |name: &Path| name.starts_with("docs/guide") || name.starts_with("docs/operate");
+    for (name, text) in files(".md").into_iter().filter(|(name, _)| is_guide(name)) {
+        let name = name.to_str().unwrap();
+        let run = commands(&text);
+        if run.is_empty() {
+            continue;
+        }
+        assert!(pages.remove(name), "{name}: is there a test of its commands?");
+        let excused = |block: &String| {
+            let reason =
+                NOT_RUN.iter().find(|(page, begins, _)| *page == name && block.starts_with(begins));
+            reason.map(|(page, begins, _)| (*page, *begins))
+        };
+        let found: Vec<_> = run.iter().filter_map(excused).collect();
+        reasons.retain(|one| !found.contains(one));
+        let (_, test) = RUN.iter().find(|(page, _)| *page == name).unwrap();
+        if found.len() < run.len() {
+            let code = read(test);
+            let file = name.rsplit('/').next().unwrap();
+            assert!(code.contains(file), "{test} does not read {name}");
+        }
+    }
+    assert!(pages.is_empty() && reasons.is_empty(), "no such commands: {pages:?} {reasons:?}");
 }
 
 /// Every code of a problem, and every status, has its place on the page of troubles.

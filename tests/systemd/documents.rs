@@ -1,7 +1,8 @@
 //! The commands of the guide's and the operator's pages, run as printed on a host with the package and a PostgreSQL. Pages
 //! whose commands need something else have tests elsewhere: of stores, languages, Kubernetes.
 
-use crate::machine::{Machine, Network, PACKAGES};
+use crate::host::eventually;
+use crate::machine::{Machine, Network, PACKAGES, WITHIN};
 use crate::package::packages;
 use crate::servers::{PASSWORD, Postgres, Server as _};
 
@@ -10,6 +11,7 @@ const SNOWFLAKE: &str = include_str!("../../docs/guide/snowflake.md");
 const PUBLIC_IDS: &str = include_str!("../../docs/guide/public-ids.md");
 const DOCTOR: &str = include_str!("../../docs/operate/doctor.md");
 const METRICS: &str = include_str!("../../docs/operate/metrics.md");
+const PASSWORD_PAGE: &str = include_str!("../../docs/operate/password.md");
 const WHOSE: &str = include_str!("../../docs/operate/whose.md");
 const FLEET: &str = include_str!("../../docs/operate/fleet.md");
 
@@ -39,7 +41,9 @@ fn the_commands_of_the_pages_do_what_they_say() {
     // The configuration is there before the package, and manual pages' triggers take long.
     machine.write("/etc/dpkg/dpkg.cfg.d/leafd-test", "force-confold\nno-triggers\n");
     let with_package = with_package.replace("$(./systemd/debian/build)", &package);
-    let said = machine.ok(&format!("chmod 700 /etc/credstore; export USER=root\n{with_package}"));
+    let said = machine.ok(&format!(
+        "chmod 700 /etc/credstore; export USER=root; sudo() {{ \"$@\"; }}\n{with_package}"
+    ));
     assert!(said.contains("ids available") && said.ends_with("\n1\n"), "{said}");
 
     let [layouts, ..] = blocks(SNOWFLAKE, "toml")[..] else { panic!("{SNOWFLAKE}") };
@@ -80,6 +84,27 @@ fn the_commands_of_the_pages_do_what_they_say() {
     let fleet = fleet.iter().find(|block| block.starts_with("leafctl ")).expect("leafctl fleet");
     let said = machine.ok(fleet);
     assert!(said.lines().any(|line| line.starts_with("active ")), "{said}");
+
+    // Every login until the rotation was with the first password, and every later one is with the new one.
+    let [rotate] = blocks(PASSWORD_PAGE, "sql")[..] else { panic!("{PASSWORD_PAGE}") };
+    let [credential, file] = blocks(PASSWORD_PAGE, "sh")[..] else { panic!("{PASSWORD_PAGE}") };
+    server.sql(rotate);
+    machine.ok(&format!("{credential}leafctl ping --ready segments\n{doctor}"));
+    // A key of the top level stands before any table.
+    server.set_password(PASSWORD);
+    machine.ok(
+        "sed -i '1i store_password_file = \"/etc/leafd/store_password\"' /etc/leafd/leafd.toml",
+    );
+    machine.write("/etc/leafd/store_password", PASSWORD);
+    machine.ok("chown leafd /etc/leafd/store_password; chmod 600 /etc/leafd/store_password; systemctl restart leafd");
+    let pid = machine.unit("MainPID");
+    server.sql(rotate);
+    Postgres::end_sessions(&mut server.connection().unwrap());
+    machine.ok(&format!("{file}{doctor}"));
+    eventually("a login with the new password", WITHIN, || {
+        machine.run("leafctl tag list").status.success().then_some(())
+    });
+    assert_eq!(machine.unit("MainPID"), pid, "no restart is needed");
 
     // Last, because a host without a network has no database.
     machine.ok(sandbox);
