@@ -8,6 +8,7 @@ mod life;
 mod machine;
 mod package;
 mod stores;
+mod troubles;
 mod under_load;
 
 use leafd_tests::{host, load, servers};
