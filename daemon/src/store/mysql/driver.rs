@@ -15,7 +15,7 @@ use super::connect;
 use super::sql::{self, DIALECT};
 use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Driver, NO_TLS, Param, Signs, SqlError, Target};
+use crate::store::sql::{Cells, Driver, NO_TLS, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
 use leafd_core::text::clean;
 
@@ -124,11 +124,7 @@ impl Driver for MysqlDriver {
         })
     }
 
-    fn query(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
         let (sql, params) = (DIALECT.render(sql), named(params));
         let rows: Vec<mysql::Row> = self.bounded(|connection| connection.exec(sql, params))?;
         Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
@@ -154,9 +150,7 @@ fn named(params: &[Param<'_>]) -> Params {
     }
     let value = |param: &Param<'_>| match *param {
         Param::Text(text) => Value::from(text),
-        Param::OptionalText(text) => Value::from(text),
         Param::Integer(number) => Value::from(number),
-        Param::OptionalInteger(number) => Value::from(number),
     };
     let pairs = params.iter().enumerate();
     let pairs = pairs.map(|(index, param)| (format!("p{}", index + 1).into_bytes(), value(param)));

@@ -14,7 +14,7 @@ use tokio_postgres::{Client, Error};
 use super::sql::{self, DIALECT};
 use super::{connect, kept};
 use crate::config::Endpoint;
-use crate::store::sql::{Call, Driver, Param, Signs, SqlError, Target};
+use crate::store::sql::{Call, Cells, Driver, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
 use leafd_core::text::clean;
 
@@ -159,21 +159,13 @@ impl Driver for PostgresDriver {
         self.bounded(self.client.execute_typed(&sql, &typed))
     }
 
-    fn query(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
         let (sql, typed) = (DIALECT.render(sql), typed(params));
         let rows = self.bounded(self.client.query_typed(&sql, &typed))?;
         texts(&rows)
     }
 
-    fn query_again(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    fn query_again(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
         let answers = self.together(&[(sql, params)])?;
         Ok(answers.into_iter().next().unwrap_or_default().rows)
     }
@@ -184,7 +176,7 @@ impl Driver for PostgresDriver {
         lock: &str,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    ) -> Result<Vec<Cells>, SqlError> {
         let answers = self.together(&[(lock, params), (sql, params)])?;
         Ok(answers.into_iter().next_back().unwrap_or_default().rows)
     }
@@ -202,7 +194,7 @@ impl Driver for PostgresDriver {
     }
 }
 
-fn texts(rows: &[Row]) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+fn texts(rows: &[Row]) -> Result<Vec<Cells>, SqlError> {
     let texts = rows.iter().map(|row| {
         let cells = row.columns().iter().enumerate().map(|(index, column)| {
             let number = |number: Option<i64>| number.map(|number| number.to_string());
@@ -239,9 +231,7 @@ fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
     let one = |param: &'a Param<'_>| -> Typed<'a> {
         match param {
             Param::Text(text) => (text, Type::TEXT),
-            Param::OptionalText(text) => (text, Type::TEXT),
             Param::Integer(number) => (number, Type::INT8),
-            Param::OptionalInteger(number) => (number, Type::INT8),
         }
     };
     params.iter().map(one).collect()

@@ -13,7 +13,7 @@ use postgres_protocol::escape::escape_literal;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::sql::DIALECT;
-use crate::store::sql::{Call, Param};
+use crate::store::sql::{Call, Cells, Param};
 
 /// How a connection sends its statements.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ pub(super) enum Statements {
 /// What one statement answered.
 #[derive(Debug, Default)]
 pub(super) struct Completed {
-    pub(super) rows: Vec<Vec<Option<String>>>,
+    pub(super) rows: Vec<Cells>,
     pub(super) changed: u64,
 }
 
@@ -114,16 +114,16 @@ fn name(sql: &str) -> String {
 
 fn type_of(param: &Param<'_>) -> &'static str {
     match param {
-        Param::Text(_) | Param::OptionalText(_) => "text",
-        Param::Integer(_) | Param::OptionalInteger(_) => "bigint",
+        Param::Text(_) => "text",
+        Param::Integer(_) => "bigint",
     }
 }
 
 fn value(param: &Param<'_>) -> String {
     match *param {
-        Param::Text(text) | Param::OptionalText(Some(text)) => escape_literal(text),
-        Param::Integer(number) | Param::OptionalInteger(Some(number)) => number.to_string(),
-        Param::OptionalText(None) | Param::OptionalInteger(None) => "NULL".to_owned(),
+        Param::Text(Some(text)) => escape_literal(text),
+        Param::Integer(Some(number)) => number.to_string(),
+        Param::Text(None) | Param::Integer(None) => "NULL".to_owned(),
     }
 }
 
@@ -147,8 +147,7 @@ mod tests {
 
     #[test]
     fn values_are_text_to_the_server_whatever_is_in_them() {
-        let params =
-            [Param::Text(r"a'; DROP TABLE x; --\"), Param::Integer(-5), Param::OptionalText(None)];
+        let params = [r"a'; DROP TABLE x; --\".into(), (-5_i64).into(), Param::Text(None)];
         assert_eq!(
             whole("SELECT $2, $1 WHERE $3 = $1", &params),
             r"SELECT (-5::bigint), ( E'a''; DROP TABLE x; --\\'::text) WHERE (NULL::text) = ( E'a''; DROP TABLE x; --\\'::text)"

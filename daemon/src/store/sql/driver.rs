@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::time::Instant;
 
 use super::Location;
+use leafd_core::UnixMs;
 use leafd_core::registry::RegistryError;
 use leafd_core::store::{Reason, StoreError, Why};
 
@@ -42,18 +43,10 @@ pub trait Driver: Debug + Send {
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError>;
 
     /// Runs a query. Returns every column as text.
-    fn query(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError>;
+    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError>;
 
     /// Runs a query that comes again and again.
-    fn query_again(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    fn query_again(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
         self.query(sql, params)
     }
 
@@ -64,7 +57,7 @@ pub trait Driver: Debug + Send {
         lock: &str,
         sql: &str,
         params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    ) -> Result<Vec<Cells>, SqlError> {
         self.query(lock, params)?;
         self.query(sql, params)
     }
@@ -111,16 +104,61 @@ impl Signs {
     }
 }
 
+/// A row as a driver returns it: every column as text.
+pub type Cells = Vec<Option<String>>;
+
 /// A statement and its parameters.
 pub type Call<'a> = (&'a str, &'a [Param<'a>]);
 
-/// A parameter of a statement.
+/// A parameter of a statement; `None` is NULL.
 #[derive(Clone, Copy, Debug)]
 pub enum Param<'a> {
-    Text(&'a str),
-    OptionalText(Option<&'a str>),
-    Integer(i64),
-    OptionalInteger(Option<i64>),
+    Text(Option<&'a str>),
+    Integer(Option<i64>),
+}
+
+/// The parameters of a statement, in their order.
+macro_rules! params {
+    ($($value:expr),* $(,)?) => { &[$($crate::store::sql::Param::from($value)),*] };
+}
+pub(in crate::store) use params;
+
+impl<'a> From<&'a str> for Param<'a> {
+    fn from(text: &'a str) -> Param<'a> {
+        Param::Text(Some(text))
+    }
+}
+
+impl<'a> From<Option<&'a str>> for Param<'a> {
+    fn from(text: Option<&'a str>) -> Param<'a> {
+        Param::Text(text)
+    }
+}
+
+impl From<i64> for Param<'_> {
+    fn from(number: i64) -> Param<'static> {
+        Param::Integer(Some(number))
+    }
+}
+
+impl From<u32> for Param<'_> {
+    fn from(number: u32) -> Param<'static> {
+        Param::Integer(Some(number.into()))
+    }
+}
+
+impl From<u64> for Param<'_> {
+    /// Ids are smaller than the largest number that a database holds. A generation uses all 64 bits.
+    fn from(number: u64) -> Param<'static> {
+        Param::Integer(Some(number.cast_signed()))
+    }
+}
+
+impl From<UnixMs> for Param<'_> {
+    /// A later instant is cut off at the last one that a database holds: a clock that is so wrong is as wrong there.
+    fn from(at: UnixMs) -> Param<'static> {
+        Param::Integer(Some(i64::try_from(at.0).unwrap_or(i64::MAX)))
+    }
 }
 
 /// Why a statement, or a call made of several, failed.

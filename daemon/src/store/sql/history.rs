@@ -4,9 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::rows::Cells;
 use super::session::Session;
-use super::{Param, SqlError, Store, statements};
+use super::{Cells, SqlError, Store, params, statements};
 use leafd_core::registry::{Former, Holder, Taking};
 use leafd_core::store::{
     ClaimRecord, ClaimedBy, Generation, HostId, HostRecord, StartToken, StoreError,
@@ -31,10 +30,10 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<ClaimRecord>, StoreError> {
         let id = i64::try_from(id).unwrap_or(i64::MAX);
-        let params = [Param::Text(tag.as_str()), Param::Integer(id), Param::Integer(limit.into())];
         self.read(|session| {
             session.require_side("telling who claimed an id")?;
-            let rows = session.driver.query(statements::CLAIMS, &params)?;
+            let rows =
+                session.driver.query(statements::CLAIMS, params![tag.as_str(), id, limit])?;
             let claims =
                 rows.into_iter().map(|row| claim(row).ok_or_else(|| session.odd("leafd_claim")));
             claims.collect()
@@ -46,8 +45,6 @@ impl Store {
     /// # Errors
     /// [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
     pub fn hosts(&mut self, after: &str, limit: u32) -> Result<Vec<HostRecord>, StoreError> {
-        let params =
-            [Param::Text(after), Param::Integer(limit.into()), Param::Integer(RECENT_CLAIMS_MS)];
         self.read(|session| {
             session.require_side("listing hosts")?;
             let host = |row: Cells| {
@@ -57,7 +54,8 @@ impl Store {
                 let name = name.map(|name| clean(&name));
                 Some(HostRecord { host: host?, start, name, claimed_ms_ago })
             };
-            let rows = session.driver.query(statements::HOSTS, &params)?;
+            let rows =
+                session.driver.query(statements::HOSTS, params![after, limit, RECENT_CLAIMS_MS])?;
             Ok(rows.into_iter().filter_map(host).collect())
         })
     }
@@ -69,9 +67,8 @@ impl Store {
     /// As for every call.
     pub fn forget_claims(&mut self, age: Duration, limit: u32) -> Result<u64, StoreError> {
         let age_ms = i64::try_from(age.as_millis()).unwrap_or(i64::MAX);
-        let params = [Param::Integer(age_ms), Param::Integer(limit.into())];
         self.write(|session| match session.side {
-            true => session.driver.execute(session.dialect.forget_claims, &params),
+            true => session.driver.execute(session.dialect.forget_claims, params![age_ms, limit]),
             false => Ok(0),
         })
     }
@@ -80,24 +77,16 @@ impl Store {
 impl Session {
     /// Records that a host took a worker.
     pub(super) fn enter_taking(&mut self, worker: i64, taking: &Taking) -> Result<(), SqlError> {
-        let number = |at: UnixMs| Param::Integer(i64::try_from(at.0).unwrap_or(i64::MAX));
-        let params = [
-            Param::Integer(worker),
-            number(taking.since),
-            number(taking.taken),
-            Param::Text(&taking.holder.id),
-            Param::Text(&taking.holder.name),
-            Param::Text(&taking.holder.incarnation.0),
-        ];
-        self.driver.execute(statements::ENTER_TAKING, &params).map(drop)
+        let Taking { holder: Holder { id, name, incarnation }, since, taken } = taking;
+        let params = params![worker, *since, *taken, &**id, &**name, &*incarnation.0];
+        self.driver.execute(statements::ENTER_TAKING, params).map(drop)
     }
 
     /// Who held a worker at an instant, and who took it next.
     pub(super) fn takings(&mut self, worker: WorkerId, at: UnixMs) -> Result<Former, SqlError> {
-        let number = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-        let params = [number(worker.0), number(at.0)];
+        let worker = i64::try_from(worker.0).unwrap_or(i64::MAX);
         let mut one = |sql: &str| {
-            let row = self.row(sql, &params)?;
+            let row = self.row(sql, params![worker, at])?;
             row.map(|row| taking(row).ok_or_else(|| self.odd("leafd_worker_taken"))).transpose()
         };
         Ok(Former { taking: one(statements::TAKEN_BEFORE)?, next: one(statements::TAKEN_AFTER)? })

@@ -52,7 +52,7 @@ pub use connector::Target;
 pub(super) use connector::is_of_tls;
 pub(super) use connector::{Connector, Location, ServerConnector};
 pub(super) use dialect::Dialect;
-pub(super) use driver::{Call, Driver, Param, Signs, SqlError};
+pub(super) use driver::{Call, Cells, Driver, Param, Signs, SqlError, params};
 pub(super) use examine::examine;
 pub use examine::{Examination, MissingRight, WorkersWish};
 pub use rights::Purpose;

@@ -1,15 +1,12 @@
 //! Reads the rows of tags as they are. Other programs write to Leaf's table too, so every column may contain anything
 //! that its type allows.
 
-use super::SqlError;
+use super::{Cells, SqlError};
 use leafd_core::Tag;
 use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
 use leafd_core::text::clean;
-
-/// A row as the driver returns it: every column as text.
-pub(super) type Cells = Vec<Option<String>>;
 
 /// In `leafd_meta`, the names of mask keys' check values begin with this.
 pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";

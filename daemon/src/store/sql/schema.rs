@@ -2,7 +2,7 @@
 
 use super::statements::ENTER_META;
 use super::tables::name_of_leafs;
-use super::{Dialect, Driver, Param, SqlError};
+use super::{Dialect, Driver, SqlError, params};
 
 /// A table that leafd uses.
 #[derive(Debug)]
@@ -233,7 +233,7 @@ pub fn make(
     // The first rows give a store without a name a random one. A known name is there before them, because where each
     // statement commits by itself the next one may never run.
     if let Some(name) = name {
-        driver.execute(ENTER_META, &[Param::Text("identity"), Param::Text(&name)])?;
+        driver.execute(ENTER_META, params!["identity", name.as_str()])?;
     }
     for statement in FIRST_ROWS {
         driver.execute(statement, &[])?;

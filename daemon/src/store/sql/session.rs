@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::rows::{Cells, name};
+use super::rows::name;
 use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
 use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS};
 use super::tables::{
     check_tables, columns, differences, has_first_rows, meta_incomplete, refuse_different_workers,
 };
 use super::tag_rows::kept;
-use super::{Connector, Dialect, Driver, Location, Param, SqlError, TABLES_GONE};
+use super::{Cells, Connector, Dialect, Driver, Location, Param, SqlError, TABLES_GONE, params};
 use crate::clock;
 use leafd_core::BootMs;
 use leafd_core::store::{
@@ -146,7 +146,8 @@ impl Session {
                 false => format!("SELECT {HEAD_PLAIN}, {signs}"),
             };
             let host = self.host();
-            let params: &[Param<'_>] = if self.side { &[Param::Text(&host)] } else { &[] };
+            let host = [Param::from(&*host)];
+            let params = if self.side { &host[..] } else { &[] };
             let row = self.driver.query_again(&sql, params)?.into_iter().next();
             let row = row.ok_or_else(|| meta_incomplete(&self.location))?;
             let (identity, kept) = self.compose(row, position)?;
@@ -281,8 +282,7 @@ impl Session {
         self.set_meta("role", &text(&record))?;
         let value = self.right_value()?;
         self.set_meta("right", &value)?;
-        let versions = [Param::Integer(self.right), Param::Integer(former)];
-        self.driver.execute(statements::MOVE_RIGHTS, &versions)?;
+        self.driver.execute(statements::MOVE_RIGHTS, params![self.right, former])?;
         Ok(())
     }
 
@@ -290,8 +290,7 @@ impl Session {
     /// [`Session::change_right`].
     pub(super) fn take_right(&mut self) -> Result<(), SqlError> {
         let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
-        let params = [Param::Text(&value), Param::Text(&pattern)];
-        kept(self.driver.execute(statements::TAKE_RIGHT, &params)?)
+        kept(self.driver.execute(statements::TAKE_RIGHT, params![&*value, &*pattern])?)
     }
 
     /// A value that differs each time, so that the row really changes.
@@ -346,8 +345,7 @@ impl Session {
 
     fn write_note(&mut self, note: Note) -> Result<(), SqlError> {
         let text = text(&note);
-        let params = [Param::Text(&text), Param::Text(&self.note_text)];
-        if self.driver.execute(statements::SWAP_NOTE, &params)? != 1 {
+        if self.driver.execute(statements::SWAP_NOTE, params![&*text, &*self.note_text])? != 1 {
             let words = "another host wrote to the note of the store's history at the same moment";
             return Err(SqlError::Conflict(words.to_owned()));
         }
@@ -357,22 +355,21 @@ impl Session {
 
     /// The number for this host's next write, and the one that the store has. `None` before the store has recorded
     /// this host's start, and where no other host could claim.
-    pub(super) fn next_write(&self) -> Option<(i64, i64)> {
+    pub(super) fn next_write(&self) -> Option<(u64, u64)> {
         let found = self.written.filter(|_| !self.dialect.embedded)?;
         let history = &self.note.history;
         let mut own = self.own();
         own.host.as_ref()?;
         let next = own.proof.attempt(history);
         own.writing = Some(next);
-        Some((next.cast_signed(), found.cast_signed()))
+        Some((next, found))
     }
 
     /// Enters a write of this host, beside one that has no statement of its own for it.
     pub(super) fn prove(&mut self) -> Result<(), SqlError> {
         let Some((next, found)) = self.next_write() else { return Ok(()) };
         let host = self.host();
-        let params = [Param::Integer(next), Param::Text(&host), Param::Integer(found)];
-        kept(self.driver.execute(statements::PROVE, &params)?)
+        kept(self.driver.execute(statements::PROVE, params![next, &*host, found])?)
     }
 
     /// Enters this host in the present life, in which nothing proves yet that its writes are kept.
@@ -388,9 +385,7 @@ impl Session {
             own.writing = Some(next);
             (host, token, next)
         };
-        let params =
-            [Param::Text(&host.0), Param::Text(&token.0), Param::Integer(next.cast_signed())];
-        self.driver.execute(statements::ENTER_HOST, &params).map(drop)
+        self.driver.execute(statements::ENTER_HOST, params![&*host.0, &*token.0, next]).map(drop)
     }
 
     /// A transaction begins; `committed` follows if it was committed.
@@ -428,7 +423,7 @@ impl Session {
 
     /// Changes the value of a name in `leafd_meta`.
     fn set_meta(&mut self, entry: &str, value: &str) -> Result<u64, SqlError> {
-        self.driver.execute(statements::SET_META, &[Param::Text(entry), Param::Text(value)])
+        self.driver.execute(statements::SET_META, params![entry, value])
     }
 
     /// The value of a name in `leafd_meta`.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::leases::Leases;
-use super::rows::{self, Cells, name};
+use super::rows::{self, name};
 use super::session::{Session, parse, text, wait_for_nodes};
 use super::statements;
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
-use super::{Param, SqlError, Store};
+use super::{Cells, SqlError, Store, params};
 use crate::registry::Registry;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
@@ -185,16 +185,16 @@ impl Store {
         &mut self,
         after: Option<&Tag>,
         limit: u32,
-        page: impl Fn(&mut Session, Option<&str>, usize) -> Result<Vec<Cells>, SqlError>,
+        page: impl Fn(&mut Session, Option<&str>, u32) -> Result<Vec<Cells>, SqlError>,
         read: impl Fn(Cells) -> Result<T, String>,
     ) -> Result<Vec<T>, StoreError> {
         let mut found = Vec::new();
         let mut after = after.map(|tag| tag.as_str().to_owned());
         // Rows that are left out don't count; otherwise a page of nothing else would look like the end.
         while found.len() < limit as usize {
-            let asked = limit as usize - found.len();
+            let asked = limit - u32::try_from(found.len()).unwrap_or(limit);
             let rows = self.read(|session| page(session, after.as_deref(), asked))?;
-            let is_last = rows.len() < asked;
+            let is_last = rows.len() < asked as usize;
             after = rows.last().and_then(name).map(str::to_owned).or(after);
             for row in rows {
                 match read(row) {
@@ -242,20 +242,15 @@ impl Store {
             }
             // A row that doesn't exist can't be locked. So this makes one: then a host that reports an end of this
             // name comes entirely before or after.
-            session.driver.execute(statements::ENTER_NAME, &[Param::Text(name)])?;
+            session.driver.execute(statements::ENTER_NAME, params![name])?;
             let (claimed_end, former_mask) = session.former(&new.tag)?;
             new.check_above(claimed_end)?;
             if claimed_end > 0 {
                 new.check_mask(former_mask.as_deref())?;
             }
             let description = new.description.as_deref().filter(|text| !text.is_empty());
-            let row = [
-                Param::Text(name),
-                Param::Integer(new.start.cast_signed()),
-                Param::Integer(new.step.cast_signed()),
-                Param::OptionalText(description),
-            ];
-            session.driver.execute(statements::INSERT_ROW, &row).map_err(|failure| {
+            let row = params![name, new.start, new.step, description];
+            session.driver.execute(statements::INSERT_ROW, row).map_err(|failure| {
                 match failure {
                     // Another host created it at the same moment.
                     SqlError::Duplicate(_) => {
@@ -264,14 +259,9 @@ impl Store {
                     other => other,
                 }
             })?;
-            let side = [
-                Param::Text(name),
-                Param::Integer(generation.0.cast_signed()),
-                Param::Integer(new.ceiling.cast_signed()),
-                Param::Integer(i64::from(new.strict)),
-                Param::OptionalText(masked.as_deref()),
-            ];
-            session.driver.execute(statements::ENTER_TAG, &side)?;
+            let strict = u32::from(new.strict);
+            let side = params![name, generation.0, new.ceiling, strict, masked.as_deref()];
+            session.driver.execute(statements::ENTER_TAG, side)?;
             Ok(session.require(&new.tag, false)?.row)
         })?;
         Ok(outcome)
@@ -286,25 +276,21 @@ impl Store {
     pub fn set(&mut self, tag: &Tag, change: &TagChange) -> Result<TagRow, StoreError> {
         change.check()?;
         self.write(|session| {
-            let name = Param::Text(tag.as_str());
+            let name = tag.as_str();
             // Not `require`: it fails for a row whose step is unusable, and setting the step repairs such a row.
             if !session.is_there(tag)? {
                 return Err(StoreError::UnknownTag { tag: tag.clone() }.into());
             }
             if let Some(step) = change.step {
-                let params = [name, Param::Integer(step.cast_signed())];
-                session.driver.execute(statements::SET_STEP, &params)?;
+                session.driver.execute(statements::SET_STEP, params![name, step])?;
             }
             if let Some(text) = &change.description {
                 let text = Some(text.as_str()).filter(|text| !text.is_empty());
-                session
-                    .driver
-                    .execute(statements::SET_DESCRIPTION, &[name, Param::OptionalText(text)])?;
+                session.driver.execute(statements::SET_DESCRIPTION, params![name, text])?;
             }
             if let Some(ceiling) = change.ceiling {
                 session.require_side("a ceiling")?;
-                let params = [name, Param::Integer(ceiling.cast_signed())];
-                session.driver.execute(statements::SET_CEILING, &params)?;
+                session.driver.execute(statements::SET_CEILING, params![name, ceiling])?;
             }
             let row = session.require(tag, false)?.row;
             row.check_masked()?;
@@ -324,11 +310,9 @@ impl Store {
             session.require_side("deleting a tag")?;
             let found = session.require(tag, true)?;
             found.row.check_generation(generation)?;
-            let name = Param::Text(tag.as_str());
-            session.driver.execute(statements::DELETE_ROW, &[name])?;
-            let end = Param::Integer(found.row.max_id.max(found.claimed_end).max(0));
-            let params = [name, Param::Integer(next.0.cast_signed()), end];
-            session.driver.execute(statements::LEAVE_TOMBSTONE, &params)?;
+            let (name, end) = (tag.as_str(), found.row.max_id.max(found.claimed_end).max(0));
+            session.driver.execute(statements::DELETE_ROW, params![name])?;
+            session.driver.execute(statements::LEAVE_TOMBSTONE, params![name, next.0, end])?;
             Ok(found.row)
         })
     }
@@ -430,7 +414,7 @@ impl Store {
             let remembered = remembered.filter(|(of, _)| *of == under.history && !known.is_empty());
             let least = remembered.map_or(0, |(_, written)| written);
             let ((found, last), is_kept) = wait_for_nodes(|| {
-                let row = session.row(statements::HOST_TOKEN, &[Param::Text(&host.0)])?;
+                let row = session.row(statements::HOST_TOKEN, params![&*host.0])?;
                 let mut cells = row.into_iter().flatten();
                 let found = cells.next().flatten();
                 let last = cells.next().flatten().and_then(|last| last.parse().ok()).unwrap_or(0);
@@ -443,9 +427,8 @@ impl Store {
             let (answer, replace) = judge_start(found.as_deref(), known, next);
             let written = last + u64::from(replace);
             if replace {
-                let number = Param::Integer(written.cast_signed());
-                let params = [Param::Text(&host.0), Param::Text(&next.0), number];
-                session.driver.execute(statements::ENTER_HOST, &params)?;
+                let entry = params![&*host.0, &*next.0, written];
+                session.driver.execute(statements::ENTER_HOST, entry)?;
             }
             Ok(Some((answer, written)))
         })?;
@@ -479,8 +462,7 @@ impl Store {
                 return parse_check_value(&entry, &known);
             }
             let value = format!("{check_value:016x}");
-            let params = [Param::Text(&entry), Param::Text(&value)];
-            session.driver.execute(statements::ENTER_META, &params)?;
+            session.driver.execute(statements::ENTER_META, params![&*entry, &*value])?;
             // Another host may have recorded its value first.
             let known = session.meta(&entry)?.unwrap_or_default();
             parse_check_value(&entry, &known)
@@ -514,7 +496,7 @@ impl Store {
             let present = StaticUser { start: Arc::clone(&start.0), name: name.into(), at_ms };
             note_static_user(&mut users, present);
             let sql = if known.is_some() { statements::SET_META } else { statements::ENTER_META };
-            session.driver.execute(sql, &[Param::Text(&entry), Param::Text(&text(&users))])?;
+            session.driver.execute(sql, params![&*entry, &*text(&users)])?;
             Ok(users)
         })
     }

@@ -1,8 +1,8 @@
 //! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
 
-use super::rows::{self, Cells};
+use super::rows;
 use super::schema::{META_TABLE, TAG_TABLES, Table, WORKER_TABLES, all_tables};
-use super::{Dialect, Driver, Location, Param, SqlError, statements};
+use super::{Cells, Dialect, Driver, Location, SqlError, params, statements};
 use leafd_core::store::Why;
 
 /// Version of the side tables and of the meaning of their rows. In format 1 the rows of independent primaries held
@@ -175,7 +175,7 @@ fn value<'a>(meta: &'a [Cells], name: &str) -> Option<&'a str> {
 /// Whether leafd's tables have the rows that they get when they are made.
 pub fn has_first_rows(driver: &mut dyn Driver) -> Result<bool, SqlError> {
     let meta = driver.query(statements::META, &[])?;
-    let nameless = driver.query(statements::CLAIMED_END, &[Param::Text("")])?;
+    let nameless = driver.query(statements::CLAIMED_END, params![""])?;
     let has = |name: &&str| value(&meta, name).is_some();
     Ok(["format", "identity", "role", "right", "history"].iter().all(has) && !nameless.is_empty())
 }

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::rows::{Cells, MASK_KEY_ENTRY, StoredTag, integer, name, same_tag};
+use super::rows::{MASK_KEY_ENTRY, StoredTag, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
 use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS, ROW, ROW_PLAIN};
 use super::tables::meta_incomplete;
-use super::{Param, SqlError};
-use leafd_core::Tag;
+use super::{Call, Cells, Param, SqlError, params};
 use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
+use leafd_core::{Run, Tag};
 
 /// Which store answered a query for tags, and the rows that it found.
 pub(super) struct Answer {
@@ -30,7 +30,7 @@ impl Session {
 
     /// Like [`Session::claimed_end`], and how the ids of this name were masked.
     pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), SqlError> {
-        let rows = self.driver.query(statements::CLAIMED_END, &[Param::Text(tag.as_str())])?;
+        let rows = self.driver.query(statements::CLAIMED_END, params![tag.as_str()])?;
         let mut cells = rows.into_iter().flatten();
         let (end, masked) = (cells.next().flatten(), cells.next().flatten());
         Ok((integer("highest_end", end, Some(0)).map_err(SqlError::Rejected)?, masked))
@@ -42,8 +42,8 @@ impl Session {
         let (host, firsts) = (self.host(), usize::from(self.side));
         let list: Vec<String> = (1..=tags.len()).map(|nth| format!("?{}", firsts + nth)).collect();
         let list = list.join(", ");
-        let names = tags.iter().map(|tag| Param::Text(tag.as_str()));
-        let host = self.side.then_some(Param::Text(&host));
+        let names = tags.iter().map(|tag| Param::from(tag.as_str()));
+        let host = self.side.then_some(Param::from(&*host));
         let params: Vec<Param<'_>> = host.into_iter().chain(names).collect();
         let signs = self.driver.signs().cells(self.side);
         // A row for each tag, or one row without a tag if none exists.
@@ -125,24 +125,22 @@ impl Session {
     }
 
     /// Up to `limit` rows after this name, in the order of the table's key.
-    pub(super) fn page(
-        &mut self,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<Cells>, SqlError> {
+    pub(super) fn page(&mut self, after: Option<&str>, limit: u32) -> Result<Vec<Cells>, SqlError> {
         let list = match self.side {
             true => {
                 format!("SELECT {ROW} FROM {{alloc}} AS a LEFT JOIN leafd_tag AS t ON {{join}}")
             }
             false => format!("SELECT {ROW_PLAIN} FROM {{alloc}} AS a"),
         };
-        let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
         let rows = match after {
-            None => self.driver.query(&format!("{list} ORDER BY a.biz_tag LIMIT ?1"), &[limit])?,
-            Some(after) => self.driver.query(
-                &format!("{list} WHERE a.biz_tag > ?1 ORDER BY a.biz_tag LIMIT ?2"),
-                &[Param::Text(after), limit],
-            )?,
+            None => {
+                let sql = format!("{list} ORDER BY a.biz_tag LIMIT ?1");
+                self.driver.query(&sql, params![limit])?
+            }
+            Some(after) => {
+                let sql = format!("{list} WHERE a.biz_tag > ?1 ORDER BY a.biz_tag LIMIT ?2");
+                self.driver.query(&sql, params![after, limit])?
+            }
         };
         // A name that is not UTF-8 is read as another name, and the next page would begin at a wrong place.
         if after.is_some() && rows.last().and_then(name) == after {
@@ -157,14 +155,13 @@ impl Session {
     pub(super) fn page_of_ends(
         &mut self,
         after: Option<&str>,
-        limit: usize,
+        limit: u32,
     ) -> Result<Vec<Cells>, SqlError> {
         if !self.side {
             return Ok(Vec::new());
         }
         let after = after.unwrap_or_default();
-        let limit = Param::Integer(i64::try_from(limit).unwrap_or(i64::MAX));
-        let rows = self.driver.query(statements::ENDS, &[Param::Text(after), limit])?;
+        let rows = self.driver.query(statements::ENDS, params![after, limit])?;
         match rows.last().map(name) {
             Some(last) if last.is_none_or(|last| last <= after) => Err(SqlError::Rejected(
                 "leafd_tag has names that are not UTF-8: repair it with SQL".to_owned(),
@@ -181,51 +178,42 @@ impl Session {
         plan: &ClaimPlan,
         by: Option<&ClaimedBy>,
     ) -> Result<(), SqlError> {
-        let name = Param::Text(found.row.tag.as_str());
-        let (end, right) = (Param::Integer(plan.max_id), Param::Integer(self.right));
-        let set = [name, Param::Integer(found.row.max_id), end];
+        let (name, end, right) = (found.row.tag.as_str(), plan.max_id, self.right);
+        let set = params![name, found.row.max_id, end];
         if !self.side {
-            return moved(self.driver.execute(statements::SET_MAX_ID, &set)?, 1);
+            return moved(self.driver.execute(statements::SET_MAX_ID, set)?, 1);
         }
         if found.right != Some(self.right) {
             self.take_right()?;
         }
         self.settle()?;
         let (write, host) = (self.next_write(), self.host());
-        let write = write.map(|(next, last)| (Param::Integer(next), Param::Integer(last)));
-        let (all, enter);
-        let (sql, record): (_, &[Param<'_>]) = match (found.right, write) {
+        let (of_host, of_tag, enter);
+        let record: Call<'_> = match (found.right, write) {
             (Some(has), Some((next, last))) => {
-                all = [name, end, right, Param::Integer(has), next, Param::Text(&host), last];
-                (self.dialect.record_claim_of_host, &all)
+                of_host = *params![name, end, right, has, next, &*host, last];
+                (self.dialect.record_claim_of_host, &of_host)
             }
             (Some(has), None) => {
-                (statements::RECORD_CLAIM, &[name, end, right, Param::Integer(has)])
+                of_tag = *params![name, end, right, has];
+                (statements::RECORD_CLAIM, &of_tag)
             }
             (None, write) => {
                 if let Some((next, last)) = write {
-                    let params = [next, Param::Text(&host), last];
-                    kept(self.driver.execute(statements::PROVE, &params)?)?;
+                    kept(self.driver.execute(statements::PROVE, params![next, &*host, last])?)?;
                 }
-                enter = [name, end, right];
+                enter = *params![name, end, right];
                 (statements::ENTER_CLAIM, &enter)
             }
         };
         let claim = by.map(|by| {
-            [
-                name,
-                end,
-                Param::Integer(plan.run.first.cast_signed()),
-                Param::Integer(plan.run.stride.into()),
-                Param::Integer(found.row.generation.0.cast_signed()),
-                Param::Text(&by.host.0),
-                Param::Text(&by.name),
-                Param::OptionalInteger(by.holds_from.map(u64::cast_signed)),
-            ]
+            let Run { first, stride, .. } = plan.run;
+            let (generation, holds_from) = (found.row.generation.0, by.holds_from);
+            let holds_from = Param::Integer(holds_from.map(u64::cast_signed));
+            *params![name, end, first, stride, generation, &*by.host.0, &*by.name, holds_from]
         });
         let claim = claim.as_ref().map(|claim| (statements::RECORD_CLAIMANT, &claim[..]));
-        let written =
-            self.driver.execute_together((statements::SET_MAX_ID, &set), (sql, record), claim);
+        let written = self.driver.execute_together((statements::SET_MAX_ID, set), record, claim);
         let [changed, recorded] = written.map_err(|failure| match failure {
             SqlError::Duplicate(words) => SqlError::Conflict(words),
             other => other,
@@ -264,19 +252,17 @@ impl Session {
         // In the order of the names, so that two daemons never wait for each other.
         for (tag, end) in &wanted {
             let Some(row) = by_name.get(tag) else {
-                let masked = Param::OptionalText(lost_mask);
-                remembered.extend([Param::Text(tag), Param::Integer(*end), masked]);
+                remembered.extend(*params![*tag, *end, lost_mask]);
                 continue;
             };
             let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
             // The end that leafd's own row of the tag remembers counts as much as the caller's.
             let claimed_end = number(7).unwrap_or(0).max(*end);
             if number(1).is_none_or(|max_id| max_id < claimed_end) {
-                moving.extend([Param::Text(tag), Param::Integer(claimed_end)]);
+                moving.extend(*params![*tag, claimed_end]);
             }
             if number(7).is_none_or(|claimed_end| claimed_end < *end) {
-                let masked = Param::OptionalText(None);
-                remembered.extend([Param::Text(tag), Param::Integer(*end), masked]);
+                remembered.extend(*params![*tag, *end, None::<&str>]);
             }
         }
         if !moving.is_empty() {
@@ -288,7 +274,7 @@ impl Session {
         }
         let lifted = |tag: &Tag| {
             let mut texts = moving.iter().step_by(2);
-            texts.any(|param| matches!(param, Param::Text(text) if *text == tag.as_str()))
+            texts.any(|param| matches!(param, Param::Text(text) if *text == Some(tag.as_str())))
         };
         Ok(tags.iter().map(lifted).collect())
     }

@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, ToSql, params_from_iter};
 use super::file::{self, Create};
 use super::sql::DIALECT;
 use crate::journal::Identity;
-use crate::store::sql::{Connector, Dialect, Driver, Location, Param, Signs, SqlError};
+use crate::store::sql::{Cells, Connector, Dialect, Driver, Location, Param, Signs, SqlError};
 use leafd_core::store::StoreError;
 
 /// The path of an embedded store's file, and the host that must own it.
@@ -117,11 +117,7 @@ impl Driver for SqliteDriver {
         changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))
     }
 
-    fn query(
-        &mut self,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Vec<Option<String>>>, SqlError> {
+    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
         let rows = || {
             let mut statement = self.connection.prepare_cached(&DIALECT.render(sql))?;
             let columns = statement.column_count();
@@ -150,14 +146,9 @@ fn text(cell: ValueRef<'_>) -> Option<String> {
 
 impl ToSql for Param<'_> {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
-        Ok(match *self {
-            Param::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
-            Param::OptionalText(text) => ToSqlOutput::Borrowed(text.into()),
-            Param::Integer(number) => ToSqlOutput::Borrowed(ValueRef::Integer(number)),
-            Param::OptionalInteger(None) => ToSqlOutput::Borrowed(ValueRef::Null),
-            Param::OptionalInteger(Some(number)) => {
-                ToSqlOutput::Borrowed(ValueRef::Integer(number))
-            }
-        })
+        Ok(ToSqlOutput::Borrowed(match *self {
+            Param::Text(text) => text.into(),
+            Param::Integer(number) => number.map_or(ValueRef::Null, ValueRef::Integer),
+        }))
     }
 }

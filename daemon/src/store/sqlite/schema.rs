@@ -5,8 +5,8 @@ use rusqlite::{Connection, OptionalExtension};
 use super::driver::SqliteDriver;
 use super::sql::DIALECT;
 use crate::store::sql::{
-    Driver as _, ENTER_META, META, META_TABLE, Param, SET_META, SqlError, has_first_rows, make,
-    missing_tables, print,
+    Driver as _, ENTER_META, META, META_TABLE, SET_META, SqlError, has_first_rows, make,
+    missing_tables, params, print,
 };
 
 /// The statements that make the tables, as `leafd schema print` shows them.
@@ -33,8 +33,7 @@ pub(super) fn prepare(driver: &mut SqliteDriver, fingerprint: &str) -> Result<Re
         make(driver, &DIALECT, &missing)?;
     }
     let fingerprint = if is_new { fingerprint } else { "" };
-    let owner = [Param::Text("fingerprint"), Param::Text(fingerprint)];
-    let is_entered = driver.execute(ENTER_META, &owner)? == 1;
+    let is_entered = driver.execute(ENTER_META, params!["fingerprint", fingerprint])? == 1;
     driver.execute("COMMIT", &[])?;
     if is_entered {
         write_to_file(driver)?;
@@ -55,7 +54,7 @@ pub(super) fn prepare(driver: &mut SqliteDriver, fingerprint: &str) -> Result<Re
 pub(super) fn rename(driver: &mut SqliteDriver, to: &Recorded) -> Result<(), SqlError> {
     driver.begin()?;
     for (name, value) in [("identity", &to.identity), ("fingerprint", &to.fingerprint)] {
-        driver.execute(SET_META, &[Param::Text(name), Param::Text(value)])?;
+        driver.execute(SET_META, params![name, value.as_str()])?;
     }
     driver.execute("DELETE FROM leafd_host", &[])?;
     driver.execute("COMMIT", &[])?;

@@ -20,15 +20,13 @@ use leafd_wire::Layout as IdLayout;
 
 use super::calls::Store;
 use super::session::Session;
-use super::{Param, SqlError, statements};
+use super::{Cells, Param, SqlError, params, statements};
 use crate::registry::Registry;
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot, Taking,
     new_layouts,
 };
 use leafd_core::{Tag, UnixMs, WorkerId};
-
-use super::rows::Cells;
 
 /// How often to try when another host enters the same row first: hosts of Leaf's fork enter theirs without a lock.
 const TRIES_MAX: u32 = 8;
@@ -156,8 +154,7 @@ fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), SqlEr
         Some((cells.next()??, cells.next().flatten().unwrap_or_default()))
     });
     for (name, definition) in new_layouts(&recorded.collect(), layouts)? {
-        let params = [Param::Text(&name), Param::Text(&definition)];
-        session.driver.execute(statements::ENTER_LAYOUT, &params)?;
+        session.driver.execute(statements::ENTER_LAYOUT, params![&*name, &*definition])?;
     }
     Ok(())
 }
@@ -201,7 +198,7 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
             "there is no worker {worker}: the table holds no such number"
         )));
     };
-    let leased = session.row(statements::FIND_WORKER, &[Param::Integer(number)])?;
+    let leased = session.row(statements::FIND_WORKER, params![number])?;
     let given = given(session, worker)?;
     let (has_row, is_given) = (leased.is_some(), given.is_some());
     let found = match rows::recorded(mode, worker, leased.map(rows::leased), given) {
@@ -245,10 +242,7 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
     }
     session.prove()?;
     if is_given {
-        let until = instant(swap.next.expires);
-        session
-            .driver
-            .execute(statements::KEEP_TIME, &[Param::Integer(number), Param::Integer(until)])?;
+        session.driver.execute(statements::KEEP_TIME, params![number, swap.next.expires])?;
     }
     Ok(now)
 }
@@ -262,7 +256,7 @@ fn give(
         return Err(refused("a permanent worker needs a holder".to_owned()));
     };
     lock(session)?;
-    if let Some(row) = session.row(statements::PERMANENT_OF, &[Param::Text(&holder.id)])? {
+    if let Some(row) = session.row(statements::PERMANENT_OF, params![&*holder.id])? {
         return theirs(session, pool, &holder.id, row);
     }
     // The fork's numbers begin with 1 and go up from the highest one. A lower number that has become free is not used
@@ -293,15 +287,9 @@ fn give(
         Some((address, port)) => (address, Some(port)),
         None => (&*holder.id, None),
     };
-    let row = [
-        Param::Integer(number),
-        Param::Text(address),
-        Param::OptionalText(port),
-        Param::Text(&holder.id),
-        Param::Integer(instant(holding.expires)),
-    ];
     session.prove()?;
-    session.driver.execute(statements::ASSIGN, &row)?;
+    let row = params![number, address, port, &*holder.id, holding.expires];
+    session.driver.execute(statements::ASSIGN, row)?;
     write_holding(session, statements::ENTER_WORKER, number, holding, now, now)?;
     let taking = Taking { holder: holder.clone(), since: UnixMs(0), taken: now };
     session.enter_taking(number, &taking)?;
@@ -327,7 +315,7 @@ fn theirs(
     }
     let worker = WorkerId(number);
     let number = number.cast_signed();
-    let leased = session.row(statements::FIND_WORKER, &[Param::Integer(number)])?;
+    let leased = session.row(statements::FIND_WORKER, params![number])?;
     let given = rows::given(row);
     if let Ok(given) = &given
         && *given.identity != *id
@@ -368,27 +356,15 @@ fn write_holding(
     written: UnixMs,
 ) -> Result<(), SqlError> {
     let holder = holding.holder.as_ref();
-    let params = [
-        Param::Integer(worker),
-        Param::OptionalText(holder.map(|holder| &*holder.id)),
-        Param::OptionalText(holder.map(|holder| &*holder.name)),
-        Param::OptionalText(holder.map(|holder| &*holder.incarnation.0)),
-        Param::Integer(instant(holding.expires)),
-        Param::Integer(instant(seen)),
-        Param::Integer(instant(written)),
-    ];
-    session.driver.execute(write, &params).map(drop)
-}
-
-/// An instant as a table holds it. Larger instants are cut off at the largest number: a clock that is so wrong is as
-/// wrong there.
-fn instant(at: UnixMs) -> i64 {
-    i64::try_from(at.0).unwrap_or(i64::MAX)
+    let id = holder.map(|holder| &*holder.id);
+    let name = holder.map(|holder| &*holder.name);
+    let incarnation = holder.map(|holder| &*holder.incarnation.0);
+    let params = params![worker, id, name, incarnation, holding.expires, seen, written];
+    session.driver.execute(write, params).map(drop)
 }
 
 fn range(pool: &Range<u64>) -> [Param<'static>; 2] {
-    let end = |number: u64| Param::Integer(i64::try_from(number).unwrap_or(i64::MAX));
-    [end(pool.start), end(pool.end)]
+    [pool.start, pool.end].map(|end| i64::try_from(end).unwrap_or(i64::MAX).into())
 }
 
 fn unusable(worker: WorkerId, odd: &str) -> String {

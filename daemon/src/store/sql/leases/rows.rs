@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::super::rows::Cells;
+use super::super::Cells;
 use leafd_core::registry::{Entry, Holder, INSTANT_MAX, LeaseRecord, Mode, check_id};
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
