@@ -137,7 +137,7 @@ pub(super) fn connect(database: &Database<'_>) -> Result<leafd::store::Store> {
     let url = database.url().parse();
     let Ok(StoreUrl::Postgres(url)) = url else { bail!("a server's URL is none of PostgreSQL's") };
     let limit = Duration::from_secs(30);
-    Ok(postgres::open(Target {
+    Ok(postgres::ENGINE.open(Target {
         url,
         password: StorePassword::None,
         connect_timeout: limit,

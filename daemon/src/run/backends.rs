@@ -3,32 +3,54 @@
 
 use anyhow::Result;
 
-use crate::config::{Config, NotBuilt, Servers, StoreSpec, StoreUrl};
+use crate::config::{Config, NetworkUrl, NotBuilt, Servers, StoreSpec, StoreUrl};
 use crate::journal::Identity;
 use crate::registry::Registry;
-use crate::store::sql::{Examination, WorkersWish};
+use crate::store::sql::{Examination, ServerEngine, Target, WorkersWish};
 use crate::store::{Store, sqlite};
 use leafd_core::store::StoreError;
+
+/// The engine of a network store, and where it is; `None` for the embedded store.
+fn engine_of(url: &StoreUrl) -> Result<Option<(&'static ServerEngine, &NetworkUrl)>, NotBuilt> {
+    Ok(match url {
+        StoreUrl::Sqlite(_) => None,
+        #[cfg(feature = "postgres")]
+        StoreUrl::Postgres(url) => Some((&crate::store::postgres::ENGINE, url)),
+        #[cfg(feature = "mysql")]
+        StoreUrl::Mysql(url) => Some((&crate::store::mysql::ENGINE, url)),
+        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
+        url => return Err(NotBuilt::store(url)),
+    })
+}
+
+/// The engine of a network store, its address and time limits, as configured; `None` for the embedded store.
+fn server_of(
+    config: &Config,
+    spec: &StoreSpec,
+) -> Result<Option<(&'static ServerEngine, Target)>, NotBuilt> {
+    let target = |url: &NetworkUrl| Target {
+        url: url.clone(),
+        password: spec.password.clone(),
+        connect_timeout: config.store_connect_timeout,
+        statement_timeout: config.store_statement_timeout,
+        leaf_only: config.leaf_only,
+        untested_engine: config.untested_engine,
+    };
+    Ok(engine_of(&spec.url)?.map(|(engine, url)| (engine, target(url))))
+}
 
 /// Opens a store. A network store connects with its first call.
 ///
 /// # Errors
 /// The embedded store's file can't be used; [`NotBuilt`].
 pub fn open_store(config: &Config, spec: &StoreSpec) -> Result<Box<Store>> {
-    Ok(match &spec.url {
-        StoreUrl::Sqlite(path) => {
-            let host = Identity::of_host(config.identity.as_deref());
-            Box::new(sqlite::open(path, &host)?)
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(url) => {
-            Box::new(crate::store::postgres::open(target(config, spec, url)))
-        }
-        #[cfg(feature = "mysql")]
-        StoreUrl::Mysql(url) => Box::new(crate::store::mysql::open(target(config, spec, url))),
-        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
-        url => return Err(NotBuilt::store(url).into()),
-    })
+    if let StoreUrl::Sqlite(path) = &spec.url {
+        let host = Identity::of_host(config.identity.as_deref());
+        return Ok(Box::new(sqlite::open(path, &host)?));
+    }
+    let server = server_of(config, spec)?;
+    let (engine, target) = server.expect("only the embedded store has no server");
+    Ok(Box::new(engine.open(target)))
 }
 
 /// The statements that create the tables of such a store.
@@ -36,15 +58,7 @@ pub fn open_store(config: &Config, spec: &StoreSpec) -> Result<Box<Store>> {
 /// # Errors
 /// [`NotBuilt`].
 pub fn schema_of(url: &StoreUrl) -> Result<String, NotBuilt> {
-    Ok(match url {
-        StoreUrl::Sqlite(_) => sqlite::print_schema(),
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(_) => crate::store::postgres::print(),
-        #[cfg(feature = "mysql")]
-        StoreUrl::Mysql(_) => crate::store::mysql::print(),
-        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
-        url => return Err(NotBuilt::store(url)),
-    })
+    Ok(engine_of(url)?.map_or_else(sqlite::print_schema, |(engine, _)| engine.print()))
 }
 
 /// Creates the tables that a network store lacks, and returns their names. The embedded store creates its own whenever
@@ -53,60 +67,21 @@ pub fn schema_of(url: &StoreUrl) -> Result<String, NotBuilt> {
 /// # Errors
 /// The store can't be used, or has different tables; [`NotBuilt`].
 pub fn make_tables(config: &Config, spec: &StoreSpec) -> Result<Vec<&'static str>> {
-    Ok(match &spec.url {
-        StoreUrl::Sqlite(_) => {
-            open_store(config, spec)?.identity()?;
-            Vec::new()
-        }
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(url) => crate::store::postgres::apply(&target(config, spec, url))?,
-        #[cfg(feature = "mysql")]
-        StoreUrl::Mysql(url) => crate::store::mysql::apply(&target(config, spec, url))?,
-        #[cfg(not(all(feature = "mysql", feature = "postgres")))]
-        url => return Err(NotBuilt::store(url).into()),
-    })
+    if let Some((engine, target)) = server_of(config, spec)? {
+        return Ok(engine.apply(&target)?);
+    }
+    open_store(config, spec)?.identity()?;
+    Ok(Vec::new())
 }
 
 /// Inspects a network store and changes nothing; `None` for the embedded one.
-#[cfg_attr(
-    not(any(feature = "mysql", feature = "postgres")),
-    allow(unused_variables, reason = "the embedded store alone is built in")
-)]
 pub fn examine(
     config: &Config,
     spec: &StoreSpec,
     workers: Option<WorkersWish>,
 ) -> Option<Result<Examination, StoreError>> {
-    match &spec.url {
-        #[cfg(feature = "postgres")]
-        StoreUrl::Postgres(url) => {
-            let target = target(config, spec, url);
-            Some(crate::store::postgres::examine(&target, workers))
-        }
-        #[cfg(feature = "mysql")]
-        StoreUrl::Mysql(url) => {
-            let target = target(config, spec, url);
-            Some(crate::store::mysql::examine(&target, workers))
-        }
-        _ => None,
-    }
-}
-
-/// A network store's address and time limits, as configured.
-#[cfg(any(feature = "mysql", feature = "postgres"))]
-fn target(
-    config: &Config,
-    spec: &StoreSpec,
-    url: &crate::config::NetworkUrl,
-) -> crate::store::sql::Target {
-    crate::store::sql::Target {
-        url: url.clone(),
-        password: spec.password.clone(),
-        connect_timeout: config.store_connect_timeout,
-        statement_timeout: config.store_statement_timeout,
-        leaf_only: config.leaf_only,
-        untested_engine: config.untested_engine,
-    }
+    let (engine, target) = server_of(config, spec).ok()??;
+    Some(engine.examine(target, workers))
 }
 
 /// Opens the registry in ZooKeeper. It connects with its first call.

@@ -161,7 +161,7 @@ fn missing_tables_are_named_on_mariadb() {
     let mut database = crate::mysql::Database::new();
     let target = database.target("root");
     let store = database.connect_as("root");
-    let apply = || drop(mysql::apply(&target).unwrap());
+    let apply = || drop(mysql::ENGINE.apply(&target).unwrap());
     missing_tables_are_named(store, |sql| database.execute(sql), apply);
 }
 
@@ -170,7 +170,7 @@ fn missing_tables_are_named_on_postgres() {
     let mut database = crate::postgres::Database::new();
     let target = database.target("postgres");
     let store = database.connect_as("postgres");
-    let apply = || drop(postgres::apply(&target).unwrap());
+    let apply = || drop(postgres::ENGINE.apply(&target).unwrap());
     missing_tables_are_named(store, |sql| database.execute(sql), apply);
 }
 
@@ -188,8 +188,8 @@ fn where_only_leafs_table_is_no_worker_can_be_had() {
     );
     let only = |target: Target| Target { leaf_only: true, ..target };
     let stores: [Box<Store>; 2] = [
-        Box::new(leafd::store::mysql::open(only(mariadb.target("root")))),
-        Box::new(leafd::store::postgres::open(only(postgres.target("postgres")))),
+        Box::new(leafd::store::mysql::ENGINE.open(only(mariadb.target("root")))),
+        Box::new(leafd::store::postgres::ENGINE.open(only(postgres.target("postgres")))),
     ];
     mariadb.execute(ROW);
     postgres.execute(ROW);
@@ -413,8 +413,8 @@ fn mysql_goes_away_and_comes_back() {
 fn mysqld_goes_away_and_comes_back(engine: Engine) {
     let server = crate::mysql::new_server(engine, &[]);
     let target = crate::mysql::target(&server, "root", "ids");
-    mysql::apply(&target).unwrap();
-    let store = Box::new(mysql::open(bounded(target)));
+    mysql::ENGINE.apply(&target).unwrap();
+    let store = Box::new(mysql::ENGINE.open(bounded(target)));
     away_and_back(server, crate::mysql::is_up, store);
 }
 
@@ -422,8 +422,8 @@ fn mysqld_goes_away_and_comes_back(engine: Engine) {
 fn postgres_goes_away_and_comes_back() {
     let server = crate::postgres::new_server(&[]);
     let target = crate::postgres::target(&server, "postgres", "postgres");
-    postgres::apply(&target).unwrap();
-    let store = Box::new(postgres::open(bounded(target)));
+    postgres::ENGINE.apply(&target).unwrap();
+    let store = Box::new(postgres::ENGINE.open(bounded(target)));
     away_and_back(server, crate::postgres::is_up, store);
 }
 

@@ -218,7 +218,12 @@ fn tables_of_the_fork_are_used_as_they_are() {
             fork.last_insert_id()
         };
         assert_eq!(enter(8080), 1);
-        assert!(!mysql::apply(&database.target("root")).unwrap().contains(&"leaf_workerid_alloc"));
+        assert!(
+            !mysql::ENGINE
+                .apply(&database.target("root"))
+                .unwrap()
+                .contains(&"leaf_workerid_alloc")
+        );
         let mut registry = permanent(database.connect_as("root"));
         let under = snapshot(&mut registry, 0..0).registry;
         let mut assign = |name: &str| registry.assign(&under, 0..1024, &held(name, 5));
@@ -278,10 +283,10 @@ fn hosts_of_the_fork_and_ours_enter_at_once() {
 #[test]
 fn a_table_that_forgets_is_refused_and_tags_go_on() {
     let mut database = table_of_fork("by_address", "create_time timestamp NULL", "Aria");
-    let error = mysql::apply(&database.target("root")).unwrap_err().to_string();
+    let error = mysql::ENGINE.apply(&database.target("root")).unwrap_err().to_string();
     assert!(error.contains("leaf_workerid_alloc has the engine Aria instead of InnoDB"), "{error}");
     database.execute("DROP TABLE leaf_workerid_alloc");
-    mysql::apply(&database.target("root")).unwrap();
+    mysql::ENGINE.apply(&database.target("root")).unwrap();
     database.execute("ALTER TABLE leaf_workerid_alloc ENGINE = Aria");
     let mut registry = permanent(database.connect_as("root"));
     refused(registry.snapshot(0..9), &["the engine Aria"]);

@@ -177,11 +177,11 @@ impl<K: Kind> Engine for mysql::On<K> {
     }
 
     fn open(target: Target) -> Box<Store> {
-        Box::new(leafd::store::mysql::open(target))
+        Box::new(leafd::store::mysql::ENGINE.open(target))
     }
 
     fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
-        leafd::store::mysql::apply(target)
+        leafd::store::mysql::ENGINE.apply(target)
     }
 
     fn session(server: &Server, database: &str) -> ::mysql::Conn {
@@ -298,11 +298,11 @@ impl Engine for postgres::Database {
     }
 
     fn open(target: Target) -> Box<Store> {
-        Box::new(leafd::store::postgres::open(target))
+        Box::new(leafd::store::postgres::ENGINE.open(target))
     }
 
     fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
-        leafd::store::postgres::apply(target)
+        leafd::store::postgres::ENGINE.apply(target)
     }
 
     fn session(server: &Server, database: &str) -> ::postgres::Client {

@@ -83,7 +83,7 @@ pub fn shared(engine: Engine) -> &'static Server {
 impl<K: Kind> On<K> {
     pub fn new() -> Self {
         let database = Self::without_tables();
-        mysql::apply(&database.target("root")).unwrap();
+        mysql::ENGINE.apply(&database.target("root")).unwrap();
         database
     }
 
@@ -104,7 +104,7 @@ impl<K: Kind> On<K> {
     }
 
     pub fn connect_as(&self, user: &str) -> Box<Store> {
-        Box::new(mysql::open(self.target(user)))
+        Box::new(mysql::ENGINE.open(self.target(user)))
     }
 
     /// Runs SQL as another program would.

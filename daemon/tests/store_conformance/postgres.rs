@@ -97,7 +97,7 @@ pub fn shared() -> &'static Server {
 impl Database {
     pub fn new() -> Database {
         let database = Database::without_tables();
-        postgres::apply(&database.target("postgres")).unwrap();
+        postgres::ENGINE.apply(&database.target("postgres")).unwrap();
         database
     }
 
@@ -114,7 +114,7 @@ impl Database {
     }
 
     pub fn connect_as(&self, user: &str) -> Box<Store> {
-        Box::new(postgres::open(self.target(user)))
+        Box::new(postgres::ENGINE.open(self.target(user)))
     }
 
     /// Runs SQL as another program would.

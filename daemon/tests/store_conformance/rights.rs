@@ -107,9 +107,9 @@ fn the_documented_rights_are_enough(engine: Engine) {
          GRANT SELECT, INSERT ON ids.* TO owner@localhost");
     let named =
         ["nothing was done", "CREATE on leaf_alloc", "UPDATE on leafd_meta", "ALTER on leaf_alloc"];
-    refused(on_mysql::apply(&target("owner")), &named);
+    refused(on_mysql::ENGINE.apply(&target("owner")), &named);
     run("GRANT CREATE, ALTER, UPDATE ON ids.* TO owner@localhost");
-    on_mysql::apply(&target("owner")).unwrap();
+    on_mysql::ENGINE.apply(&target("owner")).unwrap();
     run("GRANT SELECT, INSERT, UPDATE, DELETE ON ids.leaf_alloc TO leafd@localhost;
          GRANT SELECT ON ids.leaf_workerid_alloc TO leafd@localhost");
     for table in ["leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"] {
@@ -117,7 +117,7 @@ fn the_documented_rights_are_enough(engine: Engine) {
     }
     run("GRANT SELECT, INSERT, DELETE ON ids.leafd_claim TO leafd@localhost;
          GRANT SELECT, INSERT ON ids.leafd_worker_taken TO leafd@localhost");
-    all_calls_work(&mut on_mysql::open(target("leafd")));
+    all_calls_work(&mut on_mysql::ENGINE.open(target("leafd")));
 }
 
 #[test]
@@ -130,11 +130,11 @@ fn the_documented_rights_are_enough_on_postgres() {
          GRANT CONNECT ON DATABASE {name} TO owner, leafd"
     ));
     refused(
-        on_postgres::apply(&database.target("owner")),
+        on_postgres::ENGINE.apply(&database.target("owner")),
         &["nothing was done", "CREATE on schema public"],
     );
     database.execute("GRANT CREATE ON SCHEMA public TO owner");
-    on_postgres::apply(&database.target("owner")).unwrap();
+    on_postgres::ENGINE.apply(&database.target("owner")).unwrap();
     database.execute(
         "GRANT SELECT, INSERT, UPDATE, DELETE ON leaf_alloc TO leafd;
          GRANT SELECT, INSERT, UPDATE ON leafd_meta, leafd_tag, leafd_host, leafd_worker, leafd_layout TO leafd;
@@ -142,7 +142,7 @@ fn the_documented_rights_are_enough_on_postgres() {
          GRANT SELECT, INSERT ON leafd_worker_taken TO leafd;
          GRANT SELECT ON leaf_workerid_alloc TO leafd",
     );
-    all_calls_work(&mut on_postgres::open(database.target("leafd")));
+    all_calls_work(&mut on_postgres::ENGINE.open(database.target("leafd")));
 }
 
 /// A host that used Leaf's table alone stays with the same store when leafd's tables are made beside it.
@@ -165,15 +165,15 @@ fn leafs_table_alone_becomes_a_full_store() {
     on_mariadb.execute(LEAF_ON_MYSQL);
     becomes_full(
         &on_mariadb.target("root"),
-        |target| Box::new(on_mysql::open(target)),
-        |target| drop(on_mysql::apply(target).unwrap()),
+        |target| Box::new(on_mysql::ENGINE.open(target)),
+        |target| drop(on_mysql::ENGINE.apply(target).unwrap()),
     );
     let mut database = postgres::Database::without_tables();
     database.execute(LEAF_ON_POSTGRES);
     becomes_full(
         &database.target("postgres"),
-        |target| Box::new(on_postgres::open(target)),
-        |target| drop(on_postgres::apply(target).unwrap()),
+        |target| Box::new(on_postgres::ENGINE.open(target)),
+        |target| drop(on_postgres::ENGINE.apply(target).unwrap()),
     );
 }
 
@@ -182,7 +182,7 @@ fn leafs_table_alone_becomes_a_full_store() {
 fn leafs_table_alone_survives_being_altered() {
     let mut database = mysql::Database::without_tables();
     database.execute(LEAF_ON_MYSQL);
-    let mut store = on_mysql::open(Target { leaf_only: true, ..database.target("root") });
+    let mut store = on_mysql::ENGINE.open(Target { leaf_only: true, ..database.target("root") });
     let was = store.identity().unwrap();
     assert_eq!(claim(&mut store, "leaf", 1).run.range(), 1..101);
     // The server tells the time at which a table was altered in seconds.
@@ -197,8 +197,8 @@ fn leafs_table_alone_survives_being_altered() {
 fn a_name_that_the_tables_character_set_cant_hold_is_an_unknown_tag() {
     let mut database = mysql::Database::without_tables();
     database.execute(LEAF_ON_MYSQL);
-    on_mysql::apply(&database.target("root")).unwrap();
-    let mut store = on_mysql::open(database.target("root"));
+    on_mysql::ENGINE.apply(&database.target("root")).unwrap();
+    let mut store = on_mysql::ENGINE.open(database.target("root"));
     let name = tag("\u{8ba2}\u{5355}");
     let under = store.identity().unwrap();
     let wish = ClaimWish::new(1, 1_000);

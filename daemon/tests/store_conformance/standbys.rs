@@ -20,9 +20,9 @@ fn store(
     statement_timeout: Duration,
 ) -> (leafd::store::Store, Identity, ::postgres::Client) {
     let mut target = target(server, "postgres", "postgres");
-    postgres::apply(&target).unwrap();
+    postgres::ENGINE.apply(&target).unwrap();
     target.statement_timeout = statement_timeout;
-    let mut store = postgres::open(target);
+    let mut store = postgres::ENGINE.open(target);
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let mut admin = client(server, "postgres").unwrap();

@@ -119,7 +119,7 @@ fn postgres_is_checked() {
         let url = with_database(&format!("postgres://postgres@{rest}"), "postgres");
         postgres::target_at(&url, StorePassword::Variable(postgres::PASSWORD.to_owned()))
     };
-    check(&certificates, connect, |target| Box::new(on_postgres::open(target)), server.port);
+    check(&certificates, connect, |target| Box::new(on_postgres::ENGINE.open(target)), server.port);
 }
 
 /// A server that offers TLS, and asks for a ticket instead of a password. leafd can't log in there, with or without TLS.
@@ -144,7 +144,7 @@ fn a_refused_login_over_tls_does_not_mean_that_the_server_offers_none() {
     );
     let refused = || {
         let target = postgres::target_at(&url, StorePassword::Variable("hunter2".to_owned()));
-        on_postgres::open(target).identity().unwrap_err()
+        on_postgres::ENGINE.open(target).identity().unwrap_err()
     };
     // Until the server has read its rules, it asks for a password.
     let begun = std::time::Instant::now();
@@ -187,7 +187,7 @@ fn a_server_without_tls_gets_no_password_in_clear_text() {
         let password = StorePassword::Variable("hunter2".to_owned());
         let mut target = postgres::target_at(&url, password);
         target.connect_timeout = std::time::Duration::from_secs(1);
-        on_postgres::open(target).identity().unwrap_err()
+        on_postgres::ENGINE.open(target).identity().unwrap_err()
     };
     for parts in [ASKED, &[b"R", b"\0\0\0\x08\0\0", b"\0\x03"]] {
         let asked = rogue(parts);
@@ -210,10 +210,10 @@ fn mysql_without_tls_gets_no_password_that_it_can_decrypt() {
     let url = format!("mysql://remote@127.0.0.1:{}/ids", server.port);
     let mut target = mysql::target_at(&url, StorePassword::Variable(mysql::PASSWORD.to_owned()));
     target.url.plain_text = false;
-    let refused = on_mysql::open(target.clone()).identity().unwrap_err();
+    let refused = on_mysql::ENGINE.open(target.clone()).identity().unwrap_err();
     assert_eq!(refused.why(), Why::ReadablePassword, "{refused}");
     target.url.plain_text = true;
-    let let_in = on_mysql::open(target).identity().unwrap_err();
+    let let_in = on_mysql::ENGINE.open(target).identity().unwrap_err();
     assert!(let_in.to_string().contains("leafd schema apply"), "{let_in}");
 }
 
@@ -244,10 +244,10 @@ fn mysqld_is_checked(engine: Engine) {
         let url = with_database(&format!("mysql://remote@{rest}"), "ids");
         mysql::target_at(&url, StorePassword::Variable(mysql::PASSWORD.to_owned()))
     };
-    check(&certificates, connect, |target| Box::new(on_mysql::open(target)), server.port);
+    check(&certificates, connect, |target| Box::new(on_mysql::ENGINE.open(target)), server.port);
     let url = format!("mysql://remote@localhost:{}/ids", server.port);
     let password = StorePassword::Variable(mysql::PASSWORD.to_owned());
-    let plain = on_mysql::open(mysql::target_at(&url, password)).identity().unwrap_err();
+    let plain = on_mysql::ENGINE.open(mysql::target_at(&url, password)).identity().unwrap_err();
     // So what was let in above was protected.
     assert!(matches!(plain, StoreError::Unavailable { .. }), "{plain}");
 }
@@ -275,13 +275,13 @@ fn postgres_checks_its_clients() {
     // The server reads its rules when it comes to it: until then it asks for a password.
     let port = server.port;
     let before = format!("localhost:{port}/?sslrootcert={}", path("ca.pem"));
-    let asked = || on_postgres::open(connect(&before)).identity().unwrap_err().to_string();
+    let asked = || on_postgres::ENGINE.open(connect(&before)).identity().unwrap_err().to_string();
     let begun = std::time::Instant::now();
     while !asked().contains("client certificate") {
         assert!(begun.elapsed() < std::time::Duration::from_secs(20), "{}", asked());
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    check_client(&certificates, connect, |target| Box::new(on_postgres::open(target)), port);
+    check_client(&certificates, connect, |target| Box::new(on_postgres::ENGINE.open(target)), port);
 }
 
 #[test]
@@ -315,5 +315,10 @@ fn mysqld_checks_its_clients(engine: Engine) {
         let url = with_database(&format!("mysql://certified@{rest}"), "ids");
         mysql::target_at(&url, StorePassword::None)
     };
-    check_client(&certificates, connect, |target| Box::new(on_mysql::open(target)), server.port);
+    check_client(
+        &certificates,
+        connect,
+        |target| Box::new(on_mysql::ENGINE.open(target)),
+        server.port,
+    );
 }

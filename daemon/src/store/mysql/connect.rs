@@ -131,7 +131,7 @@ pub(super) fn connect(
     if let Some((name, value)) = rejects {
         return Err(format!("the node rejects queries ({name} is {value})").into());
     }
-    if engine == Engine::Galera {
+    if engine == Engine::GALERA {
         let node: Vec<(String, String)> = connection.query(NODE).map_err(described)?;
         let value = |name: &str| {
             let found = node.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));

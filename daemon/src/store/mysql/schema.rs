@@ -1,4 +1,4 @@
-//! Prints the tables of a MySQL or MariaDB store, or creates the missing ones.
+//! Creates the missing tables of a MySQL or MariaDB store.
 
 use std::time::Instant;
 
@@ -31,30 +31,14 @@ const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRI
 /// The active role of the user, if there is one. A user can't see which rights a role has.
 const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
 
-/// The statements that [`apply`] would run, except the one that adds the mark to the comment of `leaf_alloc`.
-#[must_use]
-pub fn print() -> String {
-    store_sql::print(&DIALECT)
-}
-
-/// Creates the missing tables. Returns what was done.
-///
-/// # Errors
-/// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
-/// each; others as for every call.
-pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
+/// Creates the missing tables, and adds the mark to the comment of `leaf_alloc`.
+pub(super) fn make(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = target.connect(MysqlDriver::connect)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    let answer = |failure: SqlError| failure.answer(&target.location());
-    let made = make(&mut driver, target).map_err(answer)?;
-    if made.contains(&META_TABLE) {
-        driver.query(NEXT_SECOND, &[]).map_err(answer)?;
-        super::open(target.clone()).note_first_history()?;
-    }
-    Ok(made)
+    make_over(&mut driver, target).map_err(|failure| failure.answer(&target.location()))
 }
 
-fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, SqlError> {
+fn make_over(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, SqlError> {
     let locked = driver.query(LOCK, &[])?;
     if locked.into_iter().flatten().flatten().next().as_deref() != Some("1") {
         return Err(SqlError::Busy("another session is creating the tables; try again".to_owned()));
@@ -70,6 +54,9 @@ fn make(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static str>, 
     if !marked {
         mark(driver)?;
         done.push("the mark in leaf_alloc's remark");
+    }
+    if done.contains(&META_TABLE) {
+        driver.query(NEXT_SECOND, &[])?;
     }
     Ok(done)
 }

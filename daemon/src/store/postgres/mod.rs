@@ -18,33 +18,14 @@ mod schema;
 pub(super) mod sql;
 mod tls;
 
-use super::sql::{Examination, ServerConnector, Store, Target, WorkersWish};
-use leafd_core::store::StoreError;
-
+use super::sql::ServerEngine;
 use driver::PostgresDriver;
-pub use schema::{apply, print};
-use sql::DIALECT;
 
-/// The store at `target`. The first call connects.
-#[must_use]
-pub fn open(target: Target) -> Store {
-    Store::new(Box::new(connector(target)))
-}
-
-/// Looks at the store at `target` without changing it.
-///
-/// # Errors
-/// [`StoreError`] when no server accepts the connection, or none answers.
-pub fn examine(target: &Target, workers: Option<WorkersWish>) -> Result<Examination, StoreError> {
-    super::sql::examine(Box::new(connector(target.clone())), workers)
-}
-
-fn connector(target: Target) -> ServerConnector {
-    ServerConnector {
-        target,
-        dialect: &DIALECT,
-        ask: |target, endpoint, password| {
-            Ok(Box::new(PostgresDriver::connect(target, endpoint, password)?))
-        },
-    }
-}
+/// How to use its servers.
+pub static ENGINE: ServerEngine = ServerEngine {
+    dialect: &sql::DIALECT,
+    ask: |target, endpoint, password| {
+        Ok(Box::new(PostgresDriver::connect(target, endpoint, password)?))
+    },
+    make: schema::make,
+};

@@ -1,13 +1,11 @@
-//! Prints the tables of a PostgreSQL store, or creates the missing ones.
+//! Creates the missing tables of a PostgreSQL store.
 
 use std::time::Instant;
 
 use super::PostgresDriver;
 use super::sql::DIALECT;
 use crate::store::sql as store_sql;
-use crate::store::sql::{
-    Driver, META_TABLE, SqlError, Target, has_first_rows, missing_tables, refuse_lacking,
-};
+use crate::store::sql::{Driver, SqlError, Target, has_first_rows, missing_tables, refuse_lacking};
 use leafd_core::store::StoreError;
 
 /// Prevents two processes from creating the tables at the same time. The number has no meaning.
@@ -23,28 +21,14 @@ const RIGHTS_TO_MAKE: &str =
             ('leafd_tag', 'INSERT')) AS needed (name, privilege)
     WHERE to_regclass(name) IS NOT NULL AND NOT has_table_privilege(to_regclass(name), privilege)";
 
-/// The statements that [`apply`] would run.
-#[must_use]
-pub fn print() -> String {
-    store_sql::print(&DIALECT)
-}
-
-/// Creates the missing tables in one transaction. Returns what was done.
-///
-/// # Errors
-/// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
-/// each; others as for every call.
-pub fn apply(target: &Target) -> Result<Vec<&'static str>, StoreError> {
+/// Creates the missing tables in one transaction.
+pub(super) fn make(target: &Target) -> Result<Vec<&'static str>, StoreError> {
     let mut driver = target.connect(PostgresDriver::connect)?;
     driver.set_deadline(Instant::now() + target.statement_timeout);
-    let made = make(&mut driver, target).map_err(|failure| failure.answer(&target.location()))?;
-    if made.contains(&META_TABLE) {
-        super::open(target.clone()).note_first_history()?;
-    }
-    Ok(made)
+    make_over(&mut driver, target).map_err(|failure| failure.answer(&target.location()))
 }
 
-fn make(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str>, SqlError> {
+fn make_over(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'static str>, SqlError> {
     driver.batch("BEGIN")?;
     driver.batch(LOCK)?;
     let location = target.location();

@@ -6,7 +6,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::{Dialect, Driver, HEAD_START};
+use super::schema::{META_TABLE, print};
+use super::{Dialect, Driver, Examination, HEAD_START, WorkersWish, examine};
 use crate::blocking::Backend as _;
 use crate::config::{Endpoint, NetworkUrl, StorePassword};
 use crate::store::Store;
@@ -65,15 +66,22 @@ pub struct Target {
 /// Connects to one server, within the target's limits. It fails if the server takes no writes.
 pub type Ask<T> = fn(&Target, &Endpoint, Option<&str>) -> Result<T, Reason>;
 
+/// An engine whose servers are reached over a network.
+#[derive(Debug)]
+pub struct ServerEngine {
+    /// Their SQL.
+    pub(in crate::store) dialect: &'static Dialect,
+    /// How to connect to one of them.
+    pub(in crate::store) ask: Ask<Box<dyn Driver>>,
+    /// Creates the missing tables.
+    pub(in crate::store) make: fn(&Target) -> Result<Vec<&'static str>, StoreError>,
+}
+
 /// Connects to the servers of a network store.
 #[derive(Clone, Debug)]
-pub struct ServerConnector {
-    /// Where they are.
-    pub target: Target,
-    /// Their SQL.
-    pub dialect: &'static Dialect,
-    /// How to connect to one of them.
-    pub ask: Ask<Box<dyn Driver>>,
+struct ServerConnector {
+    target: Target,
+    engine: &'static ServerEngine,
 }
 
 /// Whether TLS, or a certificate, is what failed.
@@ -83,6 +91,45 @@ pub fn is_of_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     error.is::<rustls::Error>()
         || wrapped.is_some_and(|inner| is_of_tls(inner))
         || error.source().is_some_and(is_of_tls)
+}
+
+impl ServerEngine {
+    /// The store at `target`. The first call connects.
+    #[must_use]
+    pub fn open(&'static self, target: Target) -> Store {
+        Store::new(Box::new(ServerConnector { target, engine: self }))
+    }
+
+    /// Inspects the store at `target` without changing it.
+    ///
+    /// # Errors
+    /// [`StoreError`] when no server accepts the connection, or none answers.
+    pub fn examine(
+        &'static self,
+        target: Target,
+        workers: Option<WorkersWish>,
+    ) -> Result<Examination, StoreError> {
+        examine(Box::new(ServerConnector { target, engine: self }), workers)
+    }
+
+    /// The statements that [`ServerEngine::apply`] would run.
+    #[must_use]
+    pub fn print(&self) -> String {
+        print(self.dialect)
+    }
+
+    /// Creates the missing tables. Returns what was done.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
+    /// each; others as for every call.
+    pub fn apply(&'static self, target: &Target) -> Result<Vec<&'static str>, StoreError> {
+        let made = (self.make)(target)?;
+        if made.contains(&META_TABLE) {
+            self.open(target.clone()).note_first_history()?;
+        }
+        Ok(made)
+    }
 }
 
 impl Location {
@@ -164,7 +211,7 @@ impl Target {
 
 impl Connector for ServerConnector {
     fn dialect(&self) -> &'static Dialect {
-        self.dialect
+        self.engine.dialect
     }
 
     fn location(&self) -> Location {
@@ -172,7 +219,7 @@ impl Connector for ServerConnector {
     }
 
     fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
-        self.target.connect(self.ask)
+        self.target.connect(self.engine.ask)
     }
 
     fn has_failed(&mut self, endpoint: &str) {

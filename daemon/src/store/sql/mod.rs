@@ -47,13 +47,13 @@ mod tag_rows;
 use std::time::Duration;
 
 pub use calls::Store;
-pub use connector::Target;
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub(super) use connector::is_of_tls;
-pub(super) use connector::{Connector, Location, ServerConnector};
+pub(super) use connector::{Connector, Location};
+pub use connector::{ServerEngine, Target};
 pub(super) use dialect::Dialect;
 pub(super) use driver::{Call, Cells, Driver, Param, Signs, SqlError, params};
-pub(super) use examine::examine;
+use examine::examine;
 pub use examine::{Examination, MissingRight, WorkersWish};
 pub use rights::Purpose;
 pub(super) use schema::{ColumnKind, META_TABLE, make, print};
