@@ -56,9 +56,8 @@ impl Statements {
                         }
                         Some(known) => {
                             if !std::mem::replace(known, true) {
-                                let types: Vec<&str> = params.iter().map(type_of).collect();
-                                let types = types.join(", ");
-                                first.push(format!("PREPARE {name}({types}) AS {sql}"));
+                                let types = list(params.iter().map(type_of));
+                                first.push(format!("PREPARE {name}{types} AS {sql}"));
                             }
                             Some(name)
                         }
@@ -66,10 +65,7 @@ impl Statements {
                 }
             };
             text += &match by_name {
-                Some(name) => {
-                    let values: Vec<String> = params.iter().map(value).collect();
-                    format!("EXECUTE {name}({});", values.join(", "))
-                }
+                Some(name) => format!("EXECUTE {name}{};", list(params.iter().map(value))),
                 None => format!("{};", whole(&sql, params)),
             };
         }
@@ -127,6 +123,16 @@ fn value(param: &Param<'_>) -> String {
     }
 }
 
+/// A list in parentheses. An empty one is left out, as the server wants it.
+fn list<T: AsRef<str>>(parts: impl Iterator<Item = T>) -> String {
+    let mut text = String::new();
+    for part in parts {
+        text += if text.is_empty() { "(" } else { ", " };
+        text += part.as_ref();
+    }
+    if text.is_empty() { text } else { text + ")" }
+}
+
 /// A statement with its values in the places of its parameters.
 fn whole(sql: &str, params: &[Param<'_>]) -> String {
     let mut parts = sql.split('$');
@@ -160,5 +166,17 @@ mod tests {
         assert_eq!(first, [format!("PREPARE {name}(text, bigint, text) AS SELECT $1, $2, $3")]);
         assert_eq!(text, format!("EXECUTE {name}( E'a''; DROP TABLE x; --\\\\', -5, NULL);"));
         assert!(send().0.is_empty());
+    }
+
+    #[test]
+    fn a_statement_without_parameters_has_no_list() {
+        let mut statements = Statements::new();
+        let mut send = || statements.prepare(&[("SELECT 1", &[])]);
+        assert_eq!(send().1, "SELECT 1;");
+        let name = name("SELECT 1");
+        assert_eq!(
+            send(),
+            (vec![format!("PREPARE {name} AS SELECT 1")], format!("EXECUTE {name};"))
+        );
     }
 }
