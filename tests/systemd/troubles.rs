@@ -277,8 +277,8 @@ time.sleep(6000)'
             cure: vec![
                 same("leafctl worker list"),
                 (
-                    "leafctl worker release --worker N",
-                    "leafctl worker release --worker 0".to_owned(),
+                    "leafctl worker release",
+                    "leafctl --socket /run/other.sock worker release".to_owned(),
                 ),
             ],
             well: snowflake,
