@@ -85,7 +85,6 @@ impl From<Client> for AsyncClient {
 
 impl AsyncClient {
     /// The blocking client, which shares the held runs.
-    #[must_use]
     pub fn client(&self) -> &Client {
         &self.client
     }

@@ -81,7 +81,6 @@ impl Client {
     }
 
     /// A client with other settings, or one that connects on first use.
-    #[must_use]
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -145,13 +144,11 @@ impl Client {
     }
 
     /// The public ids of a tag's dense ones, and back.
-    #[must_use]
     pub fn public_ids(&self, tag: &str) -> PublicIds {
         PublicIds::new(&self.core, tag, self.limit)
     }
 
     /// A queue of requests that are sent before their answers are read.
-    #[must_use]
     pub fn pipeline(&self) -> Pipeline {
         Pipeline::new(&self.core, self.limit)
     }
@@ -214,7 +211,6 @@ impl Client {
     }
 
     /// The path of the daemon's socket.
-    #[must_use]
     pub fn socket_path(&self) -> &Path {
         self.core.path()
     }

@@ -92,7 +92,6 @@ pub(crate) enum Break {
 
 impl Error {
     /// The status, if the service reported one.
-    #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {
             Error::Service { status, .. } => Some(*status),
@@ -104,7 +103,6 @@ impl Error {
     ///
     /// [`Error::Interrupted`] is not retryable: the caller asked for the end of the call. After an administrative request
     /// that failed with [`Error::Disconnected`] or [`Error::Timeout`], first find out whether it took effect.
-    #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Error::Service { status, .. } => status.retry_may_help(),
@@ -121,13 +119,11 @@ impl Error {
     }
 
     /// Whether the call took too long: the daemon says so, or it did not answer.
-    #[must_use]
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Timeout { .. } | Error::Service { status: Status::Deadline, .. })
     }
 
     /// When a retry may succeed, if the daemon said so.
-    #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Service { retry_after, .. } => *retry_after,

@@ -42,7 +42,6 @@ impl Tag {
 
     /// How many ids to ask for when `waiting` callers have none.
     #[doc(hidden)]
-    #[must_use]
     pub fn wish(&self, waiting: u32) -> u32 {
         if self.holds() { self.entry().wish(waiting) } else { 1 }
     }

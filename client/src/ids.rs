@@ -29,7 +29,6 @@ impl Ids {
     }
 
     /// How many ids are left.
-    #[must_use]
     pub fn remaining(&self) -> u64 {
         self.left
     }

@@ -26,7 +26,6 @@ const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 /// A program that runs with more rights than its caller (setuid) ignores all variables, because the caller sets them.
 /// By the base directory specification, `XDG_` variables that are not absolute paths count as
 /// unset.
-#[must_use]
 pub fn default_socket_path() -> PathBuf {
     // SAFETY: it takes nothing, touches no memory and can't fail.
     let is_root = unsafe { libc::geteuid() } == 0;

@@ -112,7 +112,6 @@ impl Pipeline {
     }
 
     /// The number of requests without an answer.
-    #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }

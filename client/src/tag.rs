@@ -68,7 +68,6 @@ impl Tag {
     }
 
     /// The tag's name.
-    #[must_use]
     pub fn name(&self) -> &str {
         self.entry().name()
     }

@@ -93,7 +93,6 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     }
 
     /// How long the current call has taken so far; zero if there is none.
-    #[must_use]
     pub fn busy_for(&self) -> Duration {
         self.busy.lasts()
     }

@@ -24,7 +24,6 @@ impl Busy {
     }
 
     /// The duration of the current work so far; zero while idle.
-    #[must_use]
     pub fn lasts(&self) -> Duration {
         match self.since_us.load(Ordering::Relaxed) {
             0 => Duration::ZERO,

@@ -7,13 +7,11 @@ use nix::time::{ClockId, clock_gettime};
 use leafd_core::snowflake::Now;
 use leafd_core::{BootMs, UnixMs};
 
-#[must_use]
 pub fn now() -> Now {
     Now { unix: UnixMs(read_us(ClockId::CLOCK_REALTIME) / 1_000), boot: boot() }
 }
 
 /// The boot-time clock, which counts suspend and never steps.
-#[must_use]
 pub fn boot() -> BootMs {
     BootMs(read_us(ClockId::CLOCK_BOOTTIME) / 1_000)
 }
@@ -30,13 +28,11 @@ pub async fn wait_until(at: Option<BootMs>) {
 }
 
 /// Microseconds of a clock that never steps, for short intervals.
-#[must_use]
 pub fn monotonic_us() -> u64 {
     read_us(ClockId::CLOCK_MONOTONIC)
 }
 
 /// A span of time in whole milliseconds.
-#[must_use]
 pub fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

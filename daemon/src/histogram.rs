@@ -32,7 +32,6 @@ impl Histogram {
     }
 
     /// The counts so far.
-    #[must_use]
     pub fn counted(&self) -> Counted {
         Counted {
             counts: std::array::from_fn(|bucket| self.counts[bucket].load(Ordering::Relaxed)),
@@ -43,7 +42,6 @@ impl Histogram {
 
 impl Counted {
     /// How many durations were counted.
-    #[must_use]
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }

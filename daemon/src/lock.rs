@@ -43,7 +43,6 @@ const ATTEMPTS: u32 = 10;
 const PID_LINE_BYTES: usize = 12;
 
 /// The process that a lock file names, in words.
-#[must_use]
 pub fn holder(pid: Option<i32>) -> String {
     match pid {
         Some(pid) => format!("process {pid}"),
@@ -85,13 +84,11 @@ impl LockFile {
     }
 
     /// Whether the lock still protects: the file has not been removed or replaced.
-    #[must_use]
     pub fn still_held(&self) -> bool {
         same_file(&self.file, &self.path)
     }
 
     /// The last holder's note.
-    #[must_use]
     pub fn former_note(&self) -> &str {
         &self.former_note
     }

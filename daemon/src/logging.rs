@@ -74,7 +74,6 @@ fn wants_colour() -> bool {
 }
 
 /// Whether systemd's journal reads the stream.
-#[must_use]
 pub fn is_journal(stream: impl AsFd) -> bool {
     let Some(journal) = std::env::var_os("JOURNAL_STREAM") else { return false };
     // The variable outlives a redirection, so it contains device and inode.
@@ -83,7 +82,6 @@ pub fn is_journal(stream: impl AsFd) -> bool {
 }
 
 /// The prefix of an error that is written to standard error without the log.
-#[must_use]
 pub fn error_prefix() -> &'static str {
     if is_journal(std::io::stderr()) { priority(&Level::ERROR) } else { "" }
 }

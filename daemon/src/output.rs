@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 /// Prints `text`. A reader that stops early (`leafd check-config | head -1`) is not an error. A full disk is an error,
 /// and is reported.
-#[must_use]
 pub fn print(text: &str) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

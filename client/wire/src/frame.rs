@@ -61,13 +61,11 @@ pub struct Frame<'a> {
 
 impl Header {
     /// A request's header.
-    #[must_use]
     pub fn request(opcode: u8, flags: u8, request_id: u32) -> Self {
         Header { opcode, flags, status: 0, request_id }
     }
 
     /// The header's bytes for a body of `body_length` bytes.
-    #[must_use]
     pub fn encode(&self, body_length: usize) -> [u8; HEADER_BYTES] {
         let body_length = u32::try_from(body_length).expect("frames are far below 4 GiB");
         let mut bytes = [0; HEADER_BYTES];

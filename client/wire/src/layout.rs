@@ -95,38 +95,32 @@ impl Layout {
     }
 
     /// The last tick that the time bits hold.
-    #[must_use]
     pub fn tick_max(&self) -> u64 {
         mask(self.time_bits)
     }
 
     /// The largest worker number.
-    #[must_use]
     pub fn worker_max(&self) -> u64 {
         mask(self.worker_bits)
     }
 
     /// The largest sequence number.
-    #[must_use]
     pub fn sequence_max(&self) -> u64 {
         mask(self.sequence_bits)
     }
 
     /// The tick of an instant; `None` before the epoch. It may exceed [`Layout::tick_max`].
-    #[must_use]
     pub fn tick_at(&self, unix_ms: u64) -> Option<u64> {
         Some(unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms))
     }
 
     /// The smallest id that this layout can have at an instant: a bound for queries by time. `None`: it has no ids then.
-    #[must_use]
     pub fn first_id_at(&self, unix_ms: u64) -> Option<u64> {
         let tick = self.tick_at(unix_ms).filter(|tick| *tick <= self.tick_max())?;
         Some(self.compose(Parts { tick, worker: 0, sequence: 0 }))
     }
 
     /// When a tick starts, in milliseconds of Unix time. It ends where the next one starts.
-    #[must_use]
     pub fn tick_start_ms(&self, tick: u64) -> u64 {
         self.epoch_ms.saturating_add(tick.saturating_mul(u64::from(self.unit_ms)))
     }
@@ -135,7 +129,6 @@ impl Layout {
     ///
     /// # Panics
     /// If a part does not fit its field: the id would have other parts.
-    #[must_use]
     pub fn compose(&self, parts: Parts) -> u64 {
         assert!(parts.tick <= self.tick_max(), "tick {} overflows its field", parts.tick);
         assert!(parts.worker <= self.worker_max(), "worker {} overflows its field", parts.worker);

@@ -89,7 +89,6 @@ pub mod opcode {
     pub const REPLY: u8 = 0x80;
 
     /// Whether a request is administrative, with JSON as its body. A daemon doesn't begin one whose client is gone.
-    #[must_use]
     pub const fn is_administrative(opcode: u8) -> bool {
         TAG_CREATE <= opcode && opcode < REPLY
     }

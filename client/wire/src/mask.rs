@@ -88,7 +88,6 @@ impl<'a> MaskForm<'a> {
     }
 
     /// The flags of the request's header.
-    #[must_use]
     pub fn flags(&self) -> u8 {
         if self.prefix.is_some() { flag::TEXT } else { 0 }
     }
@@ -128,7 +127,6 @@ impl<'a> MaskRequest<'a> {
     }
 
     /// The body of a request for 1 to [`MASKS_MAX`] ids.
-    #[must_use]
     pub fn body(form: &MaskForm<'_>, ids: &[u64]) -> Vec<u8> {
         let items: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
         form.body(ids.len(), &items)
@@ -171,7 +169,6 @@ impl<'a> UnmaskRequest<'a> {
     }
 
     /// The body of a request for 1 to [`MASKS_MAX`] ids. Texts need a form with a prefix, numbers a form without one.
-    #[must_use]
     pub fn body(form: &MaskForm<'_>, ids: PublicIds<'_>) -> Vec<u8> {
         let (count, items): (usize, Vec<u8>) = match ids {
             PublicIds::Numbers(ids) => {
@@ -236,7 +233,6 @@ impl<'a> MaskReply<'a> {
     }
 
     /// The body of an answer with numbers.
-    #[must_use]
     pub fn of_numbers(ids: &[u64]) -> Vec<u8> {
         let mut body = Self::head(ids.len(), ID_BYTES);
         body.extend(ids.iter().flat_map(|id| id.to_le_bytes()));
@@ -244,7 +240,6 @@ impl<'a> MaskReply<'a> {
     }
 
     /// The body of an answer with texts of one length.
-    #[must_use]
     pub fn of_texts(texts: &[String]) -> Vec<u8> {
         let length = texts.first().map_or(0, String::len);
         let mut body = Self::head(texts.len(), length);

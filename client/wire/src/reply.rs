@@ -60,7 +60,6 @@ const SEGMENTS_READY: u16 = 1;
 const SNOWFLAKE_READY: u16 = 2;
 
 /// The header of a reply to `request`.
-#[must_use]
 pub fn reply_header(request: &Header, status: Status, flags: u8) -> Header {
     Header {
         opcode: request.opcode | opcode::REPLY,

@@ -15,7 +15,6 @@ pub struct Run {
 
 impl Run {
     /// The run's last id; `None` if it would not be a positive signed 64-bit number.
-    #[must_use]
     pub fn last(&self) -> Option<u64> {
         let steps = u64::from(self.count).checked_sub(1)?;
         let last = steps.checked_mul(u64::from(self.stride))?.checked_add(self.first)?;
@@ -31,7 +30,6 @@ impl Run {
     ///
     /// # Panics
     /// When the run has no [`Run::last`] id.
-    #[must_use]
     pub fn end(&self) -> u64 {
         self.last().expect("a run's ids are positive signed numbers") + 1
     }
@@ -40,13 +38,11 @@ impl Run {
     ///
     /// # Panics
     /// When the run has no [`Run::last`] id.
-    #[must_use]
     pub fn range(&self) -> Range<u64> {
         self.first..self.end()
     }
 
     /// How many of the ids are below `number`.
-    #[must_use]
     pub fn count_below(&self, number: u64) -> u32 {
         let below = number.saturating_sub(self.first).div_ceil(u64::from(self.stride));
         u32::try_from(below).map_or(self.count, |below| below.min(self.count))
@@ -57,7 +53,6 @@ impl Run {
     ///
     /// # Panics
     /// When the run has no [`Run::last`] id, or fewer than `count` ids.
-    #[must_use]
     pub fn bound(&self, count: u32) -> u64 {
         assert!(count <= self.count, "a run is parted within its ids");
         match count == self.count {

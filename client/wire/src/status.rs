@@ -18,25 +18,21 @@ macro_rules! statuses {
             pub const ALL: &'static [Status] = &[$(Status::$name,)*];
 
             /// The status with this number, if there is one.
-            #[must_use]
             pub fn from_number(number: u16) -> Option<Status> {
                 match number { $($number => Some(Status::$name),)* _ => None }
             }
 
             /// The name used in `protocol.md`.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Status::$name => $text,)* }
             }
 
             /// Whether it is safe to send the same id request again, and whether that may succeed.
-            #[must_use]
             pub fn retry_may_help(self) -> bool {
                 match self { $(Status::$name => $retry,)* }
             }
 
             /// Whether the daemon closes the connection after this reply.
-            #[must_use]
             pub fn closes(self) -> bool {
                 match self { $(Status::$name => $closes,)* }
             }

@@ -94,13 +94,11 @@ impl Report {
         self.findings.push(Finding { verdict, subject, text, remedy });
     }
 
-    #[must_use]
     pub fn has_failed(&self) -> bool {
         self.count(CheckResult::Failed) > 0
     }
 
     /// The report as text: one line per finding, with the remedy below it, and a summary.
-    #[must_use]
     pub fn text(&self) -> String {
         let mut out = String::new();
         for Finding { verdict, subject, text, remedy } in &self.findings {
@@ -115,7 +113,6 @@ impl Report {
         out
     }
 
-    #[must_use]
     pub fn json(&self) -> Value {
         let finding = |finding: &Finding| {
             json!({

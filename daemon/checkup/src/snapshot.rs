@@ -315,14 +315,12 @@ pub struct Health<C> {
 }
 
 /// The name under which everybody sees a store: the only one has no name in the configuration.
-#[must_use]
 pub fn store_subject(name: &str) -> &str {
     if name.is_empty() { "default" } else { name }
 }
 
 impl PublicCondition {
     /// What is wrong, in as many words as everybody may read.
-    #[must_use]
     pub fn summary(&self) -> String {
         match (self.code.replace('_', " "), &*self.subject) {
             (code, "") => code,
@@ -337,7 +335,6 @@ impl PublicCondition {
 
 impl Condition {
     /// What is wrong, in as many words as the reader may read.
-    #[must_use]
     pub fn words(&self) -> String {
         if self.message.is_empty() { self.public.summary() } else { self.message.clone() }
     }
@@ -345,7 +342,6 @@ impl Condition {
 
 impl PublicSnapshot {
     /// Why ids of this kind are not available; `None` if they are.
-    #[must_use]
     pub fn unready(&self, kind: &str) -> Option<String> {
         let ready = if kind == "segments" { self.segments.ready } else { self.snowflake.ready };
         let of_kind = self.health.conditions.iter().filter(|one| one.is_of(kind));
@@ -355,7 +351,6 @@ impl PublicSnapshot {
 
 impl Snapshot {
     /// Why ids of this kind are not available; `None` if they are.
-    #[must_use]
     pub fn unready(&self, kind: &str) -> Option<String> {
         let (segments, snowflake) = (&self.segments.state, &self.snowflake);
         let ready = if kind == "segments" { segments.ready } else { snowflake.state.ready };
@@ -365,7 +360,6 @@ impl Snapshot {
     }
 
     /// Why ids of a tag are not available; `None` if they are, or would be claimed with the next request.
-    #[must_use]
     pub fn tag_unready(&self, tag: &str) -> Option<String> {
         let of_tag = |one: &&Condition| one.public.subject == tag && one.public.severity == "error";
         if let Some(condition) = self.health.conditions.iter().find(of_tag) {

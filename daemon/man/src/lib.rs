@@ -20,7 +20,6 @@ pub struct ManArgs {
 }
 
 /// Writes a page for the command and one for each of its subcommands; `more` may write further files into the folder.
-#[must_use]
 pub fn run(
     command: clap::Command,
     section: &str,
@@ -90,7 +89,6 @@ fn sections(text: &str) -> String {
 }
 
 /// The text escaped for roff, on a line of its own.
-#[must_use]
 pub fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }

@@ -36,7 +36,6 @@ const WARM_UP: u32 = 2_000;
 const START_MAX: Duration = Duration::from_secs(20);
 
 /// Starts a daemon, shows what it does, and stops it.
-#[must_use]
 pub fn run(args: &DemoArgs) -> ExitCode {
     match try_run(args.exit) {
         // The reader has gone: nothing to complain about.

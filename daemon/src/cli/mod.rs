@@ -31,7 +31,6 @@ use crate::output;
 use crate::run::refuse_config;
 
 /// Prints a command's result, or why it failed, and returns the exit status, which is that of [`crate::run::start`].
-#[must_use]
 pub fn finish(outcome: anyhow::Result<String>) -> ExitCode {
     match outcome {
         Ok(text) => output::print(&text),

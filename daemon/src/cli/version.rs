@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use crate::output;
 
 /// Prints the version. With `verbose`, also everything that is needed to build the same program again.
-#[must_use]
 pub fn print(verbose: bool) -> ExitCode {
     let mut text = concat!("leafd ", env!("CARGO_PKG_VERSION"), "\n").to_owned();
     if verbose {

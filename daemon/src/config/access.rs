@@ -81,7 +81,6 @@ impl AccessRules {
 
     /// Whether this peer may draw ids of this tag (or layout). If no rule matches the tag, everyone may. Otherwise
     /// root, the daemon's own user, and the users that a matching rule names.
-    #[must_use]
     pub fn may_draw(&self, tag: &str, peer: &Peer) -> bool {
         let rules = &*self.0;
         if rules.rules.is_empty() || rules.is_trusted(peer) {
@@ -98,38 +97,32 @@ impl AccessRules {
     }
 
     /// The groups that a rule names. Other groups of a peer mean nothing.
-    #[must_use]
     pub fn gids(&self) -> &BTreeSet<u32> {
         &self.0.gids
     }
 
     /// Whether it matters in which PID namespace this user's process runs.
-    #[must_use]
     pub fn looks_at_namespace(&self, uid: u32) -> bool {
         !self.0.trust_containers && self.0.is_powerful(uid)
     }
 
     /// The groups of administrators.
-    #[must_use]
     pub fn admin_gids(&self) -> &BTreeSet<u32> {
         &self.0.admins.gids
     }
 
     /// Whether a rule reserves this tag (or layout).
-    #[must_use]
     pub fn reserves(&self, tag: &str) -> bool {
         self.0.matching(tag).any(|rule| rule.members.is_some())
     }
 
     /// Whether a rule reserves any tags.
-    #[must_use]
     pub fn reserves_any(&self) -> bool {
         self.0.rules.iter().any(|rule| rule.members.is_some())
     }
 
     /// How many ids of this tag (or layout) this peer's user may draw, by the first rule with a quota that matches the
     /// tag and that names the peer or no one.
-    #[must_use]
     pub fn quota(&self, tag: &str, peer: &Peer) -> Option<Quota> {
         let applies = |rule: &&Rule| rule.members.as_ref().is_none_or(|members| members.name(peer));
         self.0.matching(tag).filter(applies).find_map(|rule| rule.quota)
@@ -137,14 +130,12 @@ impl AccessRules {
 
     /// Whether this peer may mask and unmask ids of this tag: users that a matching rule names for that, and
     /// administrators. The right to draw ids is not enough.
-    #[must_use]
     pub fn may_unmask(&self, tag: &str, peer: &Peer) -> bool {
         self.may_administer(peer) || self.0.matching(tag).any(|rule| rule.unmaskers.name(peer))
     }
 
     /// Whether this peer may create and change tags: root, the daemon's own user, and those in `admin_uids` and
     /// `admin_gids`.
-    #[must_use]
     pub fn may_administer(&self, peer: &Peer) -> bool {
         self.0.is_trusted(peer) || self.0.admins.name(peer)
     }

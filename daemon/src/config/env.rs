@@ -18,7 +18,6 @@ pub struct Env {
 
 impl Env {
     /// Those of this process.
-    #[must_use]
     pub fn of_this_process() -> Env {
         Env {
             variables: std::env::vars_os().collect(),

@@ -70,7 +70,6 @@ pub(super) fn parse_names(node: &ConfigNode) -> Result<Vec<String>, InvalidValue
 
 impl Network {
     /// Whether an address is one of them.
-    #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         let high = |address: u128, width: u32| {
             // Rust has no shift by all bits.

@@ -22,7 +22,6 @@ const LAYOUT_KEYS: &str = "time_bits, worker_bits, sequence_bits, unit, epoch";
 
 impl Layouts {
     /// The layout with this name.
-    #[must_use]
     pub fn get(&self, name: &str) -> Option<&Layout> {
         self.0.get(name)
     }
@@ -33,7 +32,6 @@ impl Layouts {
     }
 
     /// The largest worker number that fits every layout, and the layout that sets this limit.
-    #[must_use]
     pub fn worker_max(&self) -> (u64, &str) {
         let all = self.0.iter().map(|(name, layout)| (layout.worker_max(), name.as_str()));
         all.min().unwrap_or((0, LEAF_NAME))

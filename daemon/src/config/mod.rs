@@ -302,14 +302,12 @@ impl Config {
     /// How often to check whether each store is still the same: four times in `failover_settle`. So every daemon has
     /// noticed a fail-over, and reported what it has seen, before the first of them claims again. A single store that
     /// is `embedded` can't fail over, and each claim finds whether its file is gone.
-    #[must_use]
     pub fn store_check_interval(&self, embedded: bool) -> Duration {
         let settle = self.failover_settle;
         if embedded { settle * 3 / 2 } else { settle / 4 }.max(STORE_CHECK_INTERVAL_MIN)
     }
 
     /// How far ahead segments are claimed and marked.
-    #[must_use]
     pub fn provision(&self) -> PrefetchPolicy {
         let millis = crate::clock::millis;
         PrefetchPolicy {
@@ -320,14 +318,12 @@ impl Config {
     }
 
     /// Where a setting's value came from.
-    #[must_use]
     pub fn source_of(&self, key: &str) -> Option<&Source> {
         self.effective.iter().find(|setting| setting.key == key).map(|setting| &setting.source)
     }
 
     /// Every setting with its value and source, as lines of a TOML file. Comments after them show what several stores
     /// record about themselves.
-    #[must_use]
     pub fn render(&self) -> String {
         let settings = self.effective.iter().map(Effective::to_string);
         let stores = self.routing.stores().iter().enumerate();

@@ -27,7 +27,6 @@ const CREDENTIAL: &str = "store_password";
 const FILE_BYTES_MAX: usize = 4096;
 
 /// The environment variable of a store's password; an empty name means the only store.
-#[must_use]
 pub fn variable_of(store: &str) -> String {
     if store.is_empty() {
         return VARIABLE.to_owned();

@@ -24,7 +24,6 @@ const FILE_COLUMNS: usize = 110;
 
 impl Setting {
     /// Default, allowed values and what a reload does, in one line.
-    #[must_use]
     pub fn facts(&self) -> String {
         let allowed = match &self.kind {
             // The introduction explains the units.
@@ -38,7 +37,6 @@ impl Setting {
     }
 
     /// Lines of TOML that show the setting: its default, otherwise an example.
-    #[must_use]
     pub fn example(&self) -> String {
         match self.default {
             Default::Is(value) => match self.kind {
@@ -54,14 +52,12 @@ impl Setting {
     }
 
     /// Whether [`Setting::example`] differs from the default.
-    #[must_use]
     pub fn has_example(&self) -> bool {
         !matches!(self.default, Default::Is(_))
     }
 }
 
 /// The settings as plain text, for a help page.
-#[must_use]
 pub fn settings_help() -> String {
     let mut out = String::new();
     for setting in settings() {
@@ -72,7 +68,6 @@ pub fn settings_help() -> String {
 }
 
 /// The settings as a page of Markdown, with a heading for each.
-#[must_use]
 pub fn settings_markdown() -> String {
     let mut out = String::from(
         "# Settings\n\n<!-- Generated from daemon/src/config/settings.toml; see ARCHITECTURE.md. -->\n",
@@ -103,7 +98,6 @@ pub fn settings_markdown() -> String {
 }
 
 /// A configuration file that names every setting and changes none.
-#[must_use]
 pub fn settings_file() -> String {
     let mut out = String::from(
         "# leafd's configuration: every setting with its default, or with an example.\n",

@@ -78,19 +78,16 @@ impl Routing {
     }
 
     /// The stores, by name; never none.
-    #[must_use]
     pub fn stores(&self) -> &[StoreSpec] {
         &self.stores
     }
 
     /// Whether there is one store, to which every tag belongs.
-    #[must_use]
     pub fn is_sole(&self) -> bool {
         self.described.is_empty()
     }
 
     /// Where a tag belongs; `None` if no rule matches it.
-    #[must_use]
     pub fn placement(&self, tag: &Tag) -> Option<Placement<'_>> {
         let name = tag.as_str();
         // No earlier rule has a prefix of a tag that a later one names in full: it would have been refused.
@@ -104,7 +101,6 @@ impl Routing {
     }
 
     /// Whether both are among the primaries of one list.
-    #[must_use]
     pub fn are_primaries_together(&self, one: usize, other: usize) -> bool {
         self.homes.iter().any(|home| {
             matches!(home, RouteTarget::Primaries(members, _) if members.contains(&one) && members.contains(&other))
@@ -112,7 +108,6 @@ impl Routing {
     }
 
     /// The stores with the same tags as this one: itself, or all primaries of its list in order.
-    #[must_use]
     pub fn together(&self, store: usize) -> Vec<usize> {
         let list = self.homes.iter().find_map(|home| match home {
             RouteTarget::Primaries(members, _) if members.contains(&store) => {
@@ -124,13 +119,11 @@ impl Routing {
     }
 
     /// Whether a store is one of several primaries.
-    #[must_use]
     pub fn is_primary(&self, store: usize) -> bool {
         self.are_primaries_together(store, store)
     }
 
     /// The names of a placement's stores, for messages.
-    #[must_use]
     pub fn names(&self, home: Placement<'_>) -> String {
         let members = match &home {
             Placement::One(store) => std::slice::from_ref(store),
@@ -143,7 +136,6 @@ impl Routing {
     /// What a store records about its role. Empty for the only store. Otherwise one line of at most
     /// [`ROLE_BYTES_MAX`] bytes. It differs whenever the store or any tag's placement differs, and is equal on all
     /// hosts with equal routes. For a primary's see [`parse_primary`].
-    #[must_use]
     pub fn role(&self, store: usize) -> String {
         let Some(StoreSpec { name, .. }) = self.stores.get(store).filter(|_| !self.is_sole())
         else {
@@ -162,7 +154,6 @@ impl Routing {
 }
 
 /// Reads the beginning of a primary's role; `None` for every other text.
-#[must_use]
 pub fn parse_primary(role: &str) -> Option<PrimaryRole> {
     let rest = role.strip_prefix("primary ")?;
     let (index, rest) = rest.split_once(" of ")?;

@@ -130,7 +130,6 @@ pub(super) fn named(key: &str) -> &'static Setting {
 }
 
 /// Whether a reload activates a new value of this setting.
-#[must_use]
 pub fn is_reloaded(key: &str) -> bool {
     by_key(key).is_some_and(|setting| setting.is_reloaded)
 }
@@ -169,7 +168,6 @@ impl TryFrom<TableEntry> for Setting {
 
 impl Setting {
     /// The environment variable of this setting.
-    #[must_use]
     pub fn variable(&self) -> String {
         format!("LEAFD_{}", self.key.to_ascii_uppercase())
     }

@@ -253,7 +253,6 @@ impl fmt::Display for Endpoint {
 
 impl NetworkUrl {
     /// Whether the server at this place may get the password in a form that it can read.
-    #[must_use]
     pub fn may_send_password(&self, endpoint: &Endpoint) -> bool {
         self.tls.is_some() || self.plain_text || matches!(endpoint, Endpoint::Unix(..))
     }
@@ -307,7 +306,6 @@ impl Endpoint {
     }
 
     /// The Unix socket's path, if it is one.
-    #[must_use]
     pub fn socket(&self) -> Option<&Path> {
         match self {
             Endpoint::Tcp(..) => None,

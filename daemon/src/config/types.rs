@@ -124,7 +124,6 @@ impl LogFilter {
     ///
     /// # Panics
     /// Never: the text was checked.
-    #[must_use]
     pub fn to_targets(&self) -> Targets {
         let checked = match &*self.0 {
             "off" => "off".to_owned(),

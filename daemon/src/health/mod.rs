@@ -39,7 +39,6 @@ pub struct Watch {
 
 impl Watch {
     /// A watch that has seen nothing yet.
-    #[must_use]
     pub fn new(
         segments: Rc<Segments>,
         snowflakes: Rc<Snowflakes>,
@@ -66,26 +65,22 @@ impl Watch {
     }
 
     /// The present state and the worst cause in one line, for the service manager.
-    #[must_use]
     pub fn status_line(&self) -> String {
         self.with(Health::status_line)
     }
 
     /// Whether the worker registry has not answered yet since the start.
-    #[must_use]
     pub fn is_starting(&self) -> bool {
         let causes = self.snowflakes.worker.causes(clock::now());
         causes.iter().any(|cause| cause.code == Code::WorkerStarting)
     }
 
     /// What everybody may see, with at most `most` conditions, the worst first: nothing of single tags.
-    #[must_use]
     pub fn public(&self, most: usize) -> snapshot::Health<PublicCondition> {
         self.shown(most, |code| !code.is_of_a_tag(), public)
     }
 
     /// What administrators see, with at most `most` conditions, the worst first.
-    #[must_use]
     pub fn snapshot(&self, most: usize) -> snapshot::Health<snapshot::Condition> {
         let show = |condition: &ActiveCause<'_>| snapshot::Condition {
             public: public(condition),

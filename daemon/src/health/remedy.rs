@@ -38,7 +38,6 @@ const RETRIES: &str = "leafd retries and needs no restart";
 
 impl Remedies {
     /// The remedies for this configuration.
-    #[must_use]
     pub fn of_config(config: &Config) -> Remedies {
         let stores = config.routing.stores().iter();
         let stores = stores.map(|spec| (store_subject(&spec.name).to_owned(), Origins::of(spec)));
@@ -47,7 +46,6 @@ impl Remedies {
     }
 
     /// What to do about a cause.
-    #[must_use]
     pub fn of(&self, cause: &Cause) -> String {
         let subject = &*cause.subject;
         let remedy = match cause.code {
@@ -97,7 +95,6 @@ impl Remedies {
     }
 
     /// What to do about a store's error that was found by another program than the daemon.
-    #[must_use]
     pub fn of_error(&self, spec: &StoreSpec, why: Why) -> String {
         self.of_store(store_subject(&spec.name), why)
     }

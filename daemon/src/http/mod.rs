@@ -89,7 +89,6 @@ impl Bound {
     }
 
     /// The address or path where it listens.
-    #[must_use]
     pub fn place(&self) -> String {
         if let Some(file) = &self.file {
             return file.path().display().to_string();

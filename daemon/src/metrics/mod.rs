@@ -20,7 +20,6 @@ const TEXT_BYTES_MAX: usize = leafd_wire::REPLY_LENGTH_MAX as usize - 64;
 
 /// Writes all metrics. `process`: also what the kernel counts for this process; a collector that reads files has
 /// metrics with these names of its own.
-#[must_use]
 pub fn write(snapshot: &Snapshot, mut tags: Busiest, process: bool) -> String {
     loop {
         let text = table::write(snapshot, &tags, process);

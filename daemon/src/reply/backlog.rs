@@ -22,13 +22,11 @@ impl Sink for Backlog {
 
 impl Backlog {
     /// What waits.
-    #[must_use]
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
 
     /// Whether nothing waits.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rest().is_empty()
     }
@@ -49,7 +47,6 @@ impl Backlog {
     }
 
     /// The memory that it takes, in bytes, including that of written bytes.
-    #[must_use]
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity()
     }

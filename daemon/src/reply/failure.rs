@@ -9,6 +9,7 @@ use leafd_core::{Tag, UnixMs};
 
 /// A request's failure, as sent to the client.
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Failure {
     /// The status on the wire.
     pub status: Status,
@@ -34,7 +35,6 @@ impl Failure {
     }
 
     /// The deadline passed while the request waited.
-    #[must_use]
     pub fn deadline(tag: &Tag, waited_for: &str) -> Self {
         Failure::new(
             Status::Deadline,
@@ -43,19 +43,16 @@ impl Failure {
     }
 
     /// Claims can't be made from a store at present.
-    #[must_use]
     pub fn store_away(message: impl Into<String>) -> Self {
         Failure::soon_over(Status::StoreUnavailable, message)
     }
 
     /// The journal contradicts what was held, so it is loaded again; or its disk does not answer.
-    #[must_use]
     pub fn journal(message: impl Into<String>) -> Self {
         Failure::soon_over(Status::Journal, message)
     }
 
     /// No access rule allows it.
-    #[must_use]
     pub fn may_not_draw(tag: &str, uid: u32) -> Self {
         Failure::new(
             Status::Denied,
@@ -66,20 +63,17 @@ impl Failure {
     }
 
     /// The daemon is stopping.
-    #[must_use]
     pub fn stopping() -> Self {
         Failure::new(Status::ShuttingDown, "the daemon is stopping; reconnect and retry")
     }
 
     /// Too many requests wait already.
-    #[must_use]
     pub fn overloaded(what: &str, setting: &str, limit: usize) -> Self {
         let message = format!("{what} (a share of {setting} = {limit}); retry later");
         Failure::soon_over(Status::Overloaded, message)
     }
 
     /// A layout can't issue a snowflake id.
-    #[must_use]
     pub fn refusal(layout: &Tag, refusal: Refusal, now: UnixMs) -> Self {
         match refusal {
             Refusal::NoWorker => Failure::new(Status::NoWorker, "this host has no worker"),

@@ -51,7 +51,6 @@ pub struct RecentDraws {
 
 impl TagMark {
     /// The value of a tag. Outsiders can't construct tags with equal values.
-    #[must_use]
     pub fn of(tag: &Tag) -> TagMark {
         static MARKS: LazyLock<RandomState> = LazyLock::new(RandomState::new);
         TagMark(MARKS.hash_one(tag.as_str()))
@@ -60,7 +59,6 @@ impl TagMark {
 
 impl RecentDraws {
     /// An empty one of this size. With 0, it records nothing.
-    #[must_use]
     pub fn new(most: usize) -> RecentDraws {
         RecentDraws {
             most,
@@ -101,7 +99,6 @@ impl RecentDraws {
     }
 
     /// Which processes last drew an id, and when.
-    #[must_use]
     pub fn find(&self, tag: TagMark, id: u64) -> Vec<(Process, UnixMs)> {
         let grants = self.grants.borrow();
         let found = grants.iter().filter(|grant| grant.tag == tag && grant.has(id));

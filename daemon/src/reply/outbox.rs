@@ -41,6 +41,7 @@ pub struct Outbox {
 
 /// A waiting request. Answer it exactly once: dropped unanswered, it would leave its client waiting.
 #[derive(Debug)]
+#[must_use]
 pub struct ReplyTo {
     outbox: Rc<Outbox>,
     header: Header,
@@ -53,7 +54,6 @@ pub struct ReplyTo {
 
 impl Outbox {
     /// An empty one, for a connection of this user and process.
-    #[must_use]
     pub fn new(claimant: Claimant, pid: u32, tally: Rc<Tally>) -> Rc<Outbox> {
         Rc::new(Outbox {
             claimant,
@@ -106,7 +106,6 @@ impl Outbox {
     }
 
     /// A handle to answer a request later.
-    #[must_use]
     pub fn later(self: &Rc<Self>, request: Header) -> ReplyTo {
         self.awaiting.set(self.awaiting.get() + 1);
         ReplyTo { outbox: Rc::clone(self), header: request, came_us: monotonic_us(), place: None }
@@ -118,13 +117,11 @@ impl Outbox {
     }
 
     /// How many bytes are waiting.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.borrow().rest().len()
     }
 
     /// Whether no bytes are waiting.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.bytes.borrow().is_empty()
     }
@@ -183,7 +180,6 @@ impl ReplyTo {
     }
 
     /// The request's user and connection.
-    #[must_use]
     pub fn asker(&self) -> Asker {
         // No other connection has this address while the request waits.
         let connection = Rc::as_ptr(&self.outbox).addr() as u64;
@@ -199,7 +195,6 @@ impl ReplyTo {
     }
 
     /// Whether the client is gone: then nothing needs to be issued for it.
-    #[must_use]
     pub fn gone(&self) -> bool {
         self.outbox.closed.get()
     }

@@ -32,7 +32,6 @@ fn add(counter: &Cell<u64>, more: u64) {
 
 impl Tally {
     /// An empty one that remembers this many draws.
-    #[must_use]
     pub fn new(draws_kept: usize) -> Tally {
         Tally {
             refusals: Status::ALL.iter().map(|_| Cell::default()).collect(),
@@ -76,7 +75,6 @@ impl Tally {
     }
 
     /// Runs given to processes to hold, the ids in them, and ids drawn directly.
-    #[must_use]
     pub fn ids(&self) -> [u64; 3] {
         [self.held_runs.get(), self.in_held_runs.get(), self.direct.get()]
     }

@@ -97,7 +97,6 @@ impl Busiest {
     }
 
     /// The sums over all tags.
-    #[must_use]
     pub fn sums(&self) -> Sums {
         let mut sums = self.others;
         self.named.iter().for_each(|tag| sums.add(tag));

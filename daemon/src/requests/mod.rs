@@ -88,7 +88,6 @@ pub struct About {
 
 impl Dispatcher {
     /// Makes a dispatcher of its parts.
-    #[must_use]
     pub fn new(
         segments: Rc<Segments>,
         snowflakes: Rc<Snowflakes>,
@@ -119,19 +118,16 @@ impl Dispatcher {
     }
 
     /// The present access rules.
-    #[must_use]
     pub fn access(&self) -> AccessRules {
         self.access.borrow().clone()
     }
 
     /// The access rules, with all their later changes.
-    #[must_use]
     pub fn watch_access(&self) -> watch::Receiver<AccessRules> {
         self.access.subscribe()
     }
 
     /// Changes with the access rules.
-    #[must_use]
     pub fn access_edition(&self) -> u64 {
         self.access_edition.get()
     }

@@ -52,7 +52,6 @@ pub(super) enum Source {
 
 impl Session {
     /// A session for a new connection.
-    #[must_use]
     pub fn new(peer: Peer, pid: u32, claimant: Claimant, tally: Rc<Tally>) -> Self {
         Session {
             peer,
@@ -92,7 +91,6 @@ impl Session {
     }
 
     /// Whether a request waits for a tag that these rules don't let its user draw.
-    #[must_use]
     pub fn waits_in_vain(&self, rules: &AccessRules) -> bool {
         let in_vain =
             |source: &Source| source.waited_for() && !rules.may_draw(source.name(), &self.peer);

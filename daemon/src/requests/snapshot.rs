@@ -59,7 +59,6 @@ impl Dispatcher {
     }
 
     /// Which kinds of ids are available now.
-    #[must_use]
     pub fn readiness(&self) -> Readiness {
         if self.stopping.get() {
             let why = Some("the daemon is stopping".to_owned());

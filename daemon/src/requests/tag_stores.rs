@@ -37,7 +37,6 @@ impl From<TagRow> for Shown {
 
 impl TagStores {
     /// One store, or all primaries of a tag in their order.
-    #[must_use]
     pub fn new(upstreams: Vec<Rc<Upstream>>) -> Self {
         TagStores { upstreams }
     }

@@ -55,7 +55,6 @@ const EXIT_CONFIG: u8 = 64;
 
 /// The daemon's whole life, from its arguments to its exit status: 0 after a stop that was asked for, 64 when
 /// the configuration can't be used, 1 for everything else.
-#[must_use]
 pub fn start(args: &Args) -> ExitCode {
     let config = match Config::load(args) {
         Ok(config) => config,
@@ -75,7 +74,6 @@ pub fn start(args: &Args) -> ExitCode {
 }
 
 /// Prints the effective configuration, unless `quiet`; the exit status is that of [`start`].
-#[must_use]
 pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     match Config::load(args) {
         Ok(config) => {

@@ -111,7 +111,6 @@ impl Yields {
 
 impl BusyPoll {
     /// `wanted`: the setting. `cores`: how many this process may use, including quotas.
-    #[must_use]
     pub fn new(wanted: bool, cores: usize) -> Rc<Self> {
         Rc::new(BusyPoll {
             wanted: wanted && cores > 1,
@@ -144,7 +143,6 @@ impl BusyPoll {
     }
 
     /// A new connection's pace.
-    #[must_use]
     pub fn pace(self: &Rc<Self>) -> ConnectionPoll {
         ConnectionPoll {
             shared: Rc::clone(self),

@@ -84,7 +84,6 @@ enum Turn {
 
 impl Connection {
     /// A connection just accepted.
-    #[must_use]
     pub fn new(
         stream: Stream,
         session: Session,

@@ -37,7 +37,6 @@ pub const WAITING_BYTES: u64 = 256;
 
 impl Limits {
     /// All is free. `memory_bytes`: for all peers together.
-    #[must_use]
     pub fn new(connections: u64, memory_bytes: u64) -> Limits {
         let shares = |capacity| Rc::new(RefCell::new(Shares::new(capacity)));
         Limits {
@@ -71,7 +70,6 @@ impl Part {
     }
 
     /// Whether the connection's user may take `more` bytes.
-    #[must_use]
     pub fn admits(&self, more: u64) -> bool {
         self.memory_bytes.borrow().admits(self.claimant, more)
     }

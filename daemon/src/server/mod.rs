@@ -57,7 +57,6 @@ const ACCEPTED_WITHIN_US: u64 = 100;
 impl Server {
     /// A server that stops accepting when `stopping` turns true. The dispatcher then stops issuing as
     /// well.
-    #[must_use]
     pub fn new(
         listener: UnixListener,
         dispatcher: Rc<Dispatcher>,

@@ -62,7 +62,6 @@ pub struct Guarded {
 
 impl Guarded {
     /// Guards a connection that was just accepted.
-    #[must_use]
     pub fn new(stream: UnixStream) -> Guarded {
         let may_carry = !are_refused(&stream);
         if may_carry {

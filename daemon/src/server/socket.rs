@@ -150,14 +150,12 @@ impl Socket {
     }
 
     /// A socket that the service manager listens on for leafd, with the mode and group that it set.
-    #[must_use]
     pub fn handed_over(given: PassedSocket) -> Socket {
         passed::refuse(&given.listener);
         Socket { listener: Some(given.listener), path: given.path, own: None }
     }
 
     /// The path that clients use.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }

@@ -8,7 +8,6 @@ use super::{LOCK_FILE, filesystem, owners};
 
 /// The process that has locked the directory, according to the kernel. Trying the lock could prevent a daemon from
 /// starting.
-#[must_use]
 pub fn locked_by(dir: &Path) -> Option<i32> {
     let file = dir.join(LOCK_FILE);
     let inode = fs::metadata(&file).ok()?.ino();

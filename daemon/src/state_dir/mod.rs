@@ -73,7 +73,6 @@ impl StateDir {
     }
 
     /// The directory, absolute and without symbolic links.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.shared.path
     }

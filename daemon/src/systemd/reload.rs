@@ -35,7 +35,6 @@ enum ReloadError {
 
 impl Reload {
     /// Nothing has changed yet since `config` was read from `args` and their surroundings.
-    #[must_use]
     pub fn new(args: Args, log: LogHandle, dispatcher: Rc<Dispatcher>, config: Config) -> Reload {
         Reload { args, log, dispatcher, config }
     }

@@ -40,7 +40,6 @@ pub struct DoctorArgs {
 }
 
 /// Runs the checks and prints the findings.
-#[must_use]
 pub fn run(args: &DoctorArgs) -> ExitCode {
     let examined = || {
         let config = service::load(&args.args)?;

@@ -15,7 +15,6 @@ pub const RETIRED: &str = "retired";
 
 impl Frozen {
     /// Reads the output of [`Frozen::text`]; `None` for any other text.
-    #[must_use]
     pub fn parse(role: &str) -> Option<Frozen> {
         // The length tells where the role ends, because a role may contain any text.
         let (length, rest) = role.strip_prefix("frozen, ")?.split_once(" from ")?;
@@ -25,7 +24,6 @@ impl Frozen {
     }
 
     /// The text to record.
-    #[must_use]
     pub fn text(&self) -> String {
         format!("frozen, {} from {} to {}", self.from.len(), self.from, self.to)
     }
