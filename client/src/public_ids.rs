@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leafd_wire::mask::{MASKS_MAX, PublicIds as Items};
-use leafd_wire::{Malformed, MaskForm, MaskReply, MaskRequest, UnmaskRequest, opcode};
+use leafd_wire::mask::MASKS_MAX;
+use leafd_wire::{Malformed, MaskForm, MaskItems, MaskReply, MaskRequest, opcode};
 
 use crate::core::Core;
-use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 
 /// The public ids of one tag in one form: numbers of some width, or the same numbers as text.
@@ -65,11 +64,7 @@ impl PublicIds {
     /// [`leafd_wire::Status::MaskKey`] where the daemon has no key or a wrong one, of [`leafd_wire::Status::Denied`]
     /// where the user may not unmask; else whatever kept the daemon from answering.
     pub fn mask(&self, ids: &[u64]) -> Result<Vec<u64>> {
-        let (form, mut deadline) = self.begin(false);
-        in_batches(ids, |ids| {
-            let body = MaskRequest::body(&form, ids);
-            self.ask(opcode::MASK, &form, &body, &mut deadline, numbers)
-        })
+        self.convert(opcode::MASK, false, ids, |ids| MaskItems::Numbers(ids), numbers)
     }
 
     /// The dense ids of public ones.
@@ -77,11 +72,7 @@ impl PublicIds {
     /// # Errors
     /// As for [`PublicIds::mask`].
     pub fn unmask(&self, ids: &[u64]) -> Result<Vec<u64>> {
-        let (form, mut deadline) = self.begin(false);
-        in_batches(ids, |ids| {
-            let body = UnmaskRequest::body(&form, Items::Numbers(ids));
-            self.ask(opcode::UNMASK, &form, &body, &mut deadline, numbers)
-        })
+        self.convert(opcode::UNMASK, false, ids, |ids| MaskItems::Numbers(ids), numbers)
     }
 
     /// The public ids of dense ones, as text.
@@ -89,13 +80,8 @@ impl PublicIds {
     /// # Errors
     /// As for [`PublicIds::mask`].
     pub fn mask_text(&self, ids: &[u64]) -> Result<Vec<String>> {
-        let (form, mut deadline) = self.begin(true);
-        in_batches(ids, |ids| {
-            let body = MaskRequest::body(&form, ids);
-            self.ask(opcode::MASK, &form, &body, &mut deadline, |reply| {
-                Ok(reply.texts()?.map(str::to_owned).collect())
-            })
-        })
+        let texts = |reply: MaskReply<'_>| Ok(reply.texts()?.map(str::to_owned).collect());
+        self.convert(opcode::MASK, true, ids, |ids| MaskItems::Numbers(ids), texts)
     }
 
     /// The dense ids of public ones given as text.
@@ -104,40 +90,44 @@ impl PublicIds {
     /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is no public id of this form,
     /// because it was mistyped or made up.
     pub fn unmask_text<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<u64>> {
-        let (form, mut deadline) = self.begin(true);
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_ref().as_bytes()).collect();
-        in_batches(&texts, |texts| {
-            let body = UnmaskRequest::body(&form, Items::Texts(texts));
-            self.ask(opcode::UNMASK, &form, &body, &mut deadline, numbers)
-        })
+        self.convert(opcode::UNMASK, true, &texts, |texts| MaskItems::Texts(texts), numbers)
     }
 
-    /// The form and the deadline of a call.
-    fn begin(&self, is_text: bool) -> (MaskForm<'_>, Deadline) {
+    /// Splits the items into requests of the largest size. Each answer has as many items as its request.
+    fn convert<T, U>(
+        &self,
+        opcode: u8,
+        is_text: bool,
+        items: &[T],
+        wrap: impl Fn(&[T]) -> MaskItems<'_>,
+        read: impl Fn(MaskReply<'_>) -> std::result::Result<Vec<U>, Malformed>,
+    ) -> Result<Vec<U>> {
+        for (what, length) in [("tag", self.tag.len()), ("prefix", self.prefix.len())] {
+            if length > LENGTH_MAX {
+                return Err(Error::invalid(format!("a {what} of {length} bytes")));
+            }
+        }
         let form = MaskForm {
             tag: self.tag.as_bytes(),
             bits: self.bits,
             key: self.key,
             prefix: is_text.then_some(self.prefix.as_bytes()),
         };
-        (form, self.core.deadline(self.limit))
-    }
-
-    fn ask<T>(
-        &self,
-        opcode: u8,
-        form: &MaskForm<'_>,
-        body: &[u8],
-        deadline: &mut Deadline,
-        read: impl FnOnce(MaskReply<'_>) -> std::result::Result<Vec<T>, Malformed>,
-    ) -> Result<Vec<T>> {
-        for (what, length) in [("tag", self.tag.len()), ("prefix", self.prefix.len())] {
-            if length > LENGTH_MAX {
-                return Err(Error::invalid(format!("a {what} of {length} bytes")));
+        let mut deadline = self.core.deadline(self.limit);
+        let mut all = Vec::with_capacity(items.len());
+        for some in items.chunks(BATCH) {
+            let body = MaskRequest::body(&form, wrap(some));
+            let reply = self.core.ask(opcode, form.flags(), &body, true, &mut deadline)?;
+            let answer = MaskReply::decode(&reply).and_then(&read);
+            let answer = answer.map_err(|error| Error::protocol(error.what))?;
+            if answer.len() != some.len() {
+                let what = format!("{} ids in answer to {}", answer.len(), some.len());
+                return Err(Error::protocol(what));
             }
+            all.extend(answer);
         }
-        let reply = self.core.ask(opcode, form.flags(), body, true, deadline)?;
-        MaskReply::decode(&reply).and_then(read).map_err(|error| Error::protocol(error.what))
+        Ok(all)
     }
 }
 
@@ -146,20 +136,6 @@ const LENGTH_MAX: usize = 1024;
 
 fn numbers(reply: MaskReply<'_>) -> std::result::Result<Vec<u64>, Malformed> {
     Ok(reply.numbers()?.collect())
-}
-
-/// Splits the items into requests of the largest size. Each answer has as many items as its request.
-fn in_batches<T, U>(items: &[T], mut ask: impl FnMut(&[T]) -> Result<Vec<U>>) -> Result<Vec<U>> {
-    let mut all = Vec::with_capacity(items.len());
-    for some in items.chunks(BATCH) {
-        let answer = ask(some)?;
-        if answer.len() != some.len() {
-            let what = format!("{} ids in answer to {}", answer.len(), some.len());
-            return Err(Error::protocol(what));
-        }
-        all.extend(answer);
-    }
-    Ok(all)
 }
 
 /// A text takes up to 256 bytes in a request, so only 240 are sure to fit a frame.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use leafd_client::{Error, opcode};
 use leafd_core::Tag;
 use leafd_core::mask::{Mask, MaskBits, MaskKeys};
-use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status};
+use leafd_wire::{Header, MaskForm, MaskItems, MaskReply, MaskRequest, Status};
 use nix::sys::signal::Signal;
 
 use crate::access::{STRANGER, raw_as};
@@ -50,7 +50,8 @@ fn status_of(result: Result<Vec<u64>, Error>) -> (Status, String) {
 fn ask(raw: &mut Raw, tag: &str) -> crate::raw::Reply {
     let form = MaskForm { tag: tag.as_bytes(), bits: 53, key: 0, prefix: None };
     let mut bytes = Vec::new();
-    Header::request(opcode::MASK, 0, 5).put_frame(&MaskRequest::body(&form, &[17]), &mut bytes);
+    let body = MaskRequest::body(&form, MaskItems::Numbers(&[17]));
+    Header::request(opcode::MASK, 0, 5).put_frame(&body, &mut bytes);
     raw.send(&bytes);
     raw.reply()
 }

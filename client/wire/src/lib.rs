@@ -29,7 +29,7 @@ pub mod tag;
 pub use bytes::{Malformed, Sink};
 pub use frame::{FrameError, HEADER_BYTES, Header, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX};
 pub use layout::{Layout, LayoutError, Parts};
-pub use mask::{MaskForm, MaskReply, MaskRequest, UnmaskRequest};
+pub use mask::{MaskForm, MaskItems, MaskReply, MaskRequest};
 pub use reply::{ErrorReply, IdsReply, InfoReply};
 pub use request::{IdsRequest, InfoRequest};
 pub use run::Run;

@@ -1,7 +1,7 @@
 //! MASK and UNMASK: convert many dense ids to public ones at once, and back.
 
 use crate::bytes::{Fields, short_length};
-use crate::{Header, Malformed, flag};
+use crate::{Header, Malformed, flag, opcode};
 
 /// The most ids in one request.
 pub const MASKS_MAX: usize = 1_000;
@@ -22,34 +22,25 @@ pub struct MaskForm<'a> {
     pub prefix: Option<&'a [u8]>,
 }
 
-/// MASK: the public ids of dense ones.
+/// MASK: the public ids of dense ones. UNMASK: the dense ids of public ones.
 ///
-/// Body: `u8` bits, `u8` key, `u16` count, `u16` tag length, `u16` prefix length, tag, prefix, then for each `u64` id. The
-/// header's [`flag::TEXT`] asks for text.
+/// Body: `u8` bits, `u8` key, `u16` count, `u16` tag length, `u16` prefix length, tag, prefix, then the items, each a `u64`
+/// id. The header's [`flag::TEXT`] makes public ids text: then each item of UNMASK is a `u8` length and text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskRequest<'a> {
     /// The permutation.
     pub form: MaskForm<'a>,
-    ids: &'a [u8],
-}
-
-/// UNMASK: the dense ids of public ones.
-///
-/// Body: as MASK's; with [`flag::TEXT`] each item is a `u8` length and text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct UnmaskRequest<'a> {
-    /// The permutation.
-    pub form: MaskForm<'a>,
     count: usize,
     items: &'a [u8],
+    has_texts: bool,
 }
 
-/// The public ids in UNMASK.
+/// The ids in a request.
 #[derive(Clone, Copy, Debug)]
-pub enum PublicIds<'a> {
-    /// Numbers.
+pub enum MaskItems<'a> {
+    /// Dense ids, or public ones as numbers.
     Numbers(&'a [u64]),
-    /// Texts. A text longer than 255 bytes, which no public id is, is cut to that.
+    /// Public ids as text. A text longer than 255 bytes, which no public id is, is cut to that.
     Texts(&'a [&'a [u8]]),
 }
 
@@ -64,45 +55,10 @@ pub struct MaskReply<'a> {
 
 const ID_BYTES: usize = 8;
 
-fn count_of(count: usize) -> Result<usize, Malformed> {
-    match count {
-        1..=MASKS_MAX => Ok(count),
-        _ => Err(Malformed { what: "a request is for 1 to 1,000 ids" }),
-    }
-}
-
-// === impl MaskForm ===
-
-impl<'a> MaskForm<'a> {
-    fn decode(header: &Header, fields: &mut Fields<'a>) -> Result<(Self, usize), Malformed> {
-        let (bits, key) = (fields.u8()?, fields.u8()?);
-        let count = count_of(usize::from(fields.u16()?))?;
-        let (tag_length, prefix_length) = (fields.u16()?, fields.u16()?);
-        let tag = fields.bytes(usize::from(tag_length))?;
-        let prefix = fields.bytes(usize::from(prefix_length))?;
-        let is_text = header.flags & flag::TEXT != 0;
-        if !is_text && !prefix.is_empty() {
-            return Err(Malformed { what: "a prefix, but no text is asked for" });
-        }
-        Ok((MaskForm { tag, bits, key, prefix: is_text.then_some(prefix) }, count))
-    }
-
+impl MaskForm<'_> {
     /// The flags of the request's header.
     pub fn flags(&self) -> u8 {
         if self.prefix.is_some() { flag::TEXT } else { 0 }
-    }
-
-    fn body(&self, count: usize, items: &[u8]) -> Vec<u8> {
-        let prefix = self.prefix.unwrap_or_default();
-        let mut body = Vec::with_capacity(ID_BYTES + self.tag.len() + prefix.len() + items.len());
-        body.extend([self.bits, self.key]);
-        for length in [count, self.tag.len(), prefix.len()] {
-            body.extend(short_length(length));
-        }
-        body.extend(self.tag);
-        body.extend(prefix);
-        body.extend(items);
-        body
     }
 }
 
@@ -115,76 +71,67 @@ impl<'a> MaskRequest<'a> {
     /// A malformed body, or too many ids.
     pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
-        let (form, count) = MaskForm::decode(header, &mut fields)?;
-        let ids = fields.bytes(count * ID_BYTES)?;
-        fields.end()?;
-        Ok(MaskRequest { form, ids })
-    }
-
-    /// The ids.
-    pub fn ids(&self) -> impl Iterator<Item = u64> + use<'a> {
-        numbers(self.ids)
-    }
-
-    /// The body of a request for 1 to [`MASKS_MAX`] ids.
-    pub fn body(form: &MaskForm<'_>, ids: &[u64]) -> Vec<u8> {
-        let items: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
-        form.body(ids.len(), &items)
-    }
-}
-
-// === impl UnmaskRequest ===
-
-impl<'a> UnmaskRequest<'a> {
-    /// Takes a frame apart. The caller checks tag, bits, key and prefix.
-    ///
-    /// # Errors
-    /// A malformed body, or too many ids.
-    pub fn decode(header: &Header, body: &'a [u8]) -> Result<Self, Malformed> {
-        let mut fields = Fields::new(body);
-        let (form, count) = MaskForm::decode(header, &mut fields)?;
+        let (bits, key, count) = (fields.u8()?, fields.u8()?, usize::from(fields.u16()?));
+        if !(1..=MASKS_MAX).contains(&count) {
+            return Err(Malformed { what: "a request is for 1 to 1,000 ids" });
+        }
+        let (tag_length, prefix_length) = (fields.u16()?, fields.u16()?);
+        let tag = fields.bytes(usize::from(tag_length))?;
+        let prefix = fields.bytes(usize::from(prefix_length))?;
+        let is_text = header.flags & flag::TEXT != 0;
+        if !is_text && !prefix.is_empty() {
+            return Err(Malformed { what: "a prefix, but no text is asked for" });
+        }
+        let form = MaskForm { tag, bits, key, prefix: is_text.then_some(prefix) };
+        let has_texts = is_text && header.opcode == opcode::UNMASK;
         let items = fields.rest();
         let mut end = Fields::new(items);
         for _ in 0..count {
-            let length = if form.prefix.is_some() { usize::from(end.u8()?) } else { ID_BYTES };
+            let length = if has_texts { usize::from(end.u8()?) } else { ID_BYTES };
             end.bytes(length)?;
         }
         end.end()?;
-        Ok(UnmaskRequest { form, count, items })
+        Ok(MaskRequest { form, count, items, has_texts })
     }
 
     /// The numbers; none in a request with texts.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + use<'a> {
-        numbers(if self.form.prefix.is_some() { &[] } else { self.items })
+        numbers(if self.has_texts { &[] } else { self.items })
     }
 
     /// The texts; none in a request with numbers.
     pub fn texts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut fields = Fields::new(self.items);
-        let count = if self.form.prefix.is_some() { self.count } else { 0 };
-        (0..count).map_while(move |_| {
+        (0..if self.has_texts { self.count } else { 0 }).map_while(move |_| {
             let length = usize::from(fields.u8().ok()?);
             fields.bytes(length).ok()
         })
     }
 
-    /// The body of a request for 1 to [`MASKS_MAX`] ids. Texts need a form with a prefix, numbers a form without one.
-    pub fn body(form: &MaskForm<'_>, ids: PublicIds<'_>) -> Vec<u8> {
-        let (count, items): (usize, Vec<u8>) = match ids {
-            PublicIds::Numbers(ids) => {
-                (ids.len(), ids.iter().flat_map(|id| id.to_le_bytes()).collect())
-            }
-            PublicIds::Texts(texts) => {
-                let mut items = Vec::new();
+    /// The body of a request for 1 to [`MASKS_MAX`] ids. Texts need UNMASK and a form with a prefix.
+    pub fn body(form: &MaskForm<'_>, items: MaskItems<'_>) -> Vec<u8> {
+        let prefix = form.prefix.unwrap_or_default();
+        let count = match items {
+            MaskItems::Numbers(ids) => ids.len(),
+            MaskItems::Texts(texts) => texts.len(),
+        };
+        let mut body = vec![form.bits, form.key];
+        for length in [count, form.tag.len(), prefix.len()] {
+            body.extend(short_length(length));
+        }
+        body.extend(form.tag);
+        body.extend(prefix);
+        match items {
+            MaskItems::Numbers(ids) => body.extend(ids.iter().flat_map(|id| id.to_le_bytes())),
+            MaskItems::Texts(texts) => {
                 for text in texts {
                     let length = u8::try_from(text.len()).unwrap_or(u8::MAX);
-                    items.push(length);
-                    items.extend(&text[..usize::from(length)]);
+                    body.push(length);
+                    body.extend(&text[..usize::from(length)]);
                 }
-                (texts.len(), items)
             }
-        };
-        form.body(count, &items)
+        }
+        body
     }
 }
 

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use leafd_wire::tag::check_tag;
-use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status, UnmaskRequest, opcode};
+use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status, opcode};
 
 use super::tags::refused;
 use super::{Dispatcher, Session};
@@ -60,18 +60,13 @@ impl Dispatcher {
 
 impl Conversion {
     fn parse(header: &Header, body: &[u8]) -> Result<Conversion, Failure> {
-        let (form, what) = if header.opcode == opcode::MASK {
-            let request = MaskRequest::decode(header, body)?;
-            (request.form, What::Mask(request.ids().collect()))
-        } else {
-            let request = UnmaskRequest::decode(header, body)?;
-            let what = match request.form.prefix {
-                None => What::Unmask(request.numbers().collect()),
-                Some(_) => What::UnmaskTexts(request.texts().map(<[u8]>::to_vec).collect()),
-            };
-            (request.form, what)
+        let request = MaskRequest::decode(header, body)?;
+        let MaskForm { tag, bits, key, prefix } = request.form;
+        let what = match (header.opcode, prefix) {
+            (opcode::MASK, _) => What::Mask(request.numbers().collect()),
+            (_, None) => What::Unmask(request.numbers().collect()),
+            (_, Some(_)) => What::UnmaskTexts(request.texts().map(<[u8]>::to_vec).collect()),
         };
-        let MaskForm { tag, bits, key, prefix } = form;
         check_tag(tag)?;
         let bits = MaskBits::new(bits).ok_or_else(|| {
             refused(format!(

@@ -1,11 +1,10 @@
 //! Requests and replies, by the codec that clients and daemon share.
 
 use leafd_wire::frame::Frame;
-use leafd_wire::mask::PublicIds;
 use leafd_wire::tag::{TAG_CHARACTERS_MAX, check_tag};
 use leafd_wire::{
-    ErrorReply, HEADER_BYTES, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, MaskReply,
-    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Status, UnmaskRequest, flag, opcode,
+    ErrorReply, HEADER_BYTES, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, MaskItems,
+    MaskReply, MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Status, flag, opcode,
 };
 
 /// The first byte says whether the stream is a daemon's.
@@ -64,18 +63,14 @@ fn tag(bytes: &[u8]) {
 
 fn mask_messages(header: &Header, body: &[u8]) {
     if let Ok(request) = MaskRequest::decode(header, body) {
-        let ids: Vec<u64> = request.ids().collect();
-        assert_eq!(MaskRequest::body(&request.form, &ids), body);
-        assert_eq!(request.form.flags(), header.flags & flag::TEXT);
-    }
-    if let Ok(request) = UnmaskRequest::decode(header, body) {
         let (numbers, texts): (Vec<u64>, Vec<&[u8]>) =
             (request.numbers().collect(), request.texts().collect());
-        let ids = match request.form.prefix {
-            Some(_) => PublicIds::Texts(&texts),
-            None => PublicIds::Numbers(&numbers),
+        let ids = match texts.is_empty() {
+            true => MaskItems::Numbers(&numbers),
+            false => MaskItems::Texts(&texts),
         };
-        assert_eq!(UnmaskRequest::body(&request.form, ids), body);
+        assert_eq!(MaskRequest::body(&request.form, ids), body);
+        assert_eq!(request.form.flags(), header.flags & flag::TEXT);
     }
     if let Ok(reply) = MaskReply::decode(body) {
         if let Ok(numbers) = reply.numbers() {

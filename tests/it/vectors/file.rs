@@ -1,8 +1,7 @@
 //! `protocol-vectors.json` as types, and how the document and the codec write what is in it.
 
-use leafd_wire::mask::PublicIds;
 use leafd_wire::{
-    Header, IdsRequest, InfoRequest, MaskForm, MaskReply, MaskRequest, UnmaskRequest, opcode,
+    Header, IdsRequest, InfoRequest, MaskForm, MaskItems, MaskReply, MaskRequest, opcode,
 };
 use serde::Deserialize;
 
@@ -198,16 +197,13 @@ impl MaskWords {
     pub fn encoded(&self) -> Vec<u8> {
         let (form, texts) = (self.form(), self.texts.iter().map(String::as_bytes));
         let texts: Vec<&[u8]> = texts.collect();
-        let (opcode, body) = match (self.message.as_str(), self.prefix.is_some()) {
-            ("MASK", _) => (opcode::MASK, MaskRequest::body(&form, &self.ids)),
-            ("UNMASK", true) => {
-                (opcode::UNMASK, UnmaskRequest::body(&form, PublicIds::Texts(&texts)))
-            }
-            ("UNMASK", false) => {
-                (opcode::UNMASK, UnmaskRequest::body(&form, PublicIds::Numbers(&self.ids)))
-            }
+        let (opcode, items) = match (self.message.as_str(), self.prefix.is_some()) {
+            ("MASK", _) => (opcode::MASK, MaskItems::Numbers(&self.ids)),
+            ("UNMASK", true) => (opcode::UNMASK, MaskItems::Texts(&texts)),
+            ("UNMASK", false) => (opcode::UNMASK, MaskItems::Numbers(&self.ids)),
             (other, _) => panic!("what is {other}?"),
         };
+        let body = MaskRequest::body(&form, items);
         let mut out = Vec::new();
         Header::request(opcode, form.flags(), self.request_id).put_frame(&body, &mut out);
         out

@@ -7,7 +7,7 @@ use std::time::Duration;
 use leafd_wire::frame::Frame;
 use leafd_wire::{
     ErrorReply, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, Layout, MaskReply,
-    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Run, Status, UnmaskRequest, flag, opcode,
+    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Run, Status, flag, opcode,
 };
 use serde_json::Value;
 
@@ -298,20 +298,11 @@ fn a_daemon_with_that_key_masks_as_the_file_says() {
         let send = exactly(&send);
         assert_eq!(request.encoded(), send, "{name}");
         let (frame, _) = Frame::first(&send, REQUEST_LENGTH_MAX).unwrap().expect("it is whole");
-        if request.message == "MASK" {
-            let decoded = MaskRequest::decode(&frame.header, frame.body).unwrap();
-            assert_eq!(
-                (decoded.form, decoded.ids().collect()),
-                (request.form(), request.ids.clone()),
-                "{name}"
-            );
-        } else {
-            let decoded = UnmaskRequest::decode(&frame.header, frame.body).unwrap();
-            assert_eq!(decoded.form, request.form(), "{name}");
-            assert_eq!(decoded.numbers().collect::<Vec<_>>(), request.ids, "{name}");
-            let texts: Vec<&[u8]> = request.texts.iter().map(String::as_bytes).collect();
-            assert_eq!(decoded.texts().collect::<Vec<_>>(), texts, "{name}");
-        }
+        let decoded = MaskRequest::decode(&frame.header, frame.body).unwrap();
+        assert_eq!(decoded.form, request.form(), "{name}");
+        assert_eq!(decoded.numbers().collect::<Vec<_>>(), request.ids, "{name}");
+        let texts: Vec<&[u8]> = request.texts.iter().map(String::as_bytes).collect();
+        assert_eq!(decoded.texts().collect::<Vec<_>>(), texts, "{name}");
         raw.send(&send);
         let came = raw.reply();
         assert_eq!((came.header.request_id, came.header.status), (reply.request_id, 0), "{name}");
