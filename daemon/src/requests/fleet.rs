@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use leafd_wire::Header;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::tags::{administrative, json as bytes, parse, refused};
-use super::{Dispatcher, Session};
+use super::tags::{administrative, range};
+use super::{Dispatcher, PeerRequest};
 use crate::engine::lease::Worker;
 use crate::reply::Failure;
 use leafd_core::registry::Snapshot;
@@ -34,23 +33,12 @@ fn page_max() -> u32 {
 
 impl Dispatcher {
     /// Answers with a page of the fleet's hosts.
-    pub(super) fn fleet(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
-        self.for_administrators(session, "list the fleet's hosts")?;
-        let page: HostsPage = parse(body)?;
-        if !(1..=PAGE_MAX).contains(&page.limit) {
-            return Err(refused(format!(
-                "limit is {}; it must be from 1 to {PAGE_MAX}",
-                page.limit
-            )));
-        }
-        let dispatcher = Rc::clone(self);
-        session.answer_later(header, async move { Ok(bytes(&dispatcher.hosts(page).await?)) });
-        Ok(())
+    pub(super) fn fleet(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let what = "list the fleet's hosts";
+        self.answer_administrator(request, what, async |requests, page: HostsPage| {
+            range("limit", page.limit.into(), 1, PAGE_MAX.into())?;
+            requests.hosts(page).await
+        })
     }
 
     async fn hosts(&self, page: HostsPage) -> Result<Value, Failure> {

@@ -6,7 +6,7 @@ use leafd_wire::tag::check_tag;
 use leafd_wire::{Header, MaskForm, MaskReply, MaskRequest, Status, opcode};
 
 use super::tags::refused;
-use super::{Dispatcher, Session};
+use super::{Dispatcher, PeerRequest};
 use crate::engine::masks::mask_key;
 use crate::reply::Failure;
 use leafd_core::Tag;
@@ -30,12 +30,8 @@ enum What {
 
 impl Dispatcher {
     /// Answers at once if the store has confirmed the keys, otherwise once it has.
-    pub(super) fn mask(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
+    pub(super) fn mask(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let PeerRequest { session, header, body } = *request;
         let work = Conversion::parse(header, body)?;
         if !self.access.borrow().may_unmask(work.tag.as_str(), &session.peer) {
             return Err(Failure::new(
@@ -53,7 +49,7 @@ impl Dispatcher {
         }
         self.masks.keys()?;
         let masks = Rc::clone(&self.masks);
-        session.answer_later(header, async move { work.run(&*masks.confirm().await?) });
+        request.answer_later(async move { work.run(&*masks.confirm().await?) });
         Ok(())
     }
 }

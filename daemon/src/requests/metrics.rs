@@ -2,10 +2,10 @@
 
 use std::rc::Rc;
 
-use leafd_wire::{Header, Malformed};
+use leafd_wire::Malformed;
 
 use super::busiest::Busiest;
-use super::{Dispatcher, Session};
+use super::{Dispatcher, PeerRequest};
 use crate::health::CONDITIONS_MAX;
 use crate::metrics;
 use crate::reply::Failure;
@@ -21,20 +21,13 @@ impl Dispatcher {
         tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
 
-    pub(super) fn metrics(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
-        if body != [0] {
+    pub(super) fn metrics(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        if request.body != [0] {
             return Err(Malformed { what: "the format is one byte, 0" }.into());
         }
-        self.for_administrators(session, "read the metrics over this socket")?;
+        self.for_administrators(request, "read the metrics over this socket")?;
         let dispatcher = Rc::clone(self);
-        session.answer_later(header, async move {
-            Ok(dispatcher.metrics_text(false).await.into_bytes())
-        });
+        request.answer_later(async move { Ok(dispatcher.metrics_text(false).await.into_bytes()) });
         Ok(())
     }
 }

@@ -86,6 +86,13 @@ pub struct About {
     pub set_aside: Option<String>,
 }
 
+/// A request of a connection.
+struct PeerRequest<'a> {
+    session: &'a Session,
+    header: &'a Header,
+    body: &'a [u8],
+}
+
 impl Dispatcher {
     /// Makes a dispatcher of its parts.
     pub fn new(
@@ -141,26 +148,20 @@ impl Dispatcher {
     /// Answers a request: puts the answer into the session's outbox, now or later.
     pub fn request(self: &Rc<Self>, session: &Session, header: &Header, body: &[u8]) {
         self.counters.requests.set(self.counters.requests.get() + 1);
+        let request = &PeerRequest { session, header, body };
         let answered = if self.stopping.get() {
             Err(Failure::stopping())
         } else {
             match header.opcode {
-                opcode::IDS => self.ids(session, header, body),
-                opcode::INFO => self.info(session, header, body),
-                opcode::STATUS => self.status(session, header, body),
-                opcode::MASK | opcode::UNMASK => self.mask(session, header, body),
-                opcode::METRICS => self.metrics(session, header, body),
-                opcode::TAG_CREATE
-                | opcode::TAG_LIST
-                | opcode::TAG_SHOW
-                | opcode::TAG_SET
-                | opcode::TAG_RAISE
-                | opcode::TAG_DELETE => self.administer(session, header, body),
-                opcode::WORKER_LIST | opcode::WORKER_RELEASE => {
-                    self.administer_workers(session, header, body)
-                }
-                opcode::WHOSE | opcode::GAPS => self.trace(session, header, body),
-                opcode::FLEET => self.fleet(session, header, body),
+                opcode::IDS => self.ids(request),
+                opcode::INFO => self.info(request),
+                opcode::STATUS => self.status(request),
+                opcode::MASK | opcode::UNMASK => self.mask(request),
+                opcode::METRICS => self.metrics(request),
+                opcode::TAG_CREATE..=opcode::TAG_DELETE => self.administer(request),
+                opcode::WORKER_LIST | opcode::WORKER_RELEASE => self.administer_workers(request),
+                opcode::WHOSE | opcode::GAPS => self.trace(request),
+                opcode::FLEET => self.fleet(request),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("protocol version {VERSION} has no opcode {unknown}"),
@@ -172,12 +173,8 @@ impl Dispatcher {
         }
     }
 
-    fn ids(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
+    fn ids(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let PeerRequest { session, header, body } = *request;
         let request = IdsRequest::decode(body)?;
         if request.count == 0 || request.count > COUNT_MAX {
             return Err(Failure::new(
@@ -266,7 +263,8 @@ impl Dispatcher {
         Ok(found)
     }
 
-    fn info(&self, session: &Session, header: &Header, body: &[u8]) -> Result<(), Failure> {
+    fn info(&self, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let PeerRequest { session, header, body } = *request;
         let request = InfoRequest::decode(body)?;
         if !(request.version_min..=request.version_max).contains(&VERSION) {
             return Err(Failure::new(

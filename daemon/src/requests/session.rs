@@ -3,8 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use leafd_wire::{Header, Run};
+use leafd_wire::Run;
 
+use super::PeerRequest;
 use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::quotas::QuotaBucket;
@@ -70,21 +71,6 @@ impl Session {
         now
     }
 
-    /// Answers once `work` is done, with the body that it returns.
-    pub(super) fn answer_later(
-        &self,
-        header: &Header,
-        work: impl Future<Output = Result<Vec<u8>, Failure>> + 'static,
-    ) {
-        let reply = self.outbox.later(*header);
-        tokio::task::spawn_local(async move {
-            match work.await {
-                Ok(body) => reply.body(&body),
-                Err(failure) => reply.failure(&failure),
-            }
-        });
-    }
-
     /// From here on it is later.
     pub fn time_passes(&self) {
         self.now.set(None);
@@ -107,6 +93,22 @@ impl Session {
         if !waited_for.iter().any(|known| known.is(&source)) {
             waited_for.push(source);
         }
+    }
+}
+
+impl PeerRequest<'_> {
+    /// Answers once `work` is done, with the body that it returns.
+    pub(super) fn answer_later(
+        &self,
+        work: impl Future<Output = Result<Vec<u8>, Failure>> + 'static,
+    ) {
+        let reply = self.session.outbox.later(*self.header);
+        tokio::task::spawn_local(async move {
+            match work.await {
+                Ok(body) => reply.body(&body),
+                Err(failure) => reply.failure(&failure),
+            }
+        });
     }
 }
 

@@ -11,7 +11,7 @@ use leafd_checkup::snapshot::{
 };
 
 use super::tags::json;
-use super::{Dispatcher, Session};
+use super::{Dispatcher, PeerRequest};
 use crate::clock;
 use crate::engine::lease::{NO_WORKER, Worker};
 use crate::engine::segments::SegmentTag;
@@ -25,7 +25,7 @@ use leafd_core::BootMs;
 use leafd_core::health::Lasts;
 use leafd_core::snowflake::Now;
 use leafd_core::store::percent_used;
-use leafd_wire::{Header, Malformed};
+use leafd_wire::Malformed;
 
 /// Most tags in a snapshot. The busiest come first.
 const TAGS_MAX: usize = 100;
@@ -41,20 +41,15 @@ pub struct Readiness {
 const SEGMENTS_MAX: usize = 6;
 
 impl Dispatcher {
-    pub(super) fn status(
-        &self,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
-        if !body.is_empty() {
+    pub(super) fn status(&self, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        if !request.body.is_empty() {
             return Err(Malformed { what: "the body goes on after its last field" }.into());
         }
-        let body = match self.access().may_administer(&session.peer) {
+        let body = match self.access().may_administer(&request.session.peer) {
             true => json(&self.snapshot_with_tags()),
             false => json(&self.public_snapshot()),
         };
-        session.outbox.body(header, &body);
+        request.session.outbox.body(request.header, &body);
         Ok(())
     }
 

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use leafd_wire::{Header, Status, opcode};
+use leafd_wire::{Status, opcode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::tag_stores::{Away, Shown, TagStores};
-use super::{Dispatcher, Session};
+use super::{Dispatcher, PeerRequest};
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use leafd_core::Tag;
@@ -131,19 +131,20 @@ fn default_page() -> u32 {
 
 impl Dispatcher {
     /// Refuses a peer that is no administrator; `what` is what it asked for.
-    pub(in crate::requests) fn for_administrators(
+    pub(super) fn for_administrators(
         &self,
-        session: &Session,
+        request: &PeerRequest<'_>,
         what: &str,
     ) -> Result<(), Failure> {
-        if self.access().may_administer(&session.peer) {
+        let peer = &request.session.peer;
+        if self.access().may_administer(peer) {
             return Ok(());
         }
-        let uid = session.peer.uid;
         Err(Failure::new(
             Status::Denied,
             format!(
-                "uid {uid} may not {what}: only root, the daemon's own user, admin_uids and admin_gids may"
+                "uid {} may not {what}: only root, the daemon's own user, admin_uids and admin_gids may",
+                peer.uid
             ),
         ))
     }
@@ -151,29 +152,24 @@ impl Dispatcher {
     /// Has an administrator's request answered: JSON in, JSON out. `what` is what it asks for.
     pub(super) fn answer_administrator<Q: DeserializeOwned + 'static, A: Serialize>(
         self: &Rc<Self>,
-        (session, header, body): (&Session, &Header, &[u8]),
+        request: &PeerRequest<'_>,
         what: &str,
         work: impl AsyncFnOnce(Rc<Dispatcher>, Q) -> Result<A, Failure> + 'static,
     ) -> Result<(), Failure> {
-        self.for_administrators(session, what)?;
-        let (asked, dispatcher) = (parse(body)?, Rc::clone(self));
-        session.answer_later(header, async move { Ok(json(&work(dispatcher, asked).await?)) });
+        self.for_administrators(request, what)?;
+        let (asked, dispatcher) = (request.parse()?, Rc::clone(self));
+        request.answer_later(async move { Ok(json(&work(dispatcher, asked).await?)) });
         Ok(())
     }
 
     /// Checks an administrative request, and has the stores carry it out.
-    pub(super) fn administer(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
-        self.for_administrators(session, "administer tags")?;
-        match header.opcode {
+    pub(super) fn administer(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        self.for_administrators(request, "administer tags")?;
+        match request.header.opcode {
             opcode::TAG_CREATE => {
-                let (mut new, masked) = self.checked_create(parse(body)?)?;
+                let (mut new, masked) = self.checked_create(request.parse()?)?;
                 let masks = Rc::clone(&self.masks);
-                self.answer_row(session, header, new.tag.clone(), async move |stores| {
+                self.answer_row(request, new.tag.clone(), async move |stores| {
                     if let Some(bits) = masked {
                         // If this host's key differed from that of the other hosts, they could not make this tag's
                         // ids.
@@ -181,41 +177,37 @@ impl Dispatcher {
                         new.masked = Some(Masking::new(keys.current(), bits));
                     }
                     stores.create(&new).await
-                })?;
+                })
             }
             opcode::TAG_SHOW => {
-                let tag = self.segment_tag(&parse::<Show>(body)?.tag)?;
-                self.answer_row(session, header, tag.clone(), async move |stores| {
-                    stores.show(&tag).await
-                })?;
+                let tag = self.segment_tag(&request.parse::<Show>()?.tag)?;
+                let shown = tag.clone();
+                self.answer_row(request, tag, async move |stores| stores.show(&shown).await)
             }
             opcode::TAG_SET => {
-                let (tag, change) = self.checked_set(parse(body)?)?;
-                self.answer_row(session, header, tag.clone(), async move |stores| {
-                    stores.set(&tag, &change).await
-                })?;
+                let (tag, change) = self.checked_set(request.parse()?)?;
+                let of = tag.clone();
+                self.answer_row(request, tag, async move |stores| stores.set(&of, &change).await)
             }
             opcode::TAG_RAISE => {
-                let Raise { tag, to } = parse(body)?;
+                let Raise { tag, to } = request.parse()?;
                 let tag = self.segment_tag(&tag)?;
                 range("to", to, 1, CEILING_MAX)?;
-                self.answer_row(session, header, tag.clone(), async move |stores| {
-                    stores.raise(&tag, to).await
-                })?;
+                let raised = tag.clone();
+                self.answer_row(request, tag, async move |stores| stores.raise(&raised, to).await)
             }
             opcode::TAG_DELETE => {
-                let Delete { tag, generation } = parse(body)?;
+                let Delete { tag, generation } = request.parse()?;
                 let tag = self.segment_tag(&tag)?;
-                self.answer_row(session, header, tag.clone(), async move |stores| {
+                self.answer_row(request, tag.clone(), async move |stores| {
                     stores.delete(&tag, Generation(generation)).await
-                })?;
+                })
             }
-            _ => self.list(session, header, parse(body)?)?,
+            _ => self.list(request, request.parse()?),
         }
-        Ok(())
     }
 
-    fn list(&self, session: &Session, header: &Header, list: List) -> Result<(), Failure> {
+    fn list(&self, request: &PeerRequest<'_>, list: List) -> Result<(), Failure> {
         let List { after, limit, store } = list;
         let after = after.map(|after| Tag::parse(after.as_bytes())).transpose()?;
         range("limit", u64::from(limit), 1, u64::from(PAGE_MAX))?;
@@ -234,7 +226,7 @@ impl Dispatcher {
         })?;
         let next_store = listed.next().map(|(_, upstream)| upstream.name.clone());
         let upstreams = self.segments.upstreams_beside(index);
-        session.answer_later(header, async move {
+        request.answer_later(async move {
             usable(&upstreams).await?;
             // One more than asked for shows whether there is a next page.
             let listed = TagStores::new(upstreams).list(after.as_ref(), limit + 1).await;
@@ -247,14 +239,13 @@ impl Dispatcher {
     /// Answers with the tag's row as it is after the call to its stores.
     fn answer_row(
         self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
+        request: &PeerRequest<'_>,
         tag: Tag,
         call: impl AsyncFnOnce(TagStores) -> Result<Shown, StoreError> + 'static,
     ) -> Result<(), Failure> {
         let upstreams = self.segments.upstreams_of(&tag)?;
         let dispatcher = Rc::clone(self);
-        session.answer_later(header, async move {
+        request.answer_later(async move {
             // Other hosts would not look for a tag in a store that is refused.
             usable(&upstreams).await?;
             let shown = call(TagStores::new(upstreams)).await;
@@ -384,21 +375,24 @@ fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) 
     json(&TagPage { tags, next, next_store, primaries_away: names(away) })
 }
 
-pub(super) fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
-    let malformed =
-        |why| Failure::new(Status::Malformed, format!("the request's JSON can't be read: {why}"));
-    // Serde would accept an array with an object's members in their order.
-    if body.trim_ascii_start().first() == Some(&b'[') {
-        return Err(malformed("it must be an object, not an array".to_owned()));
+impl PeerRequest<'_> {
+    fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        let malformed = |why| {
+            Failure::new(Status::Malformed, format!("the request's JSON can't be read: {why}"))
+        };
+        // Serde would accept an array with an object's members in their order.
+        if self.body.trim_ascii_start().first() == Some(&b'[') {
+            return Err(malformed("it must be an object, not an array".to_owned()));
+        }
+        serde_json::from_slice(self.body).map_err(|error| malformed(error.to_string()))
     }
-    serde_json::from_slice(body).map_err(|error| malformed(error.to_string()))
 }
 
 pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).expect("these types have string keys only")
 }
 
-fn range(name: &str, value: u64, least: u64, most: u64) -> Result<(), Failure> {
+pub(super) fn range(name: &str, value: u64, least: u64, most: u64) -> Result<(), Failure> {
     if (least..=most).contains(&value) {
         return Ok(());
     }

@@ -3,15 +3,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use leafd_wire::{Header, opcode};
+use leafd_wire::opcode;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::clock;
 use crate::engine::lease::{LeaseDriver, Worker};
 use crate::reply::Failure;
-use crate::requests::tags::refused;
-use crate::requests::{Dispatcher, Session};
+use crate::requests::tags::{range, refused};
+use crate::requests::{Dispatcher, PeerRequest};
 use leafd_core::WorkerId;
 use leafd_core::registry::{CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, Snapshot};
 
@@ -43,14 +43,12 @@ fn default_page() -> u64 {
 
 impl Dispatcher {
     /// Checks an administrative request about workers, and has it carried out.
-    pub(in crate::requests) fn administer_workers(
+    pub(super) fn administer_workers(
         self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
+        request: &PeerRequest<'_>,
     ) -> Result<(), Failure> {
-        let (request, what) = ((session, header, body), "administer workers");
-        match header.opcode {
+        let what = "administer workers";
+        match request.header.opcode {
             opcode::WORKER_LIST => {
                 self.answer_administrator(request, what, async |requests, list: List| {
                     list_workers(requests.keeper()?, &list).await
@@ -134,9 +132,7 @@ impl Dispatcher {
 
 async fn list_workers(keeper: &LeaseDriver, list: &List) -> Result<Value, Failure> {
     let pool = keeper.lease.borrow().settings.pool.clone();
-    if !(1..=PAGE_MAX).contains(&list.limit) {
-        return Err(refused(format!("limit is {}; it must be from 1 to {PAGE_MAX}", list.limit)));
-    }
+    range("limit", list.limit, 1, PAGE_MAX)?;
     let first = list.first.max(pool.start);
     let look = keeper.link.snapshot(first..pool.end.max(first)).await;
     let look = look.map_err(|error| failure(&error))?;

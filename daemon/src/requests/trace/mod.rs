@@ -10,11 +10,11 @@ mod whose;
 
 use std::rc::Rc;
 
-use leafd_wire::{Header, opcode};
+use leafd_wire::opcode;
 use serde_json::{Value, json};
 
 use super::tags::administrative;
-use super::{Dispatcher, Session};
+use super::{Dispatcher, PeerRequest};
 use crate::engine::segments::HOLD_MS;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
@@ -44,15 +44,10 @@ struct Homes {
 
 impl Dispatcher {
     /// Checks a request about issued ids, and has it answered.
-    pub(super) fn trace(
-        self: &Rc<Self>,
-        session: &Session,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Failure> {
-        let (request, what) = ((session, header, body), "ask who issued ids");
+    pub(super) fn trace(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let (session, what) = (request.session, "ask who issued ids");
         let (peer, claimant) = (session.peer.clone(), session.outbox.claimant);
-        match header.opcode {
+        match request.header.opcode {
             opcode::WHOSE => {
                 self.answer_administrator(request, what, async move |requests, asked: Whose| {
                     requests.whose(&asked, &peer).await
