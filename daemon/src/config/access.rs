@@ -178,38 +178,25 @@ pub(super) fn parse_rules(node: &ConfigNode) -> Result<Vec<Rule>, InvalidValue> 
 }
 
 fn parse_rule(node: &ConfigNode) -> Result<Rule, InvalidValue> {
-    let mut patterns = None;
-    let (mut members, mut unmaskers) = (Members::default(), Members::default());
-    let (mut ids_per_second, mut burst) = (None, None);
-    let (mut names_somebody, mut names_others) = (false, false);
-    node.entries(|key, value| {
-        match key {
-            "tags" => patterns = Some(pattern::parse_list(value)?),
-            "uids" => members.uids.extend(parse_member_ids(value)?),
-            "gids" => members.gids.extend(parse_member_ids(value)?),
-            "unmask_uids" => unmaskers.uids.extend(parse_member_ids(value)?),
-            "unmask_gids" => unmaskers.gids.extend(parse_member_ids(value)?),
-            "ids_per_second" => ids_per_second = Some(value.integer(1, QUOTA_MAX)?),
-            "burst" => burst = Some(value.integer(1, QUOTA_MAX)?),
-            _ => return Err(value.bad_for(format!("only the keys {RULE_KEYS}"))),
-        }
-        names_somebody |= ["uids", "gids"].contains(&key);
-        names_others |= ["unmask_uids", "unmask_gids"].contains(&key);
-        Ok(())
-    })?;
-    let quota = match (ids_per_second, burst) {
-        (Some(ids_per_second), burst) => {
-            Some(Quota { ids_per_second, burst: burst.unwrap_or(ids_per_second) })
-        }
-        (None, None) => None,
-        (None, Some(_)) => {
-            return Err(node.bad_for("burst together with ids_per_second".to_owned()));
-        }
+    node.only_keys(RULE_KEYS)?;
+    let members = |uids: &str, gids: &str| -> Result<Option<Members>, InvalidValue> {
+        let ids = |key: &str| node.field(key, parse_member_ids);
+        let found = (ids(uids)?, ids(gids)?);
+        let set = |ids: Option<Vec<u32>>| ids.into_iter().flatten().collect();
+        let names_somebody = found.0.is_some() || found.1.is_some();
+        Ok(names_somebody.then(|| Members { uids: set(found.0), gids: set(found.1) }))
     };
-    let says_something = names_somebody || names_others || quota.is_some();
-    let Some(patterns) = patterns.filter(|_| says_something) else { return Err(node.bad()) };
-    let members = names_somebody.then_some(members);
-    Ok(Rule { patterns, members, unmaskers, quota })
+    let (members, unmaskers) = (members("uids", "gids")?, members("unmask_uids", "unmask_gids")?);
+    let rate = |key: &str| node.field(key, |value| value.integer(1, QUOTA_MAX));
+    let quota = match (rate("ids_per_second")?, rate("burst")?) {
+        (None, Some(_)) => return Err(node.bad_for("burst together with ids_per_second")),
+        (ids_per_second, burst) => ids_per_second
+            .map(|ids_per_second| Quota { ids_per_second, burst: burst.unwrap_or(ids_per_second) }),
+    };
+    let says_something = members.is_some() || unmaskers.is_some() || quota.is_some();
+    let patterns = node.field("tags", pattern::parse_list)?.filter(|_| says_something);
+    let Some(patterns) = patterns else { return Err(node.bad()) };
+    Ok(Rule { patterns, members, unmaskers: unmaskers.unwrap_or_default(), quota })
 }
 
 fn parse_member_ids(node: &ConfigNode) -> Result<Vec<u32>, InvalidValue> {

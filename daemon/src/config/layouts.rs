@@ -70,31 +70,22 @@ pub(super) fn parse(node: &ConfigNode) -> Result<Layouts, InvalidValue> {
 }
 
 fn parse_layout(node: &ConfigNode) -> Result<Layout, InvalidValue> {
-    let entries =
-        node.table().map_err(|_| node.bad_for(format!("a table with the keys {LAYOUT_KEYS}")))?;
-    let known: Vec<&str> = LAYOUT_KEYS.split(", ").collect();
-    if let Some((key, value)) = entries.iter().find(|(key, _)| !known.contains(&key.as_str())) {
-        let bad = value.bad_for(format!("only the keys {LAYOUT_KEYS}"));
-        return Err(bad.within(format!(".{key}")));
-    }
-    let find = |name: &str| entries.iter().find(|(key, _)| key == name).map(|(_, value)| value);
-    let need = |name: &str| {
-        find(name)
-            .ok_or_else(|| node.bad_for(format!("a layout with {name}; only unit may be left out")))
+    node.table().map_err(|_| node.bad_for(format!("a table with the keys {LAYOUT_KEYS}")))?;
+    node.only_keys(LAYOUT_KEYS)?;
+    let missing = |name: &str| {
+        let allowed = format!("a layout with {name}; only unit may be left out");
+        move || node.bad_for(allowed)
     };
-    let bits = |name: &str| {
-        let bits = need(name)?.integer(0, 63).map_err(|bad| bad.within(format!(".{name}")))?;
+    let bits = |name: &str| -> Result<u8, InvalidValue> {
+        let bits = node.field(name, |value| value.integer(0, 63))?.ok_or_else(missing(name))?;
         u8::try_from(bits).map_err(|_| node.bad())
     };
     let layout = Layout {
         time_bits: bits("time_bits")?,
         worker_bits: bits("worker_bits")?,
         sequence_bits: bits("sequence_bits")?,
-        unit_ms: match find("unit") {
-            Some(unit) => parse_unit(unit).map_err(|bad| bad.within(".unit"))?,
-            None => 1,
-        },
-        epoch_ms: parse_epoch(need("epoch")?).map_err(|bad| bad.within(".epoch"))?,
+        unit_ms: node.field("unit", parse_unit)?.unwrap_or(1),
+        epoch_ms: node.field("epoch", parse_epoch)?.ok_or_else(missing("epoch"))?,
     };
     layout
         .check()

@@ -28,7 +28,9 @@ const PATTERNS_MAX: usize = 1_000;
 /// The most primaries of a tag.
 pub const PRIMARIES_MAX: usize = 64;
 
-const RULE_KEYS: &str = "tags with one of store, hash and primaries; era with primaries";
+const RULE_KEYS: &str = "tags, store, hash, primaries, era";
+
+const RULE_SHAPE: &str = "tags with one of store, hash and primaries; era with primaries";
 
 /// Parses `routes` for these stores.
 pub(super) fn parse(node: &ConfigNode, stores: &[Named]) -> Result<Vec<Rule>, InvalidValue> {
@@ -64,44 +66,33 @@ pub(super) fn counted(node: &ConfigNode, words: &str) -> ConfigNode {
 }
 
 fn parse_rule(node: &ConfigNode, stores: &[Named]) -> Result<Rule, InvalidValue> {
-    let shape = || node.bad_for(format!("a table of {RULE_KEYS}"));
-    let (mut patterns, mut era) = (None, None);
+    let shape = || node.bad_for(format!("a table of {RULE_SHAPE}"));
     node.table().map_err(|_| shape())?;
-    let mut homes = Vec::new();
-    node.entries(|key, value| {
-        match key {
-            "tags" => patterns = Some(pattern::parse_list(value)?),
-            "era" => {
-                let number = value.integer(1, u64::from(u32::MAX))?;
-                era = Some(u32::try_from(number).map_err(|_| value.bad())?);
-            }
-            "store" => homes.push(RouteTarget::One(store_of(value, stores)?)),
-            "hash" => {
-                homes.push(RouteTarget::Hashed(list_of(value, stores, stores.len().max(2))?));
-            }
-            "primaries" => {
-                homes.push(RouteTarget::Primaries(list_of(value, stores, PRIMARIES_MAX)?, 0));
-            }
-            _ => return Err(value.bad_for(format!("only {RULE_KEYS}"))),
-        }
-        Ok(())
-    })?;
-    if homes.len() > 1 {
-        return Err(node.bad_for("a table with only one of store, hash and primaries"));
-    }
-    let home = homes.pop();
-    let (Some(patterns), Some(home)) = (patterns, home) else { return Err(shape()) };
-    let home = match (home, era) {
-        (RouteTarget::Primaries(members, _), Some(era)) => RouteTarget::Primaries(members, era),
-        (RouteTarget::Primaries(..), None) => {
+    node.only_keys(RULE_KEYS)?;
+    let list = |most| move |value: &ConfigNode| list_of(value, stores, most);
+    let era = node.field("era", |value| value.integer(1, u64::from(u32::MAX)))?;
+    let era = era.and_then(|era| u32::try_from(era).ok());
+    let primaries = match (node.field("primaries", list(PRIMARIES_MAX))?, era) {
+        (Some(members), Some(era)) => Some(RouteTarget::Primaries(members, era)),
+        (Some(_), None) => {
             return Err(node.bad_for(
                 "primaries with their era: 1 at first, and one more whenever the list changes",
             ));
         }
-        (_, Some(_)) => return Err(node.bad_for("an era only with primaries")),
-        (home, None) => home,
+        (None, Some(_)) => return Err(node.bad_for("an era only with primaries")),
+        (None, None) => None,
     };
-    Ok(Rule { patterns, home })
+    let one = node.field("store", |value| store_of(value, stores))?.map(RouteTarget::One);
+    let hashed = node.field("hash", list(stores.len().max(2)))?.map(RouteTarget::Hashed);
+    let patterns = node.field("tags", pattern::parse_list)?;
+    let homes: Vec<RouteTarget> = [one, hashed, primaries].into_iter().flatten().collect();
+    match (patterns, <[RouteTarget; 1]>::try_from(homes)) {
+        (_, Err(homes)) if homes.len() > 1 => {
+            Err(node.bad_for("a table with only one of store, hash and primaries"))
+        }
+        (Some(patterns), Ok([home])) => Ok(Rule { patterns, home }),
+        _ => Err(shape()),
+    }
 }
 
 fn store_of(node: &ConfigNode, stores: &[Named]) -> Result<usize, InvalidValue> {

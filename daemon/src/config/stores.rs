@@ -103,21 +103,12 @@ fn parse_store(name: &str, node: &ConfigNode) -> Result<Named, InvalidValue> {
         node.text().map_err(|_| shape())?;
         return Ok(Named { name: name.to_owned(), url: as_url(node)?, password_file: None });
     };
-    let (mut url, mut password_file) = (None, None);
-    node.entries(|key, value| {
-        match key {
-            "url" => url = Some(as_url(value)?),
-            "password_file" => {
-                let path = types::path(value).map_err(|bad| {
-                    bad.node.bad_for("the path of a file that contains only the password")
-                })?;
-                password_file = Some(path);
-            }
-            _ => return Err(value.bad_for(format!("only the keys {STORE_KEYS}"))),
-        }
-        Ok(())
+    node.only_keys(STORE_KEYS)?;
+    let password_file = node.field("password_file", |value| {
+        let only = "the path of a file that contains only the password";
+        types::path(value).map_err(|bad| bad.node.bad_for(only))
     })?;
-    let url = url.ok_or_else(shape)?;
+    let url = node.field("url", as_url)?.ok_or_else(shape)?;
     Ok(Named { name: name.to_owned(), url, password_file })
 }
 

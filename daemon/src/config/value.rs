@@ -146,6 +146,27 @@ impl ConfigNode {
             .map(|(key, value)| parse(key, value).map_err(|bad| bad.within(format!(".{key}"))));
         parsed.collect()
     }
+
+    /// Refuses a table with other keys than these, which are separated by commas.
+    pub(super) fn only_keys(&self, keys: &str) -> Result<(), InvalidValue> {
+        self.entries(|key, value| match keys.split(", ").any(|known| known == key) {
+            true => Ok(()),
+            false => Err(value.bad_for(format!("only the keys {keys}"))),
+        })?;
+        Ok(())
+    }
+
+    /// Parses the value of this key, if there is one. An error names the key.
+    pub(super) fn field<T>(
+        &self,
+        key: &str,
+        parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
+    ) -> Result<Option<T>, InvalidValue> {
+        let found = self.table()?.iter().find(|(name, _)| name == key);
+        let parsed =
+            found.map(|(_, value)| parse(value).map_err(|bad| bad.within(format!(".{key}"))));
+        parsed.transpose()
+    }
 }
 
 impl InvalidValue {
