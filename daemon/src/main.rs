@@ -4,9 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
-use leafd::cli::{
-    adopt, declare_loss, demo, doctor, finish, man, mask_key, routes, schema, version,
-};
+use leafd::cli::{adopt, declare_loss, demo, doctor, finish, mask_key, routes, schema, version};
 use leafd::config::{Args, EXAMPLES, settings_help};
 use leafd::run;
 
@@ -149,17 +147,7 @@ fn main() -> ExitCode {
         Some(Command::MaskKey { action: MaskKey::New { file, add } }) => {
             finish(mask_key::new(&file, add))
         }
-        Some(Command::Man(args)) => {
-            // The settings have a page of their own.
-            let more =
-                format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSee also:\nleafd.toml(5), leafctl(1)");
-            leafd_man::run(
-                Cli::command().after_long_help(more),
-                "8",
-                &args,
-                man::write_settings_page,
-            )
-        }
+        Some(Command::Man(args)) => leafd_man::run(Cli::command(), "8", &args),
         None if cli.version => version::print(cli.verbose),
         None => run::start(&cli.args),
     }

@@ -131,7 +131,7 @@ fn main() -> ExitCode {
         LeafctlCommand::Doctor(args) => doctor::run(&socket, &args),
         LeafctlCommand::Ping(args) => ping::run(&socket, &args),
         LeafctlCommand::Wait(args) => wait::run(&socket, &args),
-        LeafctlCommand::Man(args) => return leafd_man::run(Cli::command(), "1", &args, |_| Ok(())),
+        LeafctlCommand::Man(args) => return leafd_man::run(Cli::command(), "1", &args),
         LeafctlCommand::Completions { shell } => completions(shell),
     };
     match outcome {

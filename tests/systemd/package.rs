@@ -126,7 +126,7 @@ fn it_is_installed_used_removed_and_purged() {
     assert_eq!(machine.ok("leafctl next orders -n 3"), "1\n2\n3\n");
     assert!(machine.ok("systemctl --failed --no-legend").is_empty());
     // What else is in it works where it is.
-    machine.ok("cd /tmp && for page in leafd leafctl leafctl-tag-create leafd.toml leafd-protocol; do man $page >page; test -s page; done");
+    machine.ok("cd /tmp && for page in leafd leafctl leafctl-tag-create leafd-protocol; do man $page >page; test -s page; done");
     assert!(
         machine
             .ok("bash -c '. /usr/share/bash-completion/completions/leafctl; complete -p leafctl'")

@@ -19,16 +19,11 @@ pub struct ManArgs {
     folder: PathBuf,
 }
 
-/// Writes a page for the command and one for each of its subcommands; `more` may write further files into the folder.
-pub fn run(
-    command: clap::Command,
-    section: &str,
-    args: &ManArgs,
-    more: impl FnOnce(&Path) -> io::Result<()>,
-) -> ExitCode {
+/// Writes a page for the command and one for each of its subcommands.
+pub fn run(command: clap::Command, section: &str, args: &ManArgs) -> ExitCode {
     let mut command = command.disable_help_subcommand(true);
     command.build();
-    match write(&command, section, &args.folder).and_then(|()| more(&args.folder)) {
+    match write(&command, section, &args.folder) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("cannot write manual pages to {}: {error}", args.folder.display());
@@ -89,7 +84,7 @@ fn sections(text: &str) -> String {
 }
 
 /// The text escaped for roff, on a line of its own.
-pub fn escaped(text: &str) -> String {
+fn escaped(text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }

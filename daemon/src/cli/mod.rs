@@ -8,14 +8,12 @@
 //! - [`routes`]: changes the routes that several stores record.
 //! - [`mask_key`]: makes a key for public ids.
 //! - `service`: the settings of the service's unit, which doctor, adopt-store and declare-loss use.
-//! - [`man`]: the manual page of the settings.
 //! - [`version`]: what the program was built from.
 
 pub mod adopt;
 pub mod declare_loss;
 pub mod demo;
 pub mod doctor;
-pub mod man;
 pub mod mask_key;
 pub mod routes;
 pub mod schema;

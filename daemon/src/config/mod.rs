@@ -61,7 +61,7 @@ pub use layouts::Layouts;
 pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
-pub use reference::{INTRODUCTION, settings_file, settings_help, settings_markdown};
+pub use reference::{settings_file, settings_help, settings_markdown};
 pub use routes::PRIMARIES_MAX;
 pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
 pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings};

@@ -1,12 +1,12 @@
 //! Generates texts about the settings from their table: `leafd --help`, `docs/reference/settings.md` and
-//! `systemd/leafd.toml`. The manual page leafd.toml(5) is made from the same parts.
+//! `systemd/leafd.toml`. The manual page leafd(8) is made from the help.
 
 use std::fmt::Write as _;
 
 use super::settings::{Default, SECTIONS, Section, Setting, ValueKind, settings};
 
 /// How settings are given, in plain sentences.
-pub const INTRODUCTION: [&str; 4] = [
+const INTRODUCTION: [&str; 4] = [
     "leafd reads the configuration file named by `--config FILE` or by the variable `LEAFD_CONFIG`. There is no default \
      file.",
     "Each setting has one key, which is its name in the TOML file. Its environment variable is `LEAFD_` and the key in \

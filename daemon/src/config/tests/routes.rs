@@ -231,7 +231,10 @@ fn bad_routes_are_refused() {
     bad("{tags = ['a*b'], store = 'a'}", &["routes[0].tags[0] can't be \"a*b\""]);
     bad("{tags = ['x'], store = 'a', hash = ['a', 'b']}", &["only one of store, hash"]);
     bad("{tags = ['x'], store = 'f'}", &["routes[0].store can't be \"f\"", "a, b, c, d, e"]);
-    bad("{tags = ['x'], stores = 'a'}", &["routes[0].stores can't be", "only the keys tags, store"]);
+    bad(
+        "{tags = ['x'], stores = 'a'}",
+        &["routes[0].stores can't be", "only the keys tags, store"],
+    );
     bad("{tags = ['x'], hash = 'a'}", &["routes[0].hash can't be \"a\"", "2 to 5"]);
     bad("{tags = ['x'], hash = ['a']}", &["routes[0].hash can't be [\"a\"]", "2 to 5"]);
     bad("{tags = ['x'], hash = ['a', 'a']}", &["routes[0].hash[1] can't be \"a\"", "once"]);
