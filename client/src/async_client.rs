@@ -257,7 +257,7 @@ impl AsyncClient {
         let Ok(Ok(_permit)) = permit else { return Err(deadline.missed()) };
         let idle = self.shared.idle().pop();
         if let Some(IdleConnection { connection, .. }) = idle {
-            deadline.connected(connection.made());
+            deadline.connected(connection.made);
             return Ok(UsedConnection { connection, _permit });
         }
         let endpoint = self.client.core.endpoint();
@@ -267,7 +267,7 @@ impl AsyncClient {
             match AsyncConnection::new(&endpoint.path).await {
                 Ok(connection) => {
                     endpoint.note_reached();
-                    deadline.connected(connection.made());
+                    deadline.connected(connection.made);
                     return Ok(UsedConnection { connection, _permit });
                 }
                 Err(source) if left.is_zero() || !endpoint.may_come_back(&source, deadline) => {

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::thread;
 use std::time::Instant;
 
+use leafd_wire::flag;
 use leafd_wire::frame::Frame;
-use leafd_wire::{REPLY_LENGTH_MAX, Status, flag};
 
 use crate::error::Break;
 use crate::interruption::{has_ended, is_ended, is_signalled, noticed};
 use crate::polling::{Before, Polling, SLOW, Tried, WINDOW};
-use crate::replies::RequestOutcome;
+use crate::replies::{Replies, RequestOutcome};
 use crate::socket::{Readiness, Socket};
 
 /// How much is received at once.
@@ -21,20 +21,13 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// The capacity kept for outgoing bytes; more is given back.
 const OUTGOING_KEPT_BYTES: usize = 64 * 1024;
 
-pub(crate) const STRAY: Break = Break::Protocol("a reply has the id of no request");
-pub(crate) const OVERSIZED: Break = Break::Protocol("a reply's length is out of range");
-
 pub(crate) struct Connection {
     socket: Socket,
     pub(crate) made: Instant,
     /// When it was used last, by the coarse clock.
     pub(crate) used_ns: u64,
-    /// Whether it has answered anything.
-    pub(crate) served: bool,
+    pub(crate) replies: Replies,
     polling: Polling,
-    /// Bytes that were received, of which the first `consumed` have been read.
-    received: Vec<u8>,
-    consumed: usize,
     chunk: Box<[u8]>,
     arrived: Instant,
     /// Bytes that the system has not taken, from `sent` on.
@@ -42,9 +35,6 @@ pub(crate) struct Connection {
     sent: usize,
     /// The peer reads no more bytes. What it sent before may still be read.
     deaf: bool,
-    /// The daemon closes it after its last answer.
-    closing: bool,
-    last_number: u32,
 }
 
 // === impl Connection ===
@@ -57,17 +47,13 @@ impl Connection {
             socket,
             made,
             used_ns: 0,
-            served: false,
+            replies: Replies::default(),
             polling: Polling::new(may_poll),
-            received: Vec::new(),
-            consumed: 0,
             chunk: vec![0; CHUNK_BYTES].into(),
             arrived: made,
             outgoing: Vec::new(),
             sent: 0,
             deaf: false,
-            closing: false,
-            last_number: 0,
         })
     }
 
@@ -77,16 +63,14 @@ impl Connection {
 
     /// Whether further requests may use it.
     pub(crate) fn is_usable(&self) -> bool {
-        // Bytes that nobody has asked for are no good sign.
-        !self.closing && !self.deaf && self.consumed == self.received.len()
+        !self.deaf && self.replies.may_follow()
     }
 
     /// Queues a request and returns its number: `put` writes its frame. It goes out by the next [`Connection::send`].
     pub(crate) fn submit(&mut self, put: impl FnOnce(u32, &mut Vec<u8>)) -> u32 {
-        // Never 0: with request id 0 a daemon addresses the connection as a whole.
-        self.last_number = self.last_number.checked_add(1).unwrap_or(1);
-        put(self.last_number, &mut self.outgoing);
-        self.last_number
+        let number = self.replies.next_number();
+        put(number, &mut self.outgoing);
+        number
     }
 
     /// Sends as much as the system takes without waiting.
@@ -114,12 +98,10 @@ impl Connection {
 
     /// Receives what is there, without waiting. Returns whether that was anything.
     pub(crate) fn receive(&mut self) -> Result<bool, Break> {
-        self.received.drain(..self.consumed);
-        self.consumed = 0;
         match self.socket.receive(&mut self.chunk) {
             Ok(0) => Err(Break::End),
             Ok(got) => {
-                self.received.extend_from_slice(&self.chunk[..got]);
+                self.replies.buffer().extend_from_slice(&self.chunk[..got]);
                 Ok(true)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -133,36 +115,19 @@ impl Connection {
         number: u32,
         opcode: u8,
     ) -> Result<Option<RequestOutcome>, Break> {
-        self.take_frame(|frame| {
-            if frame.header.request_id == number {
-                RequestOutcome::of(frame, opcode)
-            } else if frame.header.request_id == 0 {
-                RequestOutcome::failed(frame)
-            } else {
-                Err(STRAY)
-            }
-        })
+        self.take_frame(|frame| RequestOutcome::for_request(frame, number, opcode))
     }
 
-    /// Takes the next received frame, if it is complete. One with the request id 0 is meant for the whole connection.
+    /// Takes the next received frame, if it is complete. See [`Replies::take`].
     pub(crate) fn take_frame<T>(
         &mut self,
         read: impl FnOnce(&Frame<'_>) -> Result<T, Break>,
     ) -> Result<Option<T>, Break> {
-        let first = Frame::first(&self.received[self.consumed..], REPLY_LENGTH_MAX)
-            .map_err(|_| OVERSIZED)?;
-        let Some((frame, length)) = first else { return Ok(None) };
-        let header = frame.header;
-        let closes = Status::from_number(header.status).is_some_and(Status::closes);
-        if header.request_id == 0 && !closes {
-            return Err(STRAY);
-        }
-        let read = read(&frame);
-        self.polling.answered(self.arrived, header.flags & flag::AWAKE != 0);
-        self.served |= header.status == Status::Ok as u16;
-        self.closing |= closes;
-        self.consumed += length;
-        read.map(Some)
+        let Connection { replies, polling, arrived, .. } = self;
+        replies.take(|frame| {
+            polling.answered(*arrived, frame.header.flags & flag::AWAKE != 0);
+            read(frame)
+        })
     }
 
     /// Waits until `ready` returns something, and sends and receives meanwhile. `None`: not by `until`, or a signal

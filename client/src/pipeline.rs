@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use leafd_wire::frame::Frame;
 use leafd_wire::{COUNT_MAX, IdsRequest, opcode};
 
-use crate::connection::{Connection, STRAY};
+use crate::connection::Connection;
 use crate::core::{Attempts, Core};
 use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::ids::Ids;
 use crate::interruption::Outside;
 use crate::pool::{Pool, PooledConnection};
-use crate::replies::{DrawnIds, RequestOutcome};
+use crate::replies::{DrawnIds, RequestOutcome, STRAY};
 
 /// The first requests are sent once they have so many bytes, some thirty requests: the daemon then answers them while
 /// more are queued.

@@ -237,7 +237,7 @@ impl Pool {
     pub(crate) fn give_back(&self, mut pooled: PooledConnection) {
         let mut state = self.lock();
         state.no_longer_ahead(&mut pooled);
-        if pooled.connection.served {
+        if pooled.connection.replies.served {
             state.back_off = BACK_OFF_MIN;
         }
         if state.may_reuse(&pooled) {
@@ -264,7 +264,7 @@ impl Pool {
 
     /// Closes a connection that broke.
     pub(crate) fn broken(&self, pooled: PooledConnection, why: Break) -> RequestOutcome {
-        let served = pooled.connection.served;
+        let served = pooled.connection.replies.served;
         let mut state = self.lock();
         self.close_broken(&mut state, pooled);
         self.wake(state);
@@ -331,7 +331,7 @@ impl Pool {
 
     /// A connection that never answered counts as a failed attempt.
     fn close_unusable(&self, state: &mut State, pooled: PooledConnection) {
-        if !pooled.connection.served {
+        if !pooled.connection.replies.served {
             state.refused(Instant::now());
         }
         self.close(state, pooled);

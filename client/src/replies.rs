@@ -1,7 +1,7 @@
-//! What replies mean: a body, or a failure.
+//! Replies: taken off a stream of bytes, and what they mean: a body, or a failure.
 
 use leafd_wire::frame::Frame;
-use leafd_wire::{ErrorReply, IdsReply, Run, Status, opcode};
+use leafd_wire::{ErrorReply, IdsReply, REPLY_LENGTH_MAX, Run, Status, opcode};
 
 use crate::error::{Break, Error, Result};
 
@@ -17,6 +17,61 @@ pub(crate) enum RequestOutcome {
     },
 }
 
+pub(crate) const STRAY: Break = Break::Protocol("a reply has the id of no request");
+
+/// The numbers of a connection's requests, and what it has received.
+#[derive(Default)]
+pub(crate) struct Replies {
+    last_number: u32,
+    /// Bytes that were received, of which the first `consumed` have been read.
+    received: Vec<u8>,
+    consumed: usize,
+    /// Whether the daemon has answered anything.
+    pub(crate) served: bool,
+    /// The daemon closes the connection after its last answer.
+    closing: bool,
+}
+
+impl Replies {
+    /// The number of the next request. Never 0: with request id 0 a daemon addresses the connection as a whole.
+    pub(crate) fn next_number(&mut self) -> u32 {
+        self.last_number = self.last_number.checked_add(1).unwrap_or(1);
+        self.last_number
+    }
+
+    /// Whether further requests may follow. Bytes that nobody has asked for are no good sign.
+    pub(crate) fn may_follow(&self) -> bool {
+        !self.closing && self.consumed == self.received.len()
+    }
+
+    /// Where received bytes are appended.
+    pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
+        self.received.drain(..self.consumed);
+        self.consumed = 0;
+        &mut self.received
+    }
+
+    /// Takes the next received frame, if it is complete. One with the request id 0 is meant for the whole connection.
+    pub(crate) fn take<T>(
+        &mut self,
+        read: impl FnOnce(&Frame<'_>) -> std::result::Result<T, Break>,
+    ) -> std::result::Result<Option<T>, Break> {
+        let first = Frame::first(&self.received[self.consumed..], REPLY_LENGTH_MAX)
+            .map_err(|_| Break::Protocol("a reply's length is out of range"))?;
+        let Some((frame, length)) = first else { return Ok(None) };
+        let header = frame.header;
+        let closes = Status::from_number(header.status).is_some_and(Status::closes);
+        if header.request_id == 0 && !closes {
+            return Err(STRAY);
+        }
+        let read = read(&frame);
+        self.served |= header.status == Status::Ok as u16;
+        self.closing |= closes;
+        self.consumed += length;
+        read.map(Some)
+    }
+}
+
 /// Ids as they were drawn.
 #[derive(Debug)]
 pub(crate) struct DrawnIds {
@@ -28,6 +83,19 @@ pub(crate) struct DrawnIds {
 }
 
 impl RequestOutcome {
+    /// The outcome of the request with this number and opcode, by the next frame.
+    pub(crate) fn for_request(
+        frame: &Frame<'_>,
+        number: u32,
+        opcode: u8,
+    ) -> std::result::Result<RequestOutcome, Break> {
+        match frame.header.request_id {
+            id if id == number => RequestOutcome::of(frame, opcode),
+            0 => RequestOutcome::failed(frame),
+            _ => Err(STRAY),
+        }
+    }
+
     /// The outcome of a request with this opcode, by its reply.
     pub(crate) fn of(frame: &Frame<'_>, opcode: u8) -> std::result::Result<RequestOutcome, Break> {
         if frame.header.opcode != opcode | opcode::REPLY {
