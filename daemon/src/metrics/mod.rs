@@ -3,7 +3,7 @@
 //! Nothing is counted twice: the metrics are a rendering of the snapshot that STATUS renders too. The request loop takes
 //! it between requests, and a thread of its own writes the text.
 //!
-//! - `table`: which number of the snapshot is which metric.
+//! - `table`: which number of the snapshot is which metric; `help.txt` says what each metric is.
 //! - `text`: writes Prometheus' format.
 //! - `process`: what the kernel counts for this process.
 

@@ -22,8 +22,8 @@ pub(super) fn write(w: &mut TextWriter) {
     let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
     let booted = boot.lines().find_map(|line| line.strip_prefix("btime ")?.parse::<f64>().ok());
     let started = booted.zip(number(19)).map(|(boot, ticks)| boot + ticks / per_second);
-    w.one("process_cpu_seconds_total", "Processor time used, in seconds.", cpu);
-    w.one("process_resident_memory_bytes", "Resident memory.", resident.map(|pages| pages * page));
-    w.one("process_open_fds", "Open file descriptors.", open);
-    w.one("process_start_time_seconds", "When the process started, in Unix time.", started);
+    w.one("process_cpu_seconds_total", cpu);
+    w.one("process_resident_memory_bytes", resident.map(|pages| pages * page));
+    w.one("process_open_fds", open);
+    w.one("process_start_time_seconds", started);
 }

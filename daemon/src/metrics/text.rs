@@ -2,6 +2,9 @@
 
 use std::fmt::{Display, Write as _};
 
+/// What each metric is: its name, and a sentence or two.
+const HELP: &str = include_str!("help.txt");
+
 /// Labels of a series.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
@@ -24,15 +27,14 @@ pub(super) struct TextWriter {
 
 impl TextWriter {
     /// Writes a metric with one series and no labels, if it has a value.
-    pub(super) fn one(&mut self, name: &str, help: &str, value: impl Figure) {
-        self.metric(name, help, [(Labels::new(), value)]);
+    pub(super) fn one(&mut self, name: &str, value: impl Figure) {
+        self.metric(name, [(Labels::new(), value)]);
     }
 
     /// Writes a metric, if it has values. Counters are those whose names end in `_total`, as in all of Prometheus.
     pub(super) fn metric<F: Figure>(
         &mut self,
         name: &str,
-        help: &str,
         series: impl IntoIterator<Item = (Labels, F)>,
     ) {
         let series = series.into_iter();
@@ -41,7 +43,7 @@ impl TextWriter {
         if series.peek().is_none() {
             return;
         }
-        self.head(name, if name.ends_with("_total") { "counter" } else { "gauge" }, help);
+        self.head(name, if name.ends_with("_total") { "counter" } else { "gauge" });
         for (labels, value) in series {
             match value {
                 Number::Whole(number) => self.sample(name, &labels, number),
@@ -54,14 +56,13 @@ impl TextWriter {
     pub(super) fn histogram<'a>(
         &mut self,
         name: &str,
-        help: &str,
         series: impl IntoIterator<Item = (Labels, &'a [(f64, u64)], f64)>,
     ) {
         let mut series = series.into_iter().peekable();
         if series.peek().is_none() {
             return;
         }
-        self.head(name, "histogram", help);
+        self.head(name, "histogram");
         for (labels, buckets, sum) in series {
             let mut count = 0;
             for (place, (bound, more)) in buckets.iter().enumerate() {
@@ -77,8 +78,9 @@ impl TextWriter {
         }
     }
 
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
+    fn head(&mut self, name: &str, kind: &str) {
+        let help = HELP.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let help = help.unwrap_or_default();
         let _ = writeln!(self.text, "# HELP {name} {help}\n# TYPE {name} {kind}");
     }
 
@@ -128,22 +130,40 @@ mod tests {
     fn the_text_is_prometheus_s() {
         let mut writer = TextWriter::default();
         let odd = vec![("tag", "a \"b\\\nc".to_owned())];
-        writer.metric("ids_total", "All \"ids\".", [(odd, u64::MAX)]);
-        writer.one("none", "Has no value.", None::<u64>);
-        writer.metric("build_info", "It.", [(vec![("v", "1".to_owned())], true)]);
+        writer.metric("leafd_claims_total", [(odd, u64::MAX)]);
+        writer.one("leafd_worker_number", None::<u64>);
+        writer.metric("leafd_build_info", [(vec![("v", "1".to_owned())], true)]);
         writer.histogram(
-            "took",
-            "Times.",
+            "leafd_request_wait_seconds",
             [(Labels::new(), &[(0.5, 2), (1.0, 0), (f64::MAX, 3)][..], 7.25)],
         );
         assert_eq!(
             writer.text,
-            "# HELP ids_total All \"ids\".\n# TYPE ids_total counter\n\
-             ids_total{tag=\"a \\\"b\\\\\\nc\"} 18446744073709551615\n\
-             # HELP build_info It.\n# TYPE build_info gauge\nbuild_info{v=\"1\"} 1\n\
-             # HELP took Times.\n# TYPE took histogram\n\
-             took_bucket{le=\"0.5\"} 2\ntook_bucket{le=\"1.0\"} 2\ntook_bucket{le=\"+Inf\"} 5\n\
-             took_sum 7.25\ntook_count 5\n"
+            "# HELP leafd_claims_total Claims granted by a store.\n# TYPE leafd_claims_total counter\n\
+             leafd_claims_total{tag=\"a \\\"b\\\\\\nc\"} 18446744073709551615\n\
+             # HELP leafd_build_info The daemon's release and its protocol version.\n\
+             # TYPE leafd_build_info gauge\nleafd_build_info{v=\"1\"} 1\n\
+             # HELP leafd_request_wait_seconds Time that requests for ids waited if they were not answered at once.\n\
+             # TYPE leafd_request_wait_seconds histogram\n\
+             leafd_request_wait_seconds_bucket{le=\"0.5\"} 2\n\
+             leafd_request_wait_seconds_bucket{le=\"1.0\"} 2\n\
+             leafd_request_wait_seconds_bucket{le=\"+Inf\"} 5\n\
+             leafd_request_wait_seconds_sum 7.25\nleafd_request_wait_seconds_count 5\n"
         );
+    }
+
+    #[test]
+    fn each_metric_has_a_text_and_each_text_a_metric() {
+        let sources = [include_str!("table.rs"), include_str!("process.rs")].concat();
+        let quoted = sources.split('"').skip(1).step_by(2);
+        let metrics =
+            quoted.filter(|text| text.starts_with("leafd_") || text.starts_with("process_"));
+        let mut metrics: Vec<&str> = metrics.collect();
+        let mut texts: Vec<&str> =
+            HELP.lines().map(|line| line.split_once(' ').expect("a name and a text").0).collect();
+        metrics.sort_unstable();
+        texts.sort_unstable();
+        assert_eq!(metrics, texts);
+        assert!(!HELP.contains('\\'), "it would have to be escaped");
     }
 }
