@@ -6,8 +6,8 @@
 //! environment, the environment beats the file, the file beats the default. A setting is taken whole from one of them,
 //! lists and tables included.
 //!
-//! - `settings`: the table of settings in `settings.toml`, the single source of keys, defaults, ranges and texts. `reference`: the
-//!   documents that are made from it.
+//! - `settings`: the table of settings in `settings.toml`, the single source of keys, defaults, ranges
+//!   and texts.
 //! - `sources`: collects which values were given where, and refuses unknown names.
 //! - `value`, `reader`: from text to typed values, with the errors.
 //! - `stores`, `store_url`, `password`: where numbers are claimed; `routes`, `routing`, `hash`: which store a tag
@@ -31,7 +31,6 @@ mod password;
 mod paths;
 mod pattern;
 mod reader;
-mod reference;
 mod routes;
 mod routing;
 mod settings;
@@ -61,10 +60,9 @@ pub use layouts::Layouts;
 pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
-pub use reference::{settings_file, settings_help, settings_markdown};
 pub use routes::PRIMARIES_MAX;
 pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
-pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings};
+pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings, settings_help};
 #[cfg(feature = "http")]
 pub(crate) use store_url::percent_decoded;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};

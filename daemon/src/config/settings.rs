@@ -1,7 +1,7 @@
-//! The table of settings, which `settings.toml` holds. All texts about the settings are made from it, see
-//! [`super::reference`].
+//! The table of settings, which `settings.toml` holds. `leafd --help` and leafd(8) are made from it here;
+//! `docs/reference/settings.md` and `systemd/leafd.toml` are made from it by the tests.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
 use std::time::Duration;
 
@@ -119,6 +119,16 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
     SECTIONS.iter().flat_map(|section| &section.settings)
 }
 
+/// The settings as plain text, for a help page.
+pub fn settings_help() -> String {
+    let mut out = String::new();
+    for setting in settings() {
+        let (key, variable) = (setting.key, setting.variable());
+        let _ = writeln!(out, "{key} ({variable})\n    {}\n    {}", setting.help, setting.facts());
+    }
+    out
+}
+
 /// The setting with this key.
 pub(super) fn by_key(key: &str) -> Option<&'static Setting> {
     settings().find(|setting| setting.key == key)
@@ -170,6 +180,19 @@ impl Setting {
     /// The environment variable of this setting.
     pub fn variable(&self) -> String {
         format!("LEAFD_{}", self.key.to_ascii_uppercase())
+    }
+
+    /// Default, allowed values and what a reload does, in one line.
+    pub fn facts(&self) -> String {
+        let allowed = match &self.kind {
+            // The introduction explains the units.
+            ValueKind::Time(..) => {
+                self.kind.to_string().replace(": a whole number and ms, s, m or h", "")
+            }
+            other => other.to_string(),
+        };
+        let reload = if self.is_reloaded { " A reload applies changes." } else { "" };
+        format!("Default: {}. Allowed: {allowed}.{reload}", self.default)
     }
 }
 

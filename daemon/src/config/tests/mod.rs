@@ -1,6 +1,7 @@
 //! Checks the configuration as an operator uses it: text in, typed values or a message out.
 
 mod access;
+mod documents;
 mod routes;
 mod shipped;
 mod sources;

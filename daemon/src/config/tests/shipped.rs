@@ -1,5 +1,6 @@
 //! Texts about the settings elsewhere match the settings.
 
+use super::documents::{settings_file, settings_markdown};
 use super::*;
 
 #[test]

@@ -1,9 +1,8 @@
-//! Generates texts about the settings from their table: `leafd --help`, `docs/reference/settings.md` and
-//! `systemd/leafd.toml`. The manual page leafd(8) is made from the help.
+//! Generates `docs/reference/settings.md` and `systemd/leafd.toml` from the table of settings.
 
 use std::fmt::Write as _;
 
-use super::settings::{Default, SECTIONS, Section, Setting, ValueKind, settings};
+use crate::config::settings::{Default, SECTIONS, Section, Setting, ValueKind};
 
 /// How settings are given, in plain sentences.
 const INTRODUCTION: [&str; 4] = [
@@ -22,53 +21,28 @@ const INTRODUCTION: [&str; 4] = [
 /// Longest line of the configuration file.
 const FILE_COLUMNS: usize = 110;
 
-impl Setting {
-    /// Default, allowed values and what a reload does, in one line.
-    pub fn facts(&self) -> String {
-        let allowed = match &self.kind {
-            // The introduction explains the units.
-            ValueKind::Time(..) => {
-                self.kind.to_string().replace(": a whole number and ms, s, m or h", "")
+/// Lines of TOML that show the setting: its default, otherwise an example.
+fn example(setting: &Setting) -> String {
+    match setting.default {
+        Default::Is(value) => match setting.kind {
+            ValueKind::Text(_) | ValueKind::Time(..) => format!("{} = \"{value}\"", setting.key),
+            ValueKind::Integer(..) | ValueKind::Boolean | ValueKind::Toml(_) => {
+                format!("{} = {value}", setting.key)
             }
-            other => other.to_string(),
-        };
-        let reload = if self.is_reloaded { " A reload applies changes." } else { "" };
-        format!("Default: {}. Allowed: {allowed}.{reload}", self.default)
-    }
-
-    /// Lines of TOML that show the setting: its default, otherwise an example.
-    pub fn example(&self) -> String {
-        match self.default {
-            Default::Is(value) => match self.kind {
-                ValueKind::Text(_) | ValueKind::Time(..) => format!("{} = \"{value}\"", self.key),
-                ValueKind::Integer(..) | ValueKind::Boolean | ValueKind::Toml(_) => {
-                    format!("{} = {value}", self.key)
-                }
-            },
-            Default::Empty { example, .. }
-            | Default::Unset { example }
-            | Default::Found { example, .. } => example.to_owned(),
-        }
-    }
-
-    /// Whether [`Setting::example`] differs from the default.
-    pub fn has_example(&self) -> bool {
-        !matches!(self.default, Default::Is(_))
+        },
+        Default::Empty { example, .. }
+        | Default::Unset { example }
+        | Default::Found { example, .. } => example.to_owned(),
     }
 }
 
-/// The settings as plain text, for a help page.
-pub fn settings_help() -> String {
-    let mut out = String::new();
-    for setting in settings() {
-        let (key, variable) = (setting.key, setting.variable());
-        let _ = writeln!(out, "{key} ({variable})\n    {}\n    {}", setting.help, setting.facts());
-    }
-    out
+/// Whether [`example`] differs from the default.
+fn has_example(setting: &Setting) -> bool {
+    !matches!(setting.default, Default::Is(_))
 }
 
 /// The settings as a page of Markdown, with a heading for each.
-pub fn settings_markdown() -> String {
+pub(super) fn settings_markdown() -> String {
     let mut out = String::from(
         "# Settings\n\n<!-- Generated from daemon/src/config/settings.toml; see ARCHITECTURE.md. -->\n",
     );
@@ -89,8 +63,8 @@ pub fn settings_markdown() -> String {
             let Setting { key, help, .. } = setting;
             let facts = setting.facts().replace('<', "\\<").replace('*', "\\*");
             let _ = write!(out, "\n### `{key}`\n\n{help}\n\n{facts}\n");
-            if setting.has_example() {
-                let _ = write!(out, "\n```toml\n{}\n```\n", setting.example());
+            if has_example(setting) {
+                let _ = write!(out, "\n```toml\n{}\n```\n", example(setting));
             }
         }
     }
@@ -98,7 +72,7 @@ pub fn settings_markdown() -> String {
 }
 
 /// A configuration file that names every setting and changes none.
-pub fn settings_file() -> String {
+pub(super) fn settings_file() -> String {
     let mut out = String::from(
         "# leafd's configuration: every setting with its default, or with an example.\n",
     );
@@ -114,7 +88,7 @@ pub fn settings_file() -> String {
             out.push('\n');
             comment(&mut out, setting.help);
             comment(&mut out, &setting.facts());
-            for line in setting.example().lines() {
+            for line in example(setting).lines() {
                 let _ = writeln!(out, "#{line}");
             }
         }
