@@ -3,7 +3,8 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::str::FromStr;
+
+use ipnet::IpNet;
 
 use super::types;
 use super::value::{ConfigNode, InvalidValue};
@@ -41,22 +42,20 @@ impl fmt::Display for HttpAddress {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeafHttp {
     /// The networks that may call.
-    pub allow: Vec<Network>,
+    pub allow: Vec<IpNet>,
     /// The names of this host that callers may use.
     pub names: Vec<String>,
     /// The rate that each address, and each user of this host, may use; `None`: no limit.
     pub requests_per_second: Option<u64>,
 }
 
-/// Addresses that begin with the same bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Network {
-    address: IpAddr,
-    bits: u32,
+pub(super) fn parse_networks(node: &ConfigNode) -> Result<Vec<IpNet>, InvalidValue> {
+    node.items(|item| network(item.text()?).ok_or_else(|| item.bad()))
 }
 
-pub(super) fn parse_networks(node: &ConfigNode) -> Result<Vec<Network>, InvalidValue> {
-    node.items(|item| item.text()?.parse().map_err(|()| item.bad()))
+/// `10.0.0.0/8`, or one address.
+fn network(text: &str) -> Option<IpNet> {
+    text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()
 }
 
 pub(super) fn parse_names(node: &ConfigNode) -> Result<Vec<String>, InvalidValue> {
@@ -68,57 +67,22 @@ pub(super) fn parse_names(node: &ConfigNode) -> Result<Vec<String>, InvalidValue
     })
 }
 
-impl Network {
-    /// Whether an address is one of them.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        let high = |address: u128, width: u32| {
-            // Rust has no shift by all bits.
-            address.checked_shr(width - self.bits).unwrap_or(0)
-        };
-        match (self.address, address) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                high(u32::from(own).into(), 32) == high(u32::from(other).into(), 32)
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                high(own.into(), 128) == high(other.into(), 128)
-            }
-            _ => false,
-        }
-    }
-}
-
-impl FromStr for Network {
-    type Err = ();
-
-    /// `10.0.0.0/8`, or one address.
-    fn from_str(text: &str) -> Result<Network, ()> {
-        let (address, bits) = match text.split_once('/') {
-            Some((address, bits)) => (address, Some(bits.parse().map_err(|_| ())?)),
-            None => (text, None),
-        };
-        let address: IpAddr = address.parse().map_err(|_| ())?;
-        let width = if address.is_ipv4() { 32 } else { 128 };
-        let bits = bits.unwrap_or(width);
-        if bits > width { Err(()) } else { Ok(Network { address, bits }) }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_network_has_the_addresses_that_begin_like_it() {
-        let has = |network: &str, address: &str| {
-            let network: Network = network.parse().expect("a network");
-            network.contains(address.parse().expect("an address"))
+        let has = |text: &str, address: &str| {
+            let network = network(text).expect("a network");
+            network.contains(&address.parse::<IpAddr>().expect("an address"))
         };
         assert!(has("10.0.0.0/8", "10.255.0.1") && !has("10.0.0.0/8", "11.0.0.1"));
         assert!(has("10.0.0.7", "10.0.0.7") && !has("10.0.0.7", "10.0.0.6"));
         assert!(has("0.0.0.0/0", "1.2.3.4") && !has("0.0.0.0/0", "::1"));
         assert!(has("fd00::/8", "fd12::1") && has("::/0", "::1") && !has("::1", "::2"));
         for odd in ["", "10.0.0.0/33", "10.0.0.0/", "example.com", "::/129", "10.0.0.0/-1"] {
-            assert_eq!(odd.parse::<Network>(), Err(()), "{odd}");
+            assert_eq!(network(odd), None, "{odd}");
         }
     }
 }

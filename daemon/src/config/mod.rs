@@ -55,7 +55,7 @@ pub use args::{Args, EXAMPLES};
 pub use backend::NotBuilt;
 pub use env::Env;
 pub use error::{ConfigError, Source};
-pub use http::{HttpAddress, LeafHttp, Network};
+pub use http::{HttpAddress, LeafHttp};
 pub use layouts::Layouts;
 pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};

@@ -46,7 +46,7 @@ impl Gate {
         party: Party,
         headers: &HeaderMap,
     ) -> Result<(), Closed> {
-        if !self.settings.allow.iter().any(|network| network.contains(peer)) {
+        if !self.settings.allow.iter().any(|network| network.contains(&peer)) {
             return Err(Closed::Address);
         }
         if is_from_another_site(headers) {
