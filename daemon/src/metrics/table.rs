@@ -1,8 +1,6 @@
 //! Which number of a snapshot is which metric. All numbers of a snapshot are here, and no others.
 
-use leafd_checkup::snapshot::{
-    Condition, Counts, Layout, Snapshot, Store, TagNumbers, Times, store_subject,
-};
+use leafd_checkup::snapshot::{Condition, Counts, Layout, Snapshot, Store, Times, store_subject};
 
 use super::process;
 use super::text::{Figure, Labels, TextWriter};
@@ -153,35 +151,18 @@ fn of_layouts(w: &mut TextWriter, things: &[Layout]) {
 fn of_tags(w: &mut TextWriter, tags: &Busiest) {
     let issued = tags.named.iter().map(|tag| (label("tag", &tag.tag), tag.issued));
     w.metric("leafd_tag_ids_issued_total", issued);
-    let mut metric = |name,
-                      tag_value: fn(&TagNumbers) -> Option<f64>,
-                      other: fn(&Sums) -> Option<f64>| {
-        let named = tags.named.iter().map(|tag| (label("tag", &tag.tag), tag_value(tag)));
-        let others = (tags.others.tags > 0).then(|| (label("tag", OTHERS), other(&tags.others)));
-        w.metric(name, named.chain(others));
-    };
-    metric(
-        "leafd_tag_ids_per_second",
-        |tag| Some(tag.ids_per_second),
-        |others| Some(others.ids_per_second),
-    );
-    metric("leafd_tag_ids_held", |tag| Some(tag.held as f64), |others| Some(others.held as f64));
-    metric(
-        "leafd_tag_requests_waiting",
-        |tag| Some(tag.waiting as f64),
-        |others| Some(others.waiting as f64),
-    );
-    metric(
-        "leafd_tag_runway_seconds",
-        |tag| tag.lasts_ms.filter(|_| !tag.strict).map(seconds),
-        |others| others.lasts_ms.map(seconds),
-    );
+    let named = tags.named.iter().map(|tag| (tag.tag.as_str(), Sums::of(tag)));
+    let others = (tags.others.tags > 0).then_some((OTHERS, tags.others));
+    let things: Vec<(&str, Sums)> = named.chain(others).collect();
+    let mut each = Each { w, things: &things, labels: |(tag, _)| label("tag", tag) };
+    each.metric("leafd_tag_ids_per_second", |(_, sums)| sums.ids_per_second);
+    each.metric("leafd_tag_ids_held", |(_, sums)| sums.held);
+    each.metric("leafd_tag_requests_waiting", |(_, sums)| sums.waiting);
+    each.metric("leafd_tag_runway_seconds", |(_, sums)| sums.lasts_ms.map(seconds));
     // More digits would reveal how many ids of a masked tag exist.
-    metric(
-        "leafd_tag_ceiling_used_ratio",
-        |tag| Some(tag.ceiling_used_percent.unwrap_or(0) as f64 / 100.0),
-        |others| Some(others.ceiling_used_percent as f64 / 100.0),
-    );
+    each.metric("leafd_tag_ceiling_used_ratio", |(_, sums)| {
+        sums.ceiling_used_percent as f64 / 100.0
+    });
 }
 
 fn histogram(labels: Labels, times: &Times) -> (Labels, &[(f64, u64)], f64) {

@@ -8,16 +8,10 @@ const HELP: &str = include_str!("help.txt");
 /// Labels of a series.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// A value. A whole number is written in full: a tag may have issued more ids than a float can count exactly.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Number {
-    Whole(u64),
-    Float(f64),
-}
-
 /// What may be a number.
 pub(super) trait Figure {
-    fn number(self) -> Option<Number>;
+    /// It in full: a tag may have issued more ids than a float can count exactly.
+    fn text(self) -> Option<String>;
 }
 
 #[derive(Debug, Default)]
@@ -39,16 +33,13 @@ impl TextWriter {
     ) {
         let series = series.into_iter();
         let mut series =
-            series.filter_map(|(labels, value)| Some((labels, value.number()?))).peekable();
+            series.filter_map(|(labels, value)| Some((labels, value.text()?))).peekable();
         if series.peek().is_none() {
             return;
         }
         self.head(name, if name.ends_with("_total") { "counter" } else { "gauge" });
         for (labels, value) in series {
-            match value {
-                Number::Whole(number) => self.sample(name, &labels, number),
-                Number::Float(number) => self.sample(name, &labels, number),
-            }
+            self.sample(name, &labels, value);
         }
     }
 
@@ -99,26 +90,26 @@ impl TextWriter {
 }
 
 impl Figure for u64 {
-    fn number(self) -> Option<Number> {
-        Some(Number::Whole(self))
+    fn text(self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 
 impl Figure for bool {
-    fn number(self) -> Option<Number> {
-        Some(Number::Whole(self.into()))
+    fn text(self) -> Option<String> {
+        u64::from(self).text()
     }
 }
 
 impl Figure for f64 {
-    fn number(self) -> Option<Number> {
-        Some(Number::Float(self))
+    fn text(self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 
 impl<F: Figure> Figure for Option<F> {
-    fn number(self) -> Option<Number> {
-        self.and_then(F::number)
+    fn text(self) -> Option<String> {
+        self.and_then(F::text)
     }
 }
 

@@ -41,6 +41,13 @@ pub struct Sums {
 }
 
 impl Sums {
+    /// Those of one tag.
+    pub fn of(tag: &TagNumbers) -> Sums {
+        let mut sums = Sums::default();
+        sums.add(tag);
+        sums
+    }
+
     fn add(&mut self, tag: &TagNumbers) {
         self.tags += 1;
         self.ids_per_second += tag.ids_per_second;
