@@ -228,7 +228,7 @@ fn no_setting_is_described_by_hand() {
         let flowing = text.split(['#', ' ', '\n']).filter(|word| !word.is_empty());
         let flowing = flowing.collect::<Vec<_>>().join(" ");
         for setting in settings() {
-            let key = setting.key;
+            let key = &setting.key;
             let row = format!("| `{key}` |");
             let headings = [format!("# `{key}`"), format!("# {key}")];
             let own = text.lines().any(|line| {
@@ -261,7 +261,8 @@ fn defaults_in_prose_are_the_settings_own() {
                 let Some(rest) = rest.strip_prefix(" (") else { continue };
                 let words = rest.split([')', ';']).next().unwrap();
                 if words.starts_with(|c: char| c.is_ascii_digit()) {
-                    let (said, default) = (as_configured(words), setting.default.to_string());
+                    let (said, default) =
+                        (as_configured(words), setting.default.clone().unwrap_or_default());
                     assert_eq!(said, default, "{}: {}", name.display(), setting.key);
                     checked += 1;
                 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::error::{ConfigError, Source};
-use super::settings::{Default, Setting, ValueKind, named, settings};
+use super::settings::{Setting, ValueKind, named, settings};
 use super::sources::Inputs;
 use super::value::{ConfigNode, InvalidValue, Value, parse_value};
 
@@ -52,7 +52,7 @@ impl Reader {
         parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<T, ConfigError> {
         let setting = named(key);
-        let given = match self.inputs.remove(setting.key) {
+        let given = match self.inputs.remove(&*setting.key) {
             Some(given) => given,
             None => (default_of(setting, find)?, Source::Default),
         };
@@ -66,7 +66,7 @@ impl Reader {
         parse: impl FnOnce(&ConfigNode) -> Result<T, InvalidValue>,
     ) -> Result<Option<T>, ConfigError> {
         let setting = named(key);
-        if let Some(given) = self.inputs.remove(setting.key) {
+        if let Some(given) = self.inputs.remove(&*setting.key) {
             return self.take(setting, given, parse).map(Some);
         }
         self.unset(key);
@@ -76,7 +76,7 @@ impl Reader {
     /// Notes that a setting has no effect.
     pub(super) fn unset(&mut self, key: &str) {
         self.effective.push(Effective {
-            key: named(key).key,
+            key: &named(key).key,
             value: None,
             source: Source::Default,
         });
@@ -131,7 +131,7 @@ impl Reader {
             ConfigError::of_value(source.at(bad.node.line), &place, &shown, &allowed)
         })?;
         let shown = Some(show_typed(setting, &node));
-        self.effective.push(Effective { key: setting.key, value: shown, source });
+        self.effective.push(Effective { key: &setting.key, value: shown, source });
         Ok(value)
     }
 }
@@ -141,14 +141,12 @@ fn default_of(
     find: impl FnOnce() -> Result<String, String>,
 ) -> Result<ConfigNode, ConfigError> {
     let found = match (&setting.default, &setting.kind) {
-        (Default::Is(text) | Default::Empty { value: text, .. }, ValueKind::Toml(_)) => {
-            parse_value(text)
-        }
-        (Default::Is(text) | Default::Empty { value: text, .. }, _) => Ok(ConfigNode::bare(*text)),
-        (Default::Found { .. } | Default::Unset { .. }, _) => find().map(ConfigNode::bare),
+        (Some(text), ValueKind::Toml(_)) => parse_value(text),
+        (Some(text), _) => Ok(ConfigNode::bare(text)),
+        (None, _) => find().map(ConfigNode::bare),
     };
     found.map_err(|cause| {
-        let (key, variable) = (setting.key, setting.variable());
+        let (key, variable) = (&setting.key, setting.variable());
         let words = format!(
             "{key} has no default in this environment: {cause}; set it with {variable} or --set {key}=VALUE"
         );
@@ -159,7 +157,7 @@ fn default_of(
 /// A value for an error message. A store that isn't a local file may carry a password anywhere, especially
 /// if it is misspelt. So only the scheme of such a value is shown.
 fn show(setting: &Setting, node: &ConfigNode) -> String {
-    if !["store", "stores"].contains(&setting.key) {
+    if !["store", "stores"].contains(&&*setting.key) {
         return node.to_string();
     }
     match node.text() {
@@ -174,8 +172,8 @@ fn show(setting: &Setting, node: &ConfigNode) -> String {
 /// password in it.
 fn show_typed(setting: &Setting, node: &ConfigNode) -> String {
     match (&setting.kind, &node.value) {
-        _ if ["store", "stores"].contains(&setting.key) => node.to_toml(&str::to_owned),
-        (ValueKind::Integer(..) | ValueKind::Boolean, Value::Bare(text)) => text.clone(),
+        _ if ["store", "stores"].contains(&&*setting.key) => node.to_toml(&str::to_owned),
+        (ValueKind::Integer(..) | ValueKind::Boolean(_), Value::Bare(text)) => text.clone(),
         _ => show(setting, node),
     }
 }

@@ -5,69 +5,51 @@ use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 
 use super::value::{parse_duration, show_duration};
 
-/// Text of the table, which lives as long as the program.
-type Text = &'static str;
-
 /// A setting, apart from its value.
 #[derive(Debug, Deserialize)]
-#[serde(try_from = "TableEntry")]
 pub struct Setting {
     /// Its key in the file; see [`Setting::variable`] for the environment.
-    pub key: Text,
+    pub key: String,
     /// What values it takes.
+    #[serde(flatten)]
     pub kind: ValueKind,
-    /// The value that applies if none is given.
-    pub default: Default,
+    /// The value that applies if none is given, as in an environment variable. Without it the setting is unset, or its
+    /// value is found at the start.
+    pub default: Option<String>,
+    /// How the value is found at the start.
+    pub found: Option<String>,
+    /// Lines of TOML that can be activated, in place of a missing or empty default.
+    pub example: Option<String>,
     /// What it decides, in plain sentences, with keys and values between backticks.
-    pub help: Text,
+    #[serde(deserialize_with = "in_one_line")]
+    pub help: String,
     /// Whether a reload (SIGHUP) activates a new value. The other settings need a restart.
+    #[serde(default, rename = "reload")]
     pub is_reloaded: bool,
 }
 
 /// What values a setting takes.
-#[derive(Debug)]
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ValueKind {
     /// Text; what is allowed, in words.
     Text(String),
     /// A whole number within these bounds, both allowed.
     Integer(u64, u64),
     /// A length of time within these bounds, both allowed.
-    Time(Duration, Duration),
+    Time(
+        #[serde(deserialize_with = "time")] Duration,
+        #[serde(deserialize_with = "time")] Duration,
+    ),
     /// True or false.
-    Boolean,
+    Boolean(bool),
     /// A list or table, written as TOML in the environment too; what is allowed, in words.
     Toml(String),
-}
-
-/// The value of a setting that is not given. `leafd.toml` shows an example in place of a missing default: lines of
-/// TOML that can be activated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Default {
-    /// This text, as in an environment variable.
-    Is(&'static str),
-    /// This empty list or table, in TOML.
-    Empty {
-        /// `[]` or `{}`.
-        value: &'static str,
-        /// An example that isn't empty.
-        example: &'static str,
-    },
-    /// Nothing: the feature is off.
-    Unset {
-        /// An example of the feature switched on.
-        example: &'static str,
-    },
-    /// Found at the start.
-    Found {
-        /// How it is found.
-        how: &'static str,
-        /// A value that may be found.
-        example: &'static str,
-    },
 }
 
 /// Settings that belong together.
@@ -82,24 +64,6 @@ pub struct Section {
     /// In the order in which an operator needs them.
     #[serde(rename = "setting")]
     pub settings: Vec<Setting>,
-}
-
-/// A setting as the table has it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TableEntry {
-    key: String,
-    help: String,
-    text: Option<String>,
-    toml: Option<String>,
-    integer: Option<(u64, u64)>,
-    time: Option<(String, String)>,
-    boolean: Option<bool>,
-    default: Option<String>,
-    found: Option<String>,
-    example: Option<String>,
-    #[serde(default)]
-    reload: bool,
 }
 
 #[derive(Deserialize)]
@@ -123,7 +87,7 @@ pub fn settings() -> impl Iterator<Item = &'static Setting> {
 pub fn settings_help() -> String {
     let mut out = String::new();
     for setting in settings() {
-        let (key, variable) = (setting.key, setting.variable());
+        let (key, variable) = (&setting.key, setting.variable());
         let _ = writeln!(out, "{key} ({variable})\n    {}\n    {}", setting.help, setting.facts());
     }
     out
@@ -144,36 +108,12 @@ pub fn is_reloaded(key: &str) -> bool {
     by_key(key).is_some_and(|setting| setting.is_reloaded)
 }
 
-impl TryFrom<TableEntry> for Setting {
-    type Error = String;
+fn time<'de, D: Deserializer<'de>>(written: D) -> Result<Duration, D::Error> {
+    parse_duration(&String::deserialize(written)?).ok_or_else(|| D::Error::custom("not a time"))
+}
 
-    fn try_from(written: TableEntry) -> Result<Setting, String> {
-        let TableEntry { key, text, toml, integer, time, boolean, .. } = written;
-        let bound =
-            |text: String| parse_duration(&text).ok_or(format!("{key}: {text} is not a time"));
-        let kind = match (text, toml, integer, time, boolean) {
-            (Some(words), None, None, None, None) => ValueKind::Text(words),
-            (None, Some(words), None, None, None) => ValueKind::Toml(words),
-            (None, None, Some((least, most)), None, None) => ValueKind::Integer(least, most),
-            (None, None, None, Some((least, most)), None) => {
-                ValueKind::Time(bound(least)?, bound(most)?)
-            }
-            (None, None, None, None, Some(true)) => ValueKind::Boolean,
-            _ => return Err(format!("{key} has no kind, or several")),
-        };
-        let kept = |text: Option<String>| text.map(|text| &*text.leak());
-        let default = (kept(written.default), kept(written.found), kept(written.example));
-        let default = match default {
-            (Some(value), None, None) => Default::Is(value),
-            (Some(value), None, Some(example)) => Default::Empty { value, example },
-            (None, None, Some(example)) => Default::Unset { example },
-            (None, Some(how), Some(example)) => Default::Found { how, example },
-            _ => return Err(format!("{key} has neither a default nor an example")),
-        };
-        let help = written.help.replace('\n', " ").leak();
-        let is_reloaded = written.reload;
-        Ok(Setting { key: key.leak(), kind, default, help, is_reloaded })
-    }
+fn in_one_line<'de, D: Deserializer<'de>>(written: D) -> Result<String, D::Error> {
+    Ok(String::deserialize(written)?.replace('\n', " "))
 }
 
 impl Setting {
@@ -192,7 +132,8 @@ impl Setting {
             other => other.to_string(),
         };
         let reload = if self.is_reloaded { " A reload applies changes." } else { "" };
-        format!("Default: {}. Allowed: {allowed}.{reload}", self.default)
+        let default = self.default.as_deref().or(self.found.as_deref()).unwrap_or("none");
+        format!("Default: {default}. Allowed: {allowed}.{reload}")
     }
 }
 
@@ -207,17 +148,7 @@ impl fmt::Display for ValueKind {
                 show_duration(*least),
                 show_duration(*most)
             ),
-            ValueKind::Boolean => f.write_str("true or false"),
-        }
-    }
-}
-
-impl fmt::Display for Default {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Default::Is(value) | Default::Empty { value, .. } => f.write_str(value),
-            Default::Unset { .. } => f.write_str("none"),
-            Default::Found { how, .. } => f.write_str(how),
+            ValueKind::Boolean(_) => f.write_str("true or false"),
         }
     }
 }

@@ -59,7 +59,7 @@ fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
     for (key, node) in entries {
         let source = Source::File { path: path.to_owned(), line: node.line };
         let setting = known(&key, &source)?;
-        given.insert(setting.key, (node, source));
+        given.insert(&setting.key, (node, source));
     }
     Ok(given)
 }
@@ -89,7 +89,7 @@ fn from_variables(env: &Env) -> Result<Inputs, ConfigError> {
         let setting = settings::settings().find(|one| one.variable() == name);
         let setting = setting.ok_or_else(|| unknown(name, &source))?;
         let node = untyped(setting, value, &source)?;
-        given.insert(setting.key, (node, source));
+        given.insert(&setting.key, (node, source));
     }
     Ok(given)
 }
@@ -178,7 +178,7 @@ fn insert_argument(
 ) -> Result<(), ConfigError> {
     let setting = known(key, &source)?;
     let node = untyped(setting, value, &source)?;
-    if let Some((_, other)) = given.insert(setting.key, (node, source.clone())) {
+    if let Some((_, other)) = given.insert(&setting.key, (node, source.clone())) {
         let words = format!("{key} is given twice, also as {other}; leave one of them out");
         return Err(ConfigError::new(source, words));
     }
@@ -192,12 +192,12 @@ fn known(key: &str, source: &Source) -> Result<&'static Setting, ConfigError> {
 fn unknown(name: &str, source: &Source) -> ConfigError {
     let is_variable = matches!(source, Source::Variable(_));
     let bare = name.strip_prefix(PREFIX).filter(|_| is_variable).unwrap_or(name);
-    let like = most_like(bare, settings::settings().map(|setting| setting.key));
+    let like = most_like(bare, settings::settings().map(|setting| &*setting.key));
     let meant = like.and_then(settings::by_key).map(|setting| match is_variable {
         true => setting.variable(),
-        false => setting.key.to_owned(),
+        false => setting.key.clone(),
     });
-    let keys = settings::settings().map(|setting| setting.key).collect::<Vec<_>>().join(", ");
+    let keys = settings::settings().map(|setting| &*setting.key).collect::<Vec<_>>().join(", ");
     let allowed = match is_variable {
         true => {
             format!("{CONFIG_VARIABLE}, and {PREFIX} before one of these in capitals: {keys}")
@@ -210,7 +210,7 @@ fn unknown(name: &str, source: &Source) -> ConfigError {
 /// A value from outside a file: TOML for lists and tables, otherwise bare text.
 fn untyped(setting: &Setting, value: &OsStr, source: &Source) -> Result<ConfigNode, ConfigError> {
     let refused = |value: &str, allowed: String| {
-        ConfigError::of_value(source.clone(), setting.key, value, &allowed)
+        ConfigError::of_value(source.clone(), &setting.key, value, &allowed)
     };
     let text = value
         .to_str()

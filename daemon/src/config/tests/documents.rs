@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::config::settings::{Default, SECTIONS, Section, Setting, ValueKind};
+use crate::config::settings::{SECTIONS, Section, Setting, ValueKind};
 
 /// How settings are given, in plain sentences.
 const INTRODUCTION: [&str; 4] = [
@@ -21,24 +21,17 @@ const INTRODUCTION: [&str; 4] = [
 /// Longest line of the configuration file.
 const FILE_COLUMNS: usize = 110;
 
-/// Lines of TOML that show the setting: its default, otherwise an example.
+/// Lines of TOML that show the setting: its example, otherwise its default.
 fn example(setting: &Setting) -> String {
-    match setting.default {
-        Default::Is(value) => match setting.kind {
-            ValueKind::Text(_) | ValueKind::Time(..) => format!("{} = \"{value}\"", setting.key),
-            ValueKind::Integer(..) | ValueKind::Boolean | ValueKind::Toml(_) => {
-                format!("{} = {value}", setting.key)
-            }
-        },
-        Default::Empty { example, .. }
-        | Default::Unset { example }
-        | Default::Found { example, .. } => example.to_owned(),
+    let Setting { key, kind, default, example, .. } = setting;
+    match (example, default, kind) {
+        (Some(example), ..) => example.clone(),
+        (None, Some(value), ValueKind::Text(_) | ValueKind::Time(..)) => {
+            format!("{key} = \"{value}\"")
+        }
+        (None, Some(value), _) => format!("{key} = {value}"),
+        (None, None, _) => panic!("{key} has neither a default nor an example"),
     }
-}
-
-/// Whether [`example`] differs from the default.
-fn has_example(setting: &Setting) -> bool {
-    !matches!(setting.default, Default::Is(_))
 }
 
 /// The settings as a page of Markdown, with a heading for each.
@@ -63,7 +56,7 @@ pub(super) fn settings_markdown() -> String {
             let Setting { key, help, .. } = setting;
             let facts = setting.facts().replace('<', "\\<").replace('*', "\\*");
             let _ = write!(out, "\n### `{key}`\n\n{help}\n\n{facts}\n");
-            if has_example(setting) {
+            if setting.example.is_some() {
                 let _ = write!(out, "\n```toml\n{}\n```\n", example(setting));
             }
         }
@@ -86,7 +79,7 @@ pub(super) fn settings_file() -> String {
         comment(&mut out, intro);
         for setting in settings {
             out.push('\n');
-            comment(&mut out, setting.help);
+            comment(&mut out, &setting.help);
             comment(&mut out, &setting.facts());
             for line in example(setting).lines() {
                 let _ = writeln!(out, "#{line}");

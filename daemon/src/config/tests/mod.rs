@@ -71,7 +71,7 @@ fn defaults_are_as_documented() {
 fn every_setting_takes_effect_once_and_in_order() {
     let config = Config::load_from(&Args::default(), &root_with(&[])).unwrap();
     let effective: Vec<&str> = config.effective.iter().map(|one| one.key).collect();
-    let table: Vec<&str> = settings().map(|setting| setting.key).collect();
+    let table: Vec<&str> = settings().map(|setting| &*setting.key).collect();
     assert_eq!(effective, table);
 }
 

@@ -100,6 +100,24 @@ fn every_description_names_every_setting() {
 }
 
 #[test]
+fn each_setting_in_the_table_has_one_kind_and_no_unknown_key() {
+    let table: toml::Table = include_str!("../settings.toml").parse().unwrap();
+    let kinds = ["text", "toml", "integer", "time", "boolean"];
+    let others = ["key", "help", "default", "found", "example", "reload"];
+    for section in table["section"].as_array().unwrap() {
+        for setting in section["setting"].as_array().unwrap() {
+            let keys: Vec<&str> = setting.as_table().unwrap().keys().map(String::as_str).collect();
+            let of_kind = keys.iter().filter(|key| kinds.contains(key)).count();
+            let known = keys.iter().filter(|key| others.contains(key)).count();
+            assert_eq!((of_kind, known), (1, keys.len() - 1), "{setting}");
+            let (default, found) = (keys.contains(&"default"), keys.contains(&"found"));
+            assert!(default != found || !default, "{setting}");
+            assert!(default || keys.contains(&"example"), "{setting}");
+        }
+    }
+}
+
+#[test]
 fn texts_of_settings_are_sentences() {
     for setting in settings() {
         let Setting { key, help, .. } = setting;
