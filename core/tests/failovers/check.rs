@@ -129,8 +129,8 @@ impl World {
             return Some("no claim was lost");
         }
         let told = self.store.pushes.iter().any(|push| {
-            let covers = push.ends.iter().any(|(of, end)| *of == tag && *end > id);
-            push.host == earlier.host && covers && again.saw.contains(&push.commit)
+            let of_host = push.host == earlier.host && again.saw.contains(&push.commit);
+            of_host && push.covers(tag, id)
         });
         if told {
             return Some("the store was told of the lost claim in time");
@@ -140,21 +140,22 @@ impl World {
         if stopped(earlier) || stopped(later) {
             return Some("its daemon had been stopped for longer than the others wait for it");
         }
-        let knew_better = [earlier, later].into_iter().any(|issue| self.knew_better(issue));
+        let knew_better =
+            [earlier, later].into_iter().any(|issue| self.knew_better(issue, tag, id));
         knew_better.then_some("it was issued from a claim that was known to be lost")
     }
 
     /// Whether the daemon must have known that the store may have given the id to another host: it has known of a life
-    /// that began since the claim, and was not in time to tell the store there.
-    fn knew_better(&self, issue: &Issue) -> bool {
+    /// that began since the claim, and was not in time to tell the store there of this id.
+    fn knew_better(&self, issue: &Issue, tag: usize, id: u64) -> bool {
         let claim = &self.claims[issue.claim];
         let late = |(life, must_know_ms): &(Rc<str>, u64)| {
             let noted = &self.store.lives[life];
             let Some(first) = noted.first_claim else { return false };
-            let in_time =
-                self.store.pushes.iter().any(|push| {
-                    push.host == issue.host && push.life == *life && push.commit < first
-                });
+            let in_time = self.store.pushes.iter().any(|push| {
+                let of_host = push.host == issue.host && push.life == *life;
+                of_host && push.commit < first && push.covers(tag, id)
+            });
             noted.noted_ms > claim.at_ms && *must_know_ms < issue.at_ms && !in_time
         };
         issue.seen.iter().any(late)

@@ -67,6 +67,13 @@ pub struct Push {
     pub ends: Vec<(usize, u64)>,
 }
 
+impl Push {
+    /// Whether this id lies below what was reported.
+    pub fn covers(&self, tag: usize, id: u64) -> bool {
+        self.ends.iter().any(|(of, end)| *of == tag && *end > id)
+    }
+}
+
 /// How a store loses commits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
