@@ -63,11 +63,13 @@ impl Monitor {
             self.standing = Standing::Settling(*settling);
         }
         let settling = match &self.standing {
-            Standing::Settling(settling) => Some(&settling.identity),
+            Standing::Settling(settling) => Some(settling),
             _ => None,
         };
-        let is_former = |later: &Identity| found_history.is_former_of(&later.history);
-        if !in_doubt && (is_former(trusted) || settling.is_some_and(is_former)) {
+        let is_former = |later: &History| found_history.is_former_of(later);
+        let is_old =
+            is_former(&known) || settling.is_some_and(|settling| is_former(&settling.latest));
+        if is_old && !in_doubt {
             let error = self.old_primary(found_history);
             // What is held may be issued as before: for a time while the store settles, and as in an outage otherwise.
             if settling.is_some() {
@@ -76,7 +78,7 @@ impl Monitor {
             self.refuse(error);
         } else if in_doubt || !found_history.includes(&known) {
             self.renew(asked, found, &known);
-        } else if settling == Some(&found) {
+        } else if settling.is_some_and(|settling| settling.identity == found) {
             self.go_on_settling(asked);
         } else if settling.is_none() && *trusted == found {
             self.proven_at = asked;
@@ -258,6 +260,7 @@ impl Monitor {
         }
         self.trusted = Some(found.clone());
         self.standing = Standing::Settling(Settling {
+            latest: found.history.clone(),
             identity: found,
             since: asked,
             held: Held::Own,

@@ -21,6 +21,8 @@ use crate::store::{History, Identity, StoreError};
 pub(super) struct Settling {
     /// The store in its new history.
     pub identity: Identity,
+    /// The latest history that was seen meanwhile and was not in doubt: the store must not go back behind it.
+    pub latest: History,
     /// When the question was asked that first showed it. If the store can't record who claimed, the time counts from
     /// here.
     pub since: BootMs,
@@ -88,12 +90,17 @@ impl Monitor {
             Standing::Settling(Settling { held, told, .. }) => (*held, told.clone()),
             _ => (Held::OwnUntil(proven_until), Vec::new()),
         };
+        let latest = match &self.standing {
+            _ if !found.history.is_in_doubt() => found.history.clone(),
+            Standing::Settling(settling) => settling.latest.clone(),
+            _ => from.clone(),
+        };
         self.loss = None;
         self.suspect = false;
         self.trusted.get_or_insert_with(|| Identity { history: from.clone(), ..found.clone() });
-        let (identity, since) = (found, asked);
+        let (identity, since, pushed, until) = (found, asked, None, None);
         self.standing =
-            Standing::Settling(Settling { identity, since, held, told, pushed: None, until: None });
+            Standing::Settling(Settling { identity, latest, since, held, told, pushed, until });
     }
 
     /// No other host can have claimed this host's numbers before this instant, whatever has become of the store.

@@ -229,6 +229,25 @@ fn an_old_primary_that_answers_while_the_store_settles_changes_nothing() {
     one.goes_on("2 1*");
 }
 
+/// A server that lost life 3 is first in doubt, and then looks as it did in life 2.
+#[test]
+fn doubt_while_the_store_settles_forgets_no_history() {
+    let mut one = Watched::trusting();
+    one.probe_shows("3 2 1*");
+    one.pushes("3 2 1*");
+    one.hears("3 2 1*", Some(false));
+    one.probe_shows("in doubt: 2 1*");
+    assert_eq!(one.asks(), Request::Renew(identity("in doubt: 2 1*"), Some(history("1"))));
+    one.answer(Response::Renew(Err(away())));
+    one.probe_shows("2 1*");
+    one.look();
+    assert!(one.monitor.claimable().is_none() && one.monitor.away.is_some(), "it has seen 2 end");
+    one.probe_shows("3 2 1*");
+    one.pushes("3 2 1*");
+    one.hears("3 2 1*", Some(true));
+    one.goes_on("3 2 1*");
+}
+
 /// The store is refused for its role while it settles. The history that had ended before is still an ended one.
 #[test]
 fn a_refusal_while_the_store_settles_forgets_no_history() {
