@@ -144,7 +144,7 @@ impl Lease {
         self.go_on();
         if let Some(held) = &mut self.held {
             // The journal must record the worker again before it is used.
-            held.in_journal = false;
+            held.in_journal = None;
             self.phase = Phase::ToRecord(Some(held.claim.clone()));
         }
     }

@@ -52,8 +52,8 @@ pub(super) struct HeldLease {
     pub claim: Recorded,
     /// The furthest end of the claim that the journal has had; 0 if it never had one.
     pub limit: UnixMs,
-    /// Whether the journal has the claim now. Only then may its ids be issued.
-    pub in_journal: bool,
+    /// The end of the claim that the journal has now, if it has the claim. Ids may be issued up to there.
+    pub in_journal: Option<UnixMs>,
     /// Whether this life claimed it.
     pub mine: bool,
 }
@@ -149,7 +149,7 @@ impl Lease {
         let forgotten = recorded.as_ref().is_some_and(|recorded| !counts(recorded));
         let held = recorded.filter(counts).map(|claim| HeldLease {
             limit: claim.holding.expires,
-            in_journal: true,
+            in_journal: Some(claim.holding.expires),
             claim,
             mine: false,
         });
@@ -284,14 +284,15 @@ impl Lease {
         let idle = if waits { LeaseProblem::Starting } else { LeaseProblem::Unused };
         let held = self.held.as_ref().ok_or_else(|| trouble(idle))?;
         let vouched = held.mine || self.away || self.timers.head_start_until <= now.boot;
-        if !vouched || !held.in_journal || (self.blocked && !held.mine) {
+        let may_issue = vouched && (held.mine || !self.blocked);
+        let Some(in_journal) = held.in_journal.filter(|_| may_issue) else {
             return Err(trouble(LeaseProblem::Starting));
-        }
+        };
         if let Some(skew) = self.clock.refuses(now) {
             return Err(LeaseProblem::Clock(skew));
         }
         let limit = match self.settings.mode {
-            Mode::Leased => held.limit,
+            Mode::Leased => in_journal,
             Mode::Permanent => FOREVER,
         };
         Ok(IssueWindow { worker: held.claim.worker, start: held.claim.start, limit })
@@ -526,7 +527,7 @@ impl Lease {
         // What the journal has recorded of the same claim stays usable until the next record.
         let (limit, in_journal) = match &self.held {
             Some(held) if held.is_same(&claim) => (held.limit, held.in_journal),
-            _ => (UnixMs(0), false),
+            _ => (UnixMs(0), None),
         };
         if changed || self.settings.mode == Mode::Leased {
             self.phase = Phase::ToRecord(Some(claim.clone()));
@@ -545,13 +546,13 @@ impl Lease {
             (Ok(()), Some(claim)) => {
                 if let Some(held) = self.held.as_mut().filter(|held| held.is_same(&claim)) {
                     held.limit = held.limit.max(claim.holding.expires);
-                    held.in_journal = true;
+                    held.in_journal = Some(claim.holding.expires);
                 }
             }
             (Ok(()), None) => {}
             (Err(why), None) if self.is_leaving() => self.not_forgotten(why),
             (Err(why), _) => {
-                self.held.take_if(|held| !held.in_journal);
+                self.held.take_if(|held| held.in_journal.is_none());
                 self.refused(now, LeaseProblem::Refused(why.into()));
             }
         }

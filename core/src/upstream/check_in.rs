@@ -30,7 +30,12 @@ pub(super) const CROWDED_MS_MAX: u64 = 2_000;
 
 impl Monitor {
     /// A store has told its identity.
-    pub(super) fn identified(&mut self, asked: BootMs, found: Identity) -> Result<(), StoreError> {
+    pub(super) fn identified(
+        &mut self,
+        now: BootMs,
+        asked: BootMs,
+        found: Identity,
+    ) -> Result<(), StoreError> {
         let Some(trusted) = &self.trusted else {
             self.meet(asked, found);
             return Ok(());
@@ -85,7 +90,7 @@ impl Monitor {
             self.suspect = false;
             self.trust(found);
         } else {
-            self.fail_over(asked, found, &known);
+            self.fail_over(now, asked, found, &known);
         }
         Ok(())
     }
@@ -230,7 +235,7 @@ impl Monitor {
 
     /// Both sides have recorded this start. What remains open is whether commits may have been lost since the last
     /// start.
-    pub(super) fn check_in_recorded(&mut self) {
+    pub(super) fn check_in_recorded(&mut self, now: BootMs) {
         let Some(CheckingIn { found, history, .. }) = &self.checking_in else { return };
         let (found, history) = (found.clone(), history.clone());
         self.events.push_back(Event::CheckedIn(found.id.clone()));
@@ -238,7 +243,7 @@ impl Monitor {
             Some(known) if known != found.history => {
                 let begun =
                     self.checking_in.take().map_or(BootMs(0), |checking_in| checking_in.begun);
-                self.fail_over(begun, found, &known);
+                self.fail_over(now, begun, found, &known);
             }
             _ => self.next = Some(Request::IsSettled(found)),
         }

@@ -50,9 +50,16 @@ pub(super) enum Held {
 const CLOCKS_AGREE_TO: u64 = 500;
 
 impl Monitor {
-    /// A store whose known history was `from` now has another one. `asked`: when the question was asked.
-    pub(super) fn fail_over(&mut self, asked: BootMs, found: Identity, from: &History) {
-        let was_away = asked >= self.proven_until();
+    /// A store whose known history was `from` now has another one. `asked`: when the question was asked; it may have
+    /// been answered only `now`.
+    pub(super) fn fail_over(
+        &mut self,
+        now: BootMs,
+        asked: BootMs,
+        found: Identity,
+        from: &History,
+    ) {
+        let was_away = now >= self.proven_until();
         // Other hosts may have claimed in a life of which this one told the store nothing, and which is lost.
         let missed_one = was_away
             && matches!(

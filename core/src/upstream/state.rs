@@ -143,7 +143,9 @@ impl Monitor {
         random: u64,
     ) -> Result<(), StoreError> {
         match (request, response) {
-            (Request::Identity, Response::Identity(found)) => self.identified(asked, found?)?,
+            (Request::Identity, Response::Identity(found)) => {
+                self.identified(now, asked, found?)?
+            }
             (Request::HasTags, Response::HasTags(has_tags)) => self.has_tags(has_tags)?,
             (Request::TakeRole(..), Response::TakeRole(taken)) => self.role_taken(taken)?,
             // It had lost this host's last start, and has begun a new life.
@@ -162,7 +164,7 @@ impl Monitor {
             (Request::Record(record), Response::Record(recorded)) => {
                 recorded?;
                 match record {
-                    Record::CheckedIn(..) => self.check_in_recorded(),
+                    Record::CheckedIn(..) => self.check_in_recorded(now),
                     Record::History(..) => self.settled(),
                 }
             }

@@ -198,6 +198,15 @@ fn a_history_that_was_missed_between_two_costs_what_is_held() {
     one.pass(2 * SETTLE_MS);
     one.probe_shows("3 2 1*");
     assert!(one.distrusted());
+    // So it may while a question is on its way.
+    let mut one = Watched::trusting();
+    if let Step::Wait(Some(until)) = one.look() {
+        one.now = until;
+    }
+    assert_eq!(one.asks(), Request::Identity);
+    one.pass(2 * SETTLE_MS);
+    one.answer(Response::Identity(Ok(identity("3 2 1*"))));
+    assert!(one.distrusted());
     // It ended before anybody could claim under it.
     let mut one = Watched::trusting();
     one.probe_shows("3 2 1*");
