@@ -53,9 +53,12 @@ pub(super) fn parse_networks(node: &ConfigNode) -> Result<Vec<IpNet>, InvalidVal
     node.items(|item| network(item.text()?).ok_or_else(|| item.bad()))
 }
 
-/// `10.0.0.0/8`, or one address.
+/// `10.0.0.0/8`, or one address. `ipnet` itself would read `010.0.0.0/8`, which means 8.0.0.0/8 elsewhere.
 fn network(text: &str) -> Option<IpNet> {
-    text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok()
+    let Some((address, length)) = text.split_once('/') else {
+        return text.parse::<IpAddr>().map(IpNet::from).ok();
+    };
+    IpNet::new(address.parse().ok()?, length.parse().ok()?).ok()
 }
 
 pub(super) fn parse_names(node: &ConfigNode) -> Result<Vec<String>, InvalidValue> {
@@ -81,7 +84,9 @@ mod tests {
         assert!(has("10.0.0.7", "10.0.0.7") && !has("10.0.0.7", "10.0.0.6"));
         assert!(has("0.0.0.0/0", "1.2.3.4") && !has("0.0.0.0/0", "::1"));
         assert!(has("fd00::/8", "fd12::1") && has("::/0", "::1") && !has("::1", "::2"));
-        for odd in ["", "10.0.0.0/33", "10.0.0.0/", "example.com", "::/129", "10.0.0.0/-1"] {
+        for odd in
+            ["", "10.0.0.0/33", "10.0.0.0/", "example.com", "::/129", "10.0.0.0/-1", "010.0.0.0/8"]
+        {
             assert_eq!(network(odd), None, "{odd}");
         }
     }

@@ -92,23 +92,28 @@ impl PostgresDriver {
         answered.map_err(|failure| failure.at(&self.endpoint))
     }
 
-    /// Runs statements that come again and again in one round trip.
+    /// Runs frequently repeated statements in one round trip.
     fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<kept::Completed>, SqlError> {
-        let (missing, text) = self.kept.prepare(calls);
-        let sending = async {
-            for statement in missing {
-                self.client.batch_execute(&statement).await?;
-            }
-            self.client.simple_query(&text).await
+        let kept::Sending { prepare, text, by_name } = self.kept.sending(calls);
+        let failed = |error: &Error| match by_name && kept::is_lost(error) {
+            true => SqlError::Moved(describe(error)),
+            false => classify(error),
         };
-        let answered = self.bounded_as(sending, |error| match kept::is_lost(error) {
-            true if self.kept.are_used() => SqlError::Moved(describe(error)),
-            _ => classify(error),
-        });
+        for (name, statement) in prepare {
+            let prepared = self.bounded_as(self.client.batch_execute(&statement), failed);
+            self.unless_moved(prepared)?;
+            self.kept.is_ready(name);
+        }
+        let answered = self.bounded_as(self.client.simple_query(&text), failed);
+        self.unless_moved(answered).map(kept::answers)
+    }
+
+    /// From a move on, the server keeps nothing for this connection.
+    fn unless_moved<T>(&mut self, answered: Result<T, SqlError>) -> Result<T, SqlError> {
         if let Err(SqlError::Moved(_)) = answered {
             self.kept = kept::Statements::Whole;
         }
-        answered.map(kept::answers)
+        answered
     }
 
     /// Runs several statements without parameters.
@@ -139,6 +144,11 @@ impl Driver for PostgresDriver {
 
     fn signs(&self) -> &Signs {
         &self.signs
+    }
+
+    /// A prepared statement goes on using a table that another one of its name hides now.
+    fn tables_changed(&mut self) {
+        self.kept = kept::Statements::Whole;
     }
 
     fn begin(&mut self) -> Result<(), SqlError> {

@@ -1,9 +1,9 @@
-//! The statements that every claim repeats. The server keeps them ready for this connection, because planning them
-//! costs it more than running them.
+//! The statements that claims repeat. The server keeps them ready for this connection, because planning them costs it
+//! more than running them.
 //!
-//! A pooler may give each transaction to another session of the server, where a name means nothing, or what another
-//! client has prepared. So a name is derived from its statement: wherever it is known it means the same. And the first
-//! session without it tells that there is a pooler; from then on the statements are sent whole.
+//! A pooler may give each transaction to another session of the server, where a name is unknown, or was prepared by
+//! another client. So names are derived from the statements, and mean the same everywhere. The first name that is unknown
+//! shows that there is a pooler; from then on, statements are sent in full.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -15,6 +15,9 @@ use tokio_postgres::{Error, SimpleQueryMessage};
 use super::sql::DIALECT;
 use crate::store::sql::{Call, Cells, Param};
 
+/// Statements with more parameters are sent in full: a list of tags has another statement for each length.
+const KEPT_PARAMS_MAX: usize = 8;
+
 /// How a connection sends its statements.
 #[derive(Debug)]
 pub(super) enum Statements {
@@ -22,6 +25,17 @@ pub(super) enum Statements {
     Kept(HashMap<String, bool>),
     /// In full, with their values.
     Whole,
+}
+
+/// Calls as they are sent.
+#[derive(Debug, Default)]
+pub(super) struct Sending {
+    /// The names and the statements that prepare them, which the server lacks.
+    pub(super) prepare: Vec<(String, String)>,
+    /// All calls as one query.
+    pub(super) text: String,
+    /// Whether the query has names in it.
+    pub(super) by_name: bool,
 }
 
 /// What one statement answered.
@@ -36,45 +50,53 @@ impl Statements {
         Statements::Kept(HashMap::new())
     }
 
-    pub(super) fn are_used(&self) -> bool {
-        matches!(self, Statements::Kept(_))
-    }
-
-    /// What the server must be told first, and then these calls as one text.
-    pub(super) fn prepare(&mut self, calls: &[Call<'_>]) -> (Vec<String>, String) {
-        let (mut first, mut text) = (Vec::new(), String::new());
+    pub(super) fn sending(&mut self, calls: &[Call<'_>]) -> Sending {
+        let mut sending = Sending::default();
         for (sql, params) in calls {
             let sql = DIALECT.render(sql);
-            let by_name = match self {
-                Statements::Whole => None,
-                Statements::Kept(names) => {
-                    let name = name(&sql);
-                    match names.get_mut(&name) {
-                        None => {
-                            names.insert(name, false);
-                            None
-                        }
-                        Some(known) => {
-                            if !std::mem::replace(known, true) {
-                                let types = list(params.iter().map(type_of));
-                                first.push(format!("PREPARE {name}{types} AS {sql}"));
-                            }
-                            Some(name)
-                        }
-                    }
-                }
+            let Some((name, ready)) = self.name(&sql, params.len()) else {
+                sending.text += &format!("{};", whole(&sql, params));
+                continue;
             };
-            text += &match by_name {
-                Some(name) => format!("EXECUTE {name}{};", list(params.iter().map(value))),
-                None => format!("{};", whole(&sql, params)),
-            };
+            sending.by_name = true;
+            sending.text += &format!("EXECUTE {name}{};", list(params.iter().map(value)));
+            if !ready {
+                let types = list(params.iter().map(type_of));
+                let prepare = format!("PREPARE {name}{types} AS {sql}");
+                sending.prepare.push((name, prepare));
+            }
         }
-        (first, text)
+        sending
+    }
+
+    /// A statement's name, and whether the server has it; `None` if it is to be sent in full.
+    fn name(&mut self, sql: &str, params: usize) -> Option<(String, bool)> {
+        let Statements::Kept(names) = self else { return None };
+        if params > KEPT_PARAMS_MAX {
+            return None;
+        }
+        let mut hasher = DefaultHasher::new();
+        sql.hash(&mut hasher);
+        let name = format!("leafd_{:016x}", hasher.finish());
+        match names.get(&name) {
+            Some(ready) => Some((name, *ready)),
+            None => {
+                names.insert(name, false);
+                None
+            }
+        }
+    }
+
+    /// The server has this statement now.
+    pub(super) fn is_ready(&mut self, name: String) {
+        if let Statements::Kept(names) = self {
+            names.insert(name, true);
+        }
     }
 }
 
-/// Whether an error may say that the server's session is another one than at the last call, or that a table has
-/// changed since.
+/// Whether an error may mean that a pooler has switched sessions, or that a table has changed since a statement was
+/// prepared.
 pub(super) fn is_lost(error: &Error) -> bool {
     let lost = [
         SqlState::INVALID_SQL_STATEMENT_NAME,
@@ -102,12 +124,6 @@ pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<Completed> {
     answers
 }
 
-fn name(sql: &str) -> String {
-    let mut hasher = DefaultHasher::new();
-    sql.hash(&mut hasher);
-    format!("leafd_{:016x}", hasher.finish())
-}
-
 fn type_of(param: &Param<'_>) -> &'static str {
     match param {
         Param::Text(_) => "text",
@@ -118,7 +134,7 @@ fn type_of(param: &Param<'_>) -> &'static str {
 fn value(param: &Param<'_>) -> String {
     match *param {
         Param::Text(Some(text)) => escape_literal(text),
-        Param::Integer(Some(number)) => number.to_string(),
+        Param::Integer(Some(number)) => format!("'{number}'"),
         Param::Text(None) | Param::Integer(None) => "NULL".to_owned(),
     }
 }
@@ -153,30 +169,32 @@ mod tests {
 
     #[test]
     fn values_are_text_to_the_server_whatever_is_in_them() {
-        let params = [r"a'; DROP TABLE x; --\".into(), (-5_i64).into(), Param::Text(None)];
+        let params = [r"a'; DROP TABLE x; --\".into(), i64::MIN.into(), Param::Text(None)];
         assert_eq!(
             whole("SELECT $2, $1 WHERE $3 = $1", &params),
-            r"SELECT (-5::bigint), ( E'a''; DROP TABLE x; --\\'::text) WHERE (NULL::text) = ( E'a''; DROP TABLE x; --\\'::text)"
+            r"SELECT ('-9223372036854775808'::bigint), ( E'a''; DROP TABLE x; --\\'::text) WHERE (NULL::text) = ( E'a''; DROP TABLE x; --\\'::text)"
         );
         let mut statements = Statements::new();
-        let mut send = || statements.prepare(&[("SELECT ?1, ?2, ?3", &params)]);
-        assert!(send().0.is_empty());
-        let (first, text) = send();
-        let name = name("SELECT $1, $2, $3");
-        assert_eq!(first, [format!("PREPARE {name}(text, bigint, text) AS SELECT $1, $2, $3")]);
-        assert_eq!(text, format!("EXECUTE {name}( E'a''; DROP TABLE x; --\\\\', -5, NULL);"));
-        assert!(send().0.is_empty());
+        let call: Call<'_> = ("SELECT ?1, ?2, ?3", &params);
+        assert!(!statements.sending(&[call]).by_name, "the first time");
+        let Sending { prepare, text, by_name } = statements.sending(&[call]);
+        let [(name, statement)] = &prepare[..] else { panic!("{prepare:?}") };
+        assert!(by_name);
+        assert_eq!(*statement, format!("PREPARE {name}(text, bigint, text) AS SELECT $1, $2, $3"));
+        let values = r" E'a''; DROP TABLE x; --\\', '-9223372036854775808', NULL";
+        assert_eq!(text, format!("EXECUTE {name}({values});"));
+        assert_eq!(statements.sending(&[call]).prepare, prepare, "it is not there yet");
+        statements.is_ready(name.clone());
+        assert!(statements.sending(&[call]).prepare.is_empty());
     }
 
     #[test]
     fn a_statement_without_parameters_has_no_list() {
         let mut statements = Statements::new();
-        let mut send = || statements.prepare(&[("SELECT 1", &[])]);
-        assert_eq!(send().1, "SELECT 1;");
-        let name = name("SELECT 1");
-        assert_eq!(
-            send(),
-            (vec![format!("PREPARE {name} AS SELECT 1")], format!("EXECUTE {name};"))
-        );
+        assert_eq!(statements.sending(&[("SELECT 1", &[])]).text, "SELECT 1;");
+        let Sending { prepare, text, .. } = statements.sending(&[("SELECT 1", &[])]);
+        let [(name, statement)] = &prepare[..] else { panic!("{prepare:?}") };
+        assert_eq!(*statement, format!("PREPARE {name} AS SELECT 1"));
+        assert_eq!(text, format!("EXECUTE {name};"));
     }
 }

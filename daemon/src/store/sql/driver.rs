@@ -23,6 +23,9 @@ pub trait Driver: Debug + Send {
     /// How a query asks the server who it is.
     fn signs(&self) -> &Signs;
 
+    /// The tables may be others than those that earlier statements of this connection found.
+    fn tables_changed(&mut self) {}
+
     /// A number that only rises as long as the server has lost nothing, where it takes a statement of its own.
     fn position(&mut self) -> Result<Option<u64>, SqlError> {
         Ok(None)
@@ -45,7 +48,7 @@ pub trait Driver: Debug + Send {
     /// Runs a query. Returns every column as text.
     fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError>;
 
-    /// Runs a query that comes again and again.
+    /// Runs a frequently repeated query.
     fn query_again(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
         self.query(sql, params)
     }
