@@ -1,14 +1,17 @@
 //! What one user does to others: nobody takes what is left for the rest, whatever it sends and however it leaves.
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::net::Shutdown;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use leafd_wire::{Header, Status, opcode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::access::raw_as;
 use crate::host::{Host, eventually};
+use crate::public_ids::host_with_keys;
 use crate::raw::{Raw, ids_request};
 
 const ATTACKER: u32 = 4_001;
@@ -90,6 +93,94 @@ fn a_user_who_never_reads_is_bounded_in_memory_and_holds_up_nobody() {
     assert!(grown_kib < 24 << 10, "{grown_kib} KiB for 1,000 connections that never read");
     drop(unread);
     assert_prompt(&mut victim, "orders");
+}
+
+/// A host with a masked tag, of which nothing is claimed yet.
+fn with_masked_tag() -> Host {
+    let (host, _) = host_with_keys("1 000102030405060708090a0b0c0d0e0f\n");
+    let mut host = host.set("socket_mode", "0666").set("peer_memory_mib", "8");
+    host.start();
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "tickets", "masked": 53 }));
+    host
+}
+
+/// Reads this many answers with 10,000 ids each, of which none came before.
+#[track_caller]
+fn read_masked(raw: &mut Raw, answers: u32, ids: &mut HashSet<u64>) {
+    for _ in 0..answers {
+        let before = ids.len();
+        ids.extend(raw.reply().ids());
+        assert_eq!(ids.len(), before + 10_000, "an id came twice, or is missing");
+    }
+}
+
+#[test]
+fn masked_ids_for_requests_that_waited_for_a_claim_hold_up_nobody() {
+    const REQUESTS: u32 = 64;
+    let host = with_masked_tag();
+    let mut victim = as_user(&host, VICTIM);
+    victim.draw("snowflake", 1);
+    let before_kib = host.resident_kib();
+    let lock = lock(&host);
+    let mut raw = as_user(&host, ATTACKER);
+    for request_id in 0..REQUESTS {
+        raw.send(&ids_request("tickets", 10_000, request_id, 60_000));
+    }
+    eventually("all of them wait", GAP_MAX, || {
+        let waiting = host.status()["segments"]["tags"][0]["waiting"].as_u64();
+        (waiting == Some(REQUESTS.into())).then_some(())
+    });
+    lock.execute_batch("ROLLBACK").unwrap();
+    let (began, over) = (Instant::now(), AtomicBool::new(false));
+    let (mut longest, mut most_kib) = (Duration::ZERO, 0);
+    let took = std::thread::scope(|scope| {
+        let attacking = scope.spawn(|| {
+            // An answer that is slow to come shows in the victim's gap.
+            raw.stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+            read_masked(&mut raw, REQUESTS, &mut HashSet::new());
+            over.store(true, Ordering::Relaxed);
+            began.elapsed()
+        });
+        while !over.load(Ordering::Relaxed) && !attacking.is_finished() {
+            let asked = Instant::now();
+            victim.draw("snowflake", 1);
+            longest = longest.max(asked.elapsed());
+            most_kib = most_kib.max(host.resident_kib());
+        }
+        attacking.join().unwrap()
+    });
+    assert!(longest < took / 4, "the victim waited for {longest:?} of {took:?}");
+    let grown_kib = most_kib.saturating_sub(before_kib);
+    assert!(grown_kib < 6 << 10, "{grown_kib} KiB for the answers of one connection");
+}
+
+#[test]
+fn masked_ids_that_are_never_read_are_bounded_in_memory() {
+    const CONNECTIONS: usize = 200;
+    let host = with_masked_tag();
+    let mut victim = as_user(&host, VICTIM);
+    assert_eq!(victim.draw("tickets", 1).len(), 1);
+    let before_kib = host.resident_kib();
+    let mut unread: Vec<_> = (0..CONNECTIONS)
+        .map(|_| {
+            let mut raw = as_user(&host, ATTACKER);
+            raw.send(&ids_request("tickets", 10_000, 1, 60_000));
+            raw
+        })
+        .collect();
+    let all_drawn = 10_000 * CONNECTIONS as u64;
+    eventually("all of it is drawn", Duration::from_secs(60), || {
+        let issued = host.status()["segments"]["tags"][0]["issued"].as_u64();
+        (issued > Some(all_drawn)).then_some(())
+    });
+    assert_prompt(&mut victim, "snowflake");
+    let grown_kib = host.resident_kib().saturating_sub(before_kib);
+    assert!(grown_kib < 12 << 10, "{grown_kib} KiB for {CONNECTIONS} answers that are never read");
+    // Whoever reads after all gets the ids.
+    let mut ids = HashSet::new();
+    unread.iter_mut().step_by(20).for_each(|raw| read_masked(raw, 1, &mut ids));
+    drop(unread);
+    assert_prompt(&mut victim, "snowflake");
 }
 
 #[test]

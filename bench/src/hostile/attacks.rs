@@ -16,6 +16,7 @@ use leafd_tests::lingering::pass;
 use leafd_tests::raw::{Raw, connect_as, ids_request, tcp_as};
 use leafd_tests::seed::seeds;
 use leafd_wire::{Header, Status, opcode};
+use serde_json::json;
 
 use super::victim::UID as VICTIM_UID;
 use crate::duplicates::{Span, spans_of};
@@ -31,7 +32,7 @@ pub(super) struct Attack {
     pub(super) run: fn(&Course<'_>),
 }
 
-pub(super) const ATTACKS: [Attack; 16] = [
+pub(super) const ATTACKS: [Attack; 17] = [
     Attack {
         name: "4,000 idle connections",
         victim_tag: "orders",
@@ -56,6 +57,12 @@ pub(super) const ATTACKS: [Attack; 16] = [
         victim_tag: "orders",
         settings: &[],
         run: unread_ids,
+    },
+    Attack {
+        name: "masked ids from 1,000 connections, never read",
+        victim_tag: "orders",
+        settings: &[],
+        run: unread_masked_ids,
     },
     Attack {
         name: "made-up tags while the store is away",
@@ -237,6 +244,15 @@ fn unread_status(course: &Course<'_>) {
 fn unread_ids(course: &Course<'_>) {
     let bytes: Vec<u8> =
         (0..1_000).flat_map(|request_id| ids_request("orders", 1, request_id, 1_000)).collect();
+    from_many(course, &bytes);
+}
+
+/// As many ids as a request may name, of a tag of which nothing is claimed yet.
+fn unread_masked_ids(course: &Course<'_>) {
+    course.host.admin(opcode::TAG_CREATE, &json!({ "tag": "tickets", "masked": 53 }));
+    let bytes: Vec<u8> = (0..1_000)
+        .flat_map(|request_id| ids_request("tickets", 10_000, request_id, 60_000))
+        .collect();
     from_many(course, &bytes);
 }
 

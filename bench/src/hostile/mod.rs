@@ -7,6 +7,8 @@
 mod attacks;
 mod victim;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -125,6 +127,10 @@ fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
     let confine = ["unshare", "--mount", "sh", "-c", &bind, "sh"];
     let runner: Vec<&str> = join.iter().map(String::as_str).chain(confine).collect();
     host = host.runner(&runner);
+    let keys = host.path("mask_keys");
+    std::fs::write(&keys, "1 000102030405060708090a0b0c0d0e0f\n")?;
+    std::fs::set_permissions(&keys, Permissions::from_mode(0o600))?;
+    host.change("mask_key_file", &keys.display().to_string());
     host.start();
     host.create("orders");
     let (over, ended) = (AtomicBool::new(false), AtomicBool::new(false));

@@ -123,17 +123,34 @@ impl<'a> IdsReply<'a> {
         }
     }
 
+    /// Writes the beginning of the frame of a reply with this many runs. They follow by [`IdsReply::put_run`], for a
+    /// reply that is not made at once.
+    pub fn put_head(header: &Header, hold_ms: u32, runs: usize, sink: &mut impl Sink) {
+        sink.put(&Self::head_bytes(header, hold_ms, runs));
+    }
+
+    /// Writes one run, behind [`IdsReply::put_head`].
+    pub fn put_run(run: &Run, sink: &mut impl Sink) {
+        sink.put(&run_bytes(run));
+    }
+
     /// The frame up to its first run: most answers have no other, and are put at once.
     fn first_bytes(header: &Header, hold_ms: u32, runs: &[Run]) -> [u8; HEAD_BYTES + RUN_BYTES] {
         let mut frame = [0; HEAD_BYTES + RUN_BYTES];
-        frame[..HEADER_BYTES]
-            .copy_from_slice(&header.encode(BEFORE_RUNS_BYTES + runs.len() * RUN_BYTES));
-        frame[HEADER_BYTES..][..4].copy_from_slice(&hold_ms.to_le_bytes());
-        frame[HEADER_BYTES + 4..][..2].copy_from_slice(&short_length(runs.len()));
+        frame[..HEAD_BYTES].copy_from_slice(&Self::head_bytes(header, hold_ms, runs.len()));
         if let Some(first) = runs.first() {
             frame[HEAD_BYTES..].copy_from_slice(&run_bytes(first));
         }
         frame
+    }
+
+    /// The frame before its runs.
+    fn head_bytes(header: &Header, hold_ms: u32, runs: usize) -> [u8; HEAD_BYTES] {
+        let mut head = [0; HEAD_BYTES];
+        head[..HEADER_BYTES].copy_from_slice(&header.encode(BEFORE_RUNS_BYTES + runs * RUN_BYTES));
+        head[HEADER_BYTES..][..4].copy_from_slice(&hold_ms.to_le_bytes());
+        head[HEADER_BYTES + 4..][..2].copy_from_slice(&short_length(runs));
+        head
     }
 }
 

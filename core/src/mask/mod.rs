@@ -125,7 +125,11 @@ impl Mask {
         Ok(())
     }
 
-    fn check(&self, numbers: &[u64]) -> Result<(), OutsideMask> {
+    /// Whether all of the numbers can be masked.
+    ///
+    /// # Errors
+    /// [`OutsideMask`] for the first number outside the range.
+    pub fn check(&self, numbers: &[u64]) -> Result<(), OutsideMask> {
         let bits = self.bits;
         match numbers.iter().find(|number| !(1..=bits.largest()).contains(*number)) {
             Some(&number) => Err(OutsideMask { number, bits }),

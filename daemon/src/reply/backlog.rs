@@ -14,6 +14,15 @@ pub struct Backlog {
     written: usize,
 }
 
+/// What a buffer with this much memory and this many bytes takes of its peer's share. An idle connection's small buffers
+/// belong to the connection itself.
+pub fn used_bytes(memory: usize, waiting: usize) -> usize {
+    match memory {
+        0..=IDLE_BYTES => waiting,
+        memory => memory,
+    }
+}
+
 impl Sink for Backlog {
     fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
@@ -21,6 +30,11 @@ impl Sink for Backlog {
 }
 
 impl Backlog {
+    /// Makes room for this many more bytes, and for no more than that.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.bytes.reserve_exact(bytes);
+    }
+
     /// What waits.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.written..]
@@ -44,6 +58,11 @@ impl Backlog {
             return;
         }
         self.written = 0;
+    }
+
+    /// What it takes of its peer's share of memory.
+    pub fn used_bytes(&self) -> usize {
+        used_bytes(self.memory_bytes(), self.rest().len())
     }
 
     /// The memory that it takes, in bytes, including that of written bytes.

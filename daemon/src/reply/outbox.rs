@@ -1,10 +1,11 @@
 //! One connection's outgoing answers, and the handle that answers a waiting request later.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, RefCell, RefMut};
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use leafd_core::lines::Asker;
+use leafd_core::mask::Mask;
 use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Status, flag, opcode};
@@ -12,6 +13,7 @@ use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Status, flag, opc
 use super::Failure;
 use super::backlog::Backlog;
 use super::given::{Process, TagMark};
+use super::masked::MaskedAnswers;
 use super::tally::Tally;
 use super::users::Drawn;
 use crate::clock::monotonic_us;
@@ -27,7 +29,8 @@ pub struct Outbox {
     /// The process at the other end.
     process: Process,
     bytes: RefCell<Backlog>,
-    /// Requests that wait for their answer.
+    masked: RefCell<MaskedAnswers>,
+    /// Requests that wait for their answer, or for the end of an answer that is made in pieces.
     pub(crate) awaiting: Cell<u32>,
     /// The connection's task. An answer that comes later wakes it.
     waker: RefCell<Option<Waker>>,
@@ -61,6 +64,7 @@ impl Outbox {
             process: Process { uid: claimant.uid, pid },
             tally,
             bytes: RefCell::default(),
+            masked: RefCell::default(),
             awaiting: Cell::new(0),
             waker: RefCell::default(),
             awake: Cell::new(false),
@@ -79,6 +83,15 @@ impl Outbox {
         self.tally.drawn(&self.drawn, request.flags, runs);
         let header = reply_header(request, Status::Ok, self.flags());
         IdsReply::put(&header, hold_ms, runs, &mut *self.bytes.borrow_mut());
+    }
+
+    /// Answers with the ids that the mask, which has all of the numbers, makes of these runs.
+    pub fn masked(&self, request: &Header, mask: Rc<Mask>, runs: &[Run]) {
+        self.tally.drawn(&self.drawn, request.flags, runs);
+        // It still waits, so that a peer that doesn't read has a limited number of them.
+        self.awaiting.set(self.awaiting.get() + 1);
+        let header = reply_header(request, Status::Ok, self.flags());
+        self.masked.borrow_mut().push(header, mask, runs);
     }
 
     /// Answers with a body made elsewhere.
@@ -111,19 +124,39 @@ impl Outbox {
         ReplyTo { outbox: Rc::clone(self), header: request, came_us: monotonic_us(), place: None }
     }
 
-    /// The bytes to write.
-    pub fn bytes(&self) -> std::cell::RefMut<'_, Backlog> {
-        self.bytes.borrow_mut()
+    /// Whether [`Outbox::bytes`] would take some time: ids have to be masked first.
+    pub fn has_to_mask(&self) -> bool {
+        let masked = self.masked.borrow();
+        masked.wants_piece() && (masked.in_the_middle() || self.bytes.borrow().is_empty())
+    }
+
+    /// The bytes to write next.
+    pub fn bytes(&self) -> RefMut<'_, Backlog> {
+        let mut masked = self.masked.borrow_mut();
+        // One answer ends before another one begins.
+        if !masked.in_the_middle() && (masked.is_empty() || !self.bytes.borrow().is_empty()) {
+            return self.bytes.borrow_mut();
+        }
+        if masked.wants_piece() {
+            let made = masked.make_piece();
+            self.awaiting.set(self.awaiting.get() - made);
+        }
+        RefMut::map(masked, MaskedAnswers::piece_mut)
     }
 
     /// How many bytes are waiting.
     pub fn len(&self) -> usize {
-        self.bytes.borrow().rest().len()
+        self.bytes.borrow().rest().len() + self.masked.borrow().piece().rest().len()
     }
 
-    /// Whether no bytes are waiting.
+    /// Whether nothing is waiting to be written.
     pub fn is_empty(&self) -> bool {
-        self.bytes.borrow().is_empty()
+        self.bytes.borrow().is_empty() && self.masked.borrow().is_empty()
+    }
+
+    /// The memory of the bytes that are waiting.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.borrow().used_bytes() + self.masked.borrow().piece().used_bytes()
     }
 
     /// Sets the task that a later answer wakes.
@@ -147,6 +180,7 @@ impl Outbox {
     pub fn close(&self) {
         self.closed.set(true);
         *self.bytes.borrow_mut() = Backlog::default();
+        *self.masked.borrow_mut() = MaskedAnswers::default();
     }
 
     fn flags(&self) -> u8 {
@@ -167,6 +201,11 @@ impl ReplyTo {
     /// Answers with ids.
     pub fn ids(self, hold_ms: u32, runs: &[Run]) {
         self.answer(|outbox, header| outbox.ids(header, hold_ms, runs));
+    }
+
+    /// See [`Outbox::masked`].
+    pub fn masked(self, mask: Rc<Mask>, runs: &[Run]) {
+        self.answer(|outbox, header| outbox.masked(header, mask, runs));
     }
 
     /// Answers with a body made elsewhere.

@@ -206,7 +206,7 @@ impl Dispatcher {
             Source::Segment(tag) => {
                 if self.segments.take(&tag, want, &mut runs) {
                     session.outbox.given(tag.trace_key, &runs);
-                    session.outbox.ids(header, tag.publish(&mut runs)?, &runs);
+                    tag.put_ids(&session.outbox, header, &runs)?;
                 } else {
                     let reply = session.outbox.later(*header);
                     session.waits_for(Source::Segment(Rc::clone(&tag)));

@@ -19,7 +19,7 @@ use tracing::debug;
 
 use crate::clock::monotonic_us;
 use crate::reply::Failure;
-use crate::reply::backlog::IDLE_BYTES;
+use crate::reply::backlog::{IDLE_BYTES, used_bytes};
 use crate::requests::{Dispatcher, Session};
 use crate::server::busy_poll::ConnectionPoll;
 use crate::server::limits::{Part, WAITING_BYTES};
@@ -61,7 +61,8 @@ pub struct Connection {
     turns: Rc<Turns>,
     /// When the present turn ends.
     turn_ends_us: u64,
-    /// When the clock was read last: at the beginning of the turn, or when requests had been answered.
+    /// When the clock was read last: at the beginning of the turn, when requests had been answered, or before ids were
+    /// masked.
     looked_us: u64,
     /// Bytes that were read and not answered yet: an incomplete frame, or requests that came when the turn ended or the
     /// connection was full.
@@ -211,22 +212,22 @@ impl Connection {
 
     /// How much memory this connection uses.
     fn bytes(&self) -> u64 {
-        // An idle connection's small buffers belong to the connection itself.
-        let used = |memory: usize, waiting: usize| match memory {
-            0..=IDLE_BYTES => waiting,
-            memory => memory,
-        };
-        let outbox = self.session.outbox.bytes();
-        let bytes = used(outbox.memory_bytes(), outbox.rest().len())
-            + used(self.held.capacity(), self.held.len());
+        let bytes =
+            self.session.outbox.memory_bytes() + used_bytes(self.held.capacity(), self.held.len());
         let waiting = u64::from(self.session.outbox.awaiting.get()) * WAITING_BYTES;
         waiting.saturating_add(bytes as u64)
     }
 
-    /// Writes what is pending.
+    /// Writes what is pending, until the turn ends: ids that have to be masked take time.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let mut bytes = self.session.outbox.bytes();
-        while !bytes.is_empty() {
+        while !self.session.outbox.is_empty() {
+            if self.session.outbox.has_to_mask() {
+                self.looked_us = monotonic_us();
+                if self.looked_us >= self.turn_ends_us {
+                    return Poll::Pending;
+                }
+            }
+            let mut bytes = self.session.outbox.bytes();
             match ready!(self.stream.poll_write(cx, bytes.rest())?) {
                 0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
                 written => {

@@ -3,12 +3,14 @@
 //! The first claim shows that a tag is masked, before any of its ids is held. The journal records its segments as used
 //! up from the beginning. So after a start the daemon never holds ids of a tag without knowing that they are masked.
 
-use leafd_wire::{Run, Status};
+use std::rc::Rc;
+
+use leafd_wire::{Header, Run, Status};
 
 use super::{HOLD_MS, SegmentTag, Segments};
 use crate::engine::masks::mask_key;
 use crate::reply::Failure;
-use crate::reply::outbox::ReplyTo;
+use crate::reply::outbox::{Outbox, ReplyTo};
 use leafd_core::Want;
 use leafd_core::mask::{Mask, Masking};
 
@@ -22,7 +24,7 @@ pub(super) enum Form {
     #[default]
     Plain,
     /// A mask makes ids of them: this one, or one whose key this host lacks.
-    Masked(Box<(Masking, Option<Mask>)>),
+    Masked(Box<(Masking, Option<Rc<Mask>>)>),
 }
 
 impl Segments {
@@ -58,7 +60,7 @@ impl Segments {
         let mask = masking
             .mask(&tag.tag, self.masks.any().as_deref())
             .map_err(|cause| mask_key(format!("tag {:?}: {cause}", tag.tag.as_str())))?;
-        *tag.form.borrow_mut() = Form::Masked(Box::new((masking, Some(mask))));
+        *tag.form.borrow_mut() = Form::Masked(Box::new((masking, Some(Rc::new(mask)))));
         Ok(())
     }
 
@@ -72,10 +74,11 @@ impl Segments {
     }
 
     /// Answers a request that waited.
-    pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, runs: &mut Vec<Run>) {
+    pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, runs: &[Run]) {
         reply.given(tag.trace_key, runs);
-        match tag.publish(runs) {
-            Ok(hold_ms) => reply.ids(hold_ms, runs),
+        match tag.mask_of(runs) {
+            Ok(None) => reply.ids(HOLD_MS, runs),
+            Ok(Some(mask)) => reply.masked(mask, runs),
             Err(failure) => reply.failure(&failure),
         }
     }
@@ -100,14 +103,26 @@ impl SegmentTag {
         }
     }
 
-    /// Turns issued numbers into ids, in their order. Returns how long a process may hold them, in milliseconds.
+    /// Answers a request with issued numbers, or rather with the ids that they become.
+    ///
+    /// # Errors
+    /// As [`SegmentTag::mask_of`].
+    pub fn put_ids(&self, outbox: &Outbox, header: &Header, runs: &[Run]) -> Result<(), Failure> {
+        match self.mask_of(runs)? {
+            None => outbox.ids(header, HOLD_MS, runs),
+            Some(mask) => outbox.masked(header, mask, runs),
+        }
+        Ok(())
+    }
+
+    /// What makes ids of these issued numbers, which it has; `None` if they are the ids.
     ///
     /// # Errors
     /// They can't be turned into ids, and are lost.
-    pub fn publish(&self, runs: &mut Vec<Run>) -> Result<u32, Failure> {
+    fn mask_of(&self, runs: &[Run]) -> Result<Option<Rc<Mask>>, Failure> {
         let form = self.form.borrow();
         let mask = match &*form {
-            Form::Plain => return Ok(HOLD_MS),
+            Form::Plain => return Ok(None),
             Form::Masked(masked) => masked.1.as_ref().ok_or_else(|| {
                 mask_key(format!(
                     "tag {:?} is masked with key {}, which this host lacks",
@@ -120,13 +135,12 @@ impl SegmentTag {
         if count > u64::from(MASKED_COUNT_MAX) {
             return Err(too_many(count));
         }
-        let mut ids: Vec<u64> = runs.iter().flat_map(|run| run.ids()).collect();
-        mask.mask_all(&mut ids).map_err(|cause| {
-            Failure::new(Status::StoreRefused, format!("tag {:?}: {cause}", self.tag.as_str()))
-        })?;
-        runs.clear();
-        runs.extend(ids.into_iter().map(|id| Run { first: id, count: 1, stride: 1 }));
-        Ok(0)
+        for run in runs {
+            mask.check(&[run.first, run.end() - 1]).map_err(|cause| {
+                Failure::new(Status::StoreRefused, format!("tag {:?}: {cause}", self.tag.as_str()))
+            })?;
+        }
+        Ok(Some(Rc::clone(mask)))
     }
 }
 

@@ -323,7 +323,7 @@ impl Segments {
             // Dropping an answer only wakes its connection, so the borrow may last.
             allocator.waiting.drop_head_while(ReplyTo::gone);
             let Some(reply) = allocator.serve_next(&mut runs) else { return };
-            self.answer(tag, reply, &mut runs);
+            self.answer(tag, reply, &runs);
             runs.clear();
         }
     }
