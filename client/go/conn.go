@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A waiting call looks after these times, and then each longest one, whether its context or its client has ended. A
-// goroutine that notices it at once would cost more than most answers.
+// A waiting call checks after lookMin, then with doubling pauses up to lookMax, whether its context or client has ended.
+// A goroutine that notices at once would cost more than most answers.
 const (
 	lookMin = time.Millisecond
 	lookMax = 16 * time.Millisecond

@@ -39,7 +39,7 @@ impl Replies {
         self.last_number
     }
 
-    /// Whether further requests may follow. Bytes that nobody has asked for are no good sign.
+    /// Whether further requests may follow. Unrequested bytes mean that the stream is out of step.
     pub(crate) fn may_follow(&self) -> bool {
         !self.closing && self.consumed == self.received.len()
     }

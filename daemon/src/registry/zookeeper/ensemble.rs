@@ -191,7 +191,7 @@ impl EnsemblePlace {
         self.there(&path, self.client().get_children(&path).await)
     }
 
-    /// The answer to a call for a node that is created once and stays.
+    /// The answer to a call for a permanent node.
     pub(super) fn there<T>(&self, path: &str, answer: Result<T, Error>) -> Result<T, CallError> {
         answer.map_err(|error| match error {
             Error::NoNode => self.gone(path),

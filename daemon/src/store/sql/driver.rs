@@ -158,7 +158,7 @@ impl From<u64> for Param<'_> {
 }
 
 impl From<UnixMs> for Param<'_> {
-    /// A later instant is cut off at the last one that a database holds: a clock that is so wrong is as wrong there.
+    /// Clamped to the last instant that a database holds. A clock that is so wrong is useless anyway.
     fn from(at: UnixMs) -> Param<'static> {
         Param::Integer(Some(i64::try_from(at.0).unwrap_or(i64::MAX)))
     }

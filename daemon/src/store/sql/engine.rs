@@ -7,8 +7,8 @@
 pub struct Engine {
     /// Its name in messages.
     name: &'static str,
-    /// In what it differs from what claims rely on, if leafd was not tested on it. The others are tested, or according
-    /// to their documentation a tested engine with another storage or replication below.
+    /// How it differs from what claims rely on, if leafd was not tested on it. The others are tested, or documented as
+    /// a tested engine on different storage or replication.
     untested: Option<&'static str>,
 }
 
