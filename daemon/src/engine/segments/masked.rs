@@ -106,7 +106,7 @@ impl SegmentTag {
     /// Answers a request with issued numbers, or rather with the ids that they become.
     ///
     /// # Errors
-    /// As [`SegmentTag::mask_of`].
+    /// The numbers can't be turned into ids, and are lost.
     pub fn put_ids(&self, outbox: &Outbox, header: &Header, runs: &[Run]) -> Result<(), Failure> {
         match self.mask_of(runs)? {
             None => outbox.ids(header, HOLD_MS, runs),
