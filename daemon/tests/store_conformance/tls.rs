@@ -12,6 +12,7 @@ use leafd_core::store::{StoreError, Why};
 use tempfile::TempDir;
 
 use crate::mysqld::Engine;
+use crate::server::Server;
 use crate::{mysql, postgres};
 
 /// An authority, and a certificate of it for `localhost` that this user's servers can read.
@@ -122,21 +123,30 @@ fn postgres_is_checked() {
     check(&certificates, connect, |target| Box::new(on_postgres::ENGINE.open(target)), server.port);
 }
 
-/// A server that offers TLS, and asks for a ticket instead of a password. leafd can't log in there, with or without TLS.
-#[test]
-fn a_refused_login_over_tls_does_not_mean_that_the_server_offers_none() {
-    let certificates = Certificates::new("postgres");
+/// A server with TLS that was told to put this rule of logins before its others, after this SQL.
+fn with_login_rule(certificates: &Certificates, rule: &str, sql: &str) -> Server {
     let path = |name: &str| certificates.path(name).display().to_string();
     let server = postgres::new_server(&[
         "ssl=on",
         &format!("ssl_cert_file={}", path("server.pem")),
         &format!("ssl_key_file={}", path("server.key")),
+        &format!("ssl_ca_file={}", path("ca.pem")),
     ]);
     let rules = server.dir.join("data/pg_hba.conf");
     let others = std::fs::read_to_string(&rules).unwrap();
-    std::fs::write(&rules, format!("hostssl all ticketed all gss\n{others}")).unwrap();
+    std::fs::write(&rules, format!("{rule}\n{others}")).unwrap();
     let mut client = postgres::client(&server, "postgres").unwrap();
+    client.batch_execute(sql).unwrap();
     client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    server
+}
+
+/// A server that offers TLS, and asks for a ticket instead of a password. leafd can't log in there, with or without TLS.
+#[test]
+fn a_refused_login_over_tls_does_not_mean_that_the_server_offers_none() {
+    let certificates = Certificates::new("postgres");
+    let path = |name: &str| certificates.path(name).display().to_string();
+    let server = with_login_rule(&certificates, "hostssl all ticketed all gss", "");
     let url = format!(
         "postgres://ticketed@localhost:{}/postgres?sslrootcert={}",
         server.port,
@@ -256,18 +266,8 @@ fn mysqld_is_checked(engine: Engine) {
 fn postgres_checks_its_clients() {
     let certificates = Certificates::new("postgres");
     let path = |name: &str| certificates.path(name).display().to_string();
-    let server = postgres::new_server(&[
-        "ssl=on",
-        &format!("ssl_cert_file={}", path("server.pem")),
-        &format!("ssl_key_file={}", path("server.key")),
-        &format!("ssl_ca_file={}", path("ca.pem")),
-    ]);
-    let rules = server.dir.join("data/pg_hba.conf");
-    let others = std::fs::read_to_string(&rules).unwrap();
-    std::fs::write(&rules, format!("hostssl all certified all cert\n{others}")).unwrap();
-    let mut client = postgres::client(&server, "postgres").unwrap();
-    client.batch_execute("CREATE ROLE certified LOGIN").unwrap();
-    client.batch_execute("SELECT pg_reload_conf()").unwrap();
+    let rule = "hostssl all certified all cert";
+    let server = with_login_rule(&certificates, rule, "CREATE ROLE certified LOGIN");
     let connect = |rest: &str| {
         let url = with_database(&format!("postgres://certified@{rest}"), "postgres");
         postgres::target_at(&url, StorePassword::None)
