@@ -264,7 +264,7 @@ fn shortened(message: &str) -> String {
     if message.chars().count() <= MESSAGE_CHARS_MAX {
         return message.to_owned();
     }
-    let kept: String = message.chars().take(MESSAGE_CHARS_MAX - 3).collect();
+    let kept: String = message.chars().take(MESSAGE_CHARS_MAX - 6).collect();
     let kept = kept.rsplit_once(' ').map_or(&*kept, |(words, _)| words);
-    format!("{}...", kept.trim_end_matches([',', ';', ':']))
+    format!("{} [...]", kept.trim_end_matches([',', ';', ':', '.']))
 }
