@@ -1,11 +1,15 @@
 //! The statements that PostgreSQL keeps for a connection are gone, or no longer fit: claims go on without an error.
 
-use leafd_tests::host::Host;
+use std::time::Duration;
+
+use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::servers::pgbouncer::{PgBouncer, Pooling};
-use leafd_tests::servers::{Postgres, Server as _, apply_schema};
+use leafd_tests::servers::{Postgres, Server as _, USER, apply_schema};
 use leafd_wire::opcode;
 use serde_json::json;
+
+use crate::scene::store;
 
 const TAG: &str = "ledger";
 const HOSTS: usize = 4;
@@ -64,4 +68,37 @@ fn a_table_is_altered_between_claims() {
     ids.extend(draw(&host));
     assert!(ids.is_sorted());
     check_unique(&ids);
+}
+
+/// A statement that was prepared before goes on using the table that is hidden now. A host without such statements uses
+/// the new one, and both give the same ids.
+#[test]
+fn a_copy_of_the_table_hides_it() {
+    let server = Postgres::new();
+    apply_schema(&server.url());
+    // The schema named after the role comes first in the search path.
+    server.sql(&format!("CREATE SCHEMA {USER} AUTHORIZATION {USER}"));
+    let mut host = Host::on_store(&server.url());
+    host.change("failover_settle", "1s");
+    host.start();
+    create(&host);
+    let mut ids = draw(&host);
+    server.sql(&format!(
+        "BEGIN; CREATE TABLE {USER}.leaf_alloc (LIKE public.leaf_alloc INCLUDING ALL);
+         INSERT INTO {USER}.leaf_alloc SELECT * FROM public.leaf_alloc;
+         ALTER TABLE {USER}.leaf_alloc OWNER TO {USER}; COMMIT"
+    ));
+    let end = |schema: &str| {
+        let sql = format!("SELECT max_id FROM {schema}.leaf_alloc WHERE biz_tag = '{TAG}'");
+        server.sql(&sql)[0][0].parse::<u64>().unwrap()
+    };
+    // A claim that finds another table would end the connection, and the statements with it.
+    eventually("the probe has found it", Duration::from_secs(60), || {
+        let known = store(&host);
+        (known["ready"] == true && known["failovers"] == 1).then_some(())
+    });
+    ids.extend(draw(&host));
+    check_unique(&ids);
+    assert_eq!(end(USER), ids.last().unwrap() + 1);
+    assert_eq!(end("public"), ids[DRAWS - 1] + 1, "nothing is claimed from the hidden one");
 }

@@ -29,7 +29,7 @@ pub struct PostgresDriver {
     unconfirmed: connect::Unconfirmed,
     deadline: Instant,
     signs: Signs,
-    /// The claims' statements that the server keeps for this connection.
+    /// The statements that the server has prepared for this connection.
     kept: kept::Statements,
     /// Begins a transaction with all the settings that the statements rely on. Nothing is set for the session, because
     /// a pooler may give each transaction to another one.
@@ -102,13 +102,13 @@ impl PostgresDriver {
         for (name, statement) in prepare {
             let prepared = self.bounded_as(self.client.batch_execute(&statement), failed);
             self.unless_moved(prepared)?;
-            self.kept.is_ready(name);
+            self.kept.has_prepared(name);
         }
         let answered = self.bounded_as(self.client.simple_query(&text), failed);
         self.unless_moved(answered).map(kept::answers)
     }
 
-    /// From a move on, the server keeps nothing for this connection.
+    /// After a move, this connection uses no prepared statements.
     fn unless_moved<T>(&mut self, answered: Result<T, SqlError>) -> Result<T, SqlError> {
         if let Err(SqlError::Moved(_)) = answered {
             self.kept = kept::Statements::Whole;

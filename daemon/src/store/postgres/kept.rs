@@ -21,20 +21,20 @@ const KEPT_PARAMS_MAX: usize = 8;
 /// How a connection sends its statements.
 #[derive(Debug)]
 pub(super) enum Statements {
-    /// By their names, from the second time on. The value tells whether the server has the statement.
+    /// By name, from the second use on. The value says whether the server has prepared the statement.
     Kept(HashMap<String, bool>),
     /// In full, with their values.
     Whole,
 }
 
-/// Calls as they are sent.
+/// Calls in the form in which they are sent.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
-    /// The names and the statements that prepare them, which the server lacks.
+    /// What the server must prepare first: each name, and the statement that prepares it.
     pub(super) prepare: Vec<(String, String)>,
     /// All calls as one query.
     pub(super) text: String,
-    /// Whether the query has names in it.
+    /// Whether the query calls a prepared statement.
     pub(super) by_name: bool,
 }
 
@@ -87,8 +87,8 @@ impl Statements {
         }
     }
 
-    /// The server has this statement now.
-    pub(super) fn is_ready(&mut self, name: String) {
+    /// The server has prepared the statement of this name.
+    pub(super) fn has_prepared(&mut self, name: String) {
         if let Statements::Kept(names) = self {
             names.insert(name, true);
         }
@@ -184,7 +184,7 @@ mod tests {
         let values = r" E'a''; DROP TABLE x; --\\', '-9223372036854775808', NULL";
         assert_eq!(text, format!("EXECUTE {name}({values});"));
         assert_eq!(statements.sending(&[call]).prepare, prepare, "it is not there yet");
-        statements.is_ready(name.clone());
+        statements.has_prepared(name.clone());
         assert!(statements.sending(&[call]).prepare.is_empty());
     }
 

@@ -195,7 +195,7 @@ impl Session {
         })?;
         let life = life.ok_or_else(|| SqlError::Missing(TABLES_GONE.to_owned()))?;
         let life_before = std::mem::replace(&mut self.life, life.clone());
-        if ![&life, ""].contains(&&*life_before) {
+        if !life_before.is_empty() && life_before != life {
             self.driver.tables_changed();
         }
         if read_only
