@@ -146,9 +146,8 @@ impl Driver for PostgresDriver {
         &self.signs
     }
 
-    /// A prepared statement goes on using a table that another one of its name hides now.
-    fn tables_changed(&mut self) {
-        self.kept = kept::Statements::Whole;
+    fn use_tables(&mut self, life: &str) {
+        self.kept.use_tables(life);
     }
 
     fn begin(&mut self) -> Result<(), SqlError> {

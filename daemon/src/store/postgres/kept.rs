@@ -2,8 +2,9 @@
 //! more than running them.
 //!
 //! A pooler may give each transaction to another session of the server, where a name is unknown, or was prepared by
-//! another client. So names are derived from the statements, and mean the same everywhere. The first name that is unknown
-//! shows that there is a pooler; from then on, statements are sent in full.
+//! another client. So names are derived from the statements and from the tables that they were prepared for, and mean the
+//! same everywhere. The first name that is unknown shows that there is a pooler; from then on, statements are sent in
+//! full.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -21,8 +22,14 @@ const KEPT_PARAMS_MAX: usize = 8;
 /// How a connection sends its statements.
 #[derive(Debug)]
 pub(super) enum Statements {
-    /// By name, from the second use on. The value says whether the server has prepared the statement.
-    Kept(HashMap<String, bool>),
+    /// By name, from the second use on.
+    Kept {
+        /// What distinguishes the tables, see `Signs::life`. A prepared statement goes on using a table that another one
+        /// of its name hides now.
+        tables: String,
+        /// Whether the server has prepared the statement of a name.
+        names: HashMap<String, bool>,
+    },
     /// In full, with their values.
     Whole,
 }
@@ -47,9 +54,20 @@ pub(super) struct Completed {
 
 impl Statements {
     pub(super) fn new() -> Self {
-        Statements::Kept(HashMap::new())
+        Statements::Kept { tables: String::new(), names: HashMap::new() }
     }
 
+    /// From now on statements must use these tables.
+    pub(super) fn use_tables(&mut self, life: &str) {
+        if let Statements::Kept { tables, names } = self
+            && tables != life
+        {
+            names.clear();
+            life.clone_into(tables);
+        }
+    }
+
+    /// What to send for these calls.
     pub(super) fn sending(&mut self, calls: &[Call<'_>]) -> Sending {
         let mut sending = Sending::default();
         for (sql, params) in calls {
@@ -71,12 +89,12 @@ impl Statements {
 
     /// A statement's name, and whether the server has it; `None` if it is to be sent in full.
     fn name(&mut self, sql: &str, params: usize) -> Option<(String, bool)> {
-        let Statements::Kept(names) = self else { return None };
+        let Statements::Kept { tables, names } = self else { return None };
         if params > KEPT_PARAMS_MAX {
             return None;
         }
         let mut hasher = DefaultHasher::new();
-        sql.hash(&mut hasher);
+        (sql, tables).hash(&mut hasher);
         let name = format!("leafd_{:016x}", hasher.finish());
         match names.get(&name) {
             Some(ready) => Some((name, *ready)),
@@ -89,7 +107,7 @@ impl Statements {
 
     /// The server has prepared the statement of this name.
     pub(super) fn has_prepared(&mut self, name: String) {
-        if let Statements::Kept(names) = self {
+        if let Statements::Kept { names, .. } = self {
             names.insert(name, true);
         }
     }
@@ -186,6 +204,10 @@ mod tests {
         assert_eq!(statements.sending(&[call]).prepare, prepare, "it is not there yet");
         statements.has_prepared(name.clone());
         assert!(statements.sending(&[call]).prepare.is_empty());
+        // For other tables it is another statement.
+        statements.use_tables("other");
+        assert!(!statements.sending(&[call]).by_name);
+        assert_ne!(statements.sending(&[call]).prepare[0].0, *name);
     }
 
     #[test]

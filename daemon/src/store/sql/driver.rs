@@ -23,8 +23,8 @@ pub trait Driver: Debug + Send {
     /// How a query asks the server who it is.
     fn signs(&self) -> &Signs;
 
-    /// The tables may be others than those that earlier statements of this connection found.
-    fn tables_changed(&mut self) {}
+    /// An answer has told what distinguishes the tables, see [`Signs::life`]: later statements must use these tables.
+    fn use_tables(&mut self, _life: &str) {}
 
     /// A number that only rises as long as the server has lost nothing, where it takes a statement of its own.
     fn position(&mut self) -> Result<Option<u64>, SqlError> {

@@ -36,8 +36,6 @@ pub(super) struct Session {
     note_text: String,
     /// What the engine said about itself then.
     engine: String,
-    /// What distinguished the tables then.
-    life: String,
     /// The number of this host's last write, if the store has one.
     pub(super) written: Option<u64>,
     /// The version of the right to claim at that time.
@@ -115,7 +113,6 @@ impl Session {
             note: Note::default(),
             note_text: String::new(),
             engine: String::new(),
-            life: String::new(),
             written: None,
             right: 0,
         };
@@ -194,10 +191,7 @@ impl Session {
             SqlError::Missing("the server doesn't report which one it is".to_owned())
         })?;
         let life = life.ok_or_else(|| SqlError::Missing(TABLES_GONE.to_owned()))?;
-        let life_before = std::mem::replace(&mut self.life, life.clone());
-        if !life_before.is_empty() && life_before != life {
-            self.driver.tables_changed();
-        }
+        self.driver.use_tables(&life);
         if read_only
             .is_some_and(|value| !["OFF", "0", "NO"].contains(&&*value.to_ascii_uppercase()))
         {
