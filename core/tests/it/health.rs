@@ -276,7 +276,7 @@ fn a_cause_keeps_a_short_message() {
     let long = "rights on leaf_alloc; ".repeat(20);
     let message = new(&long).message;
     assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "{message}");
-    assert!(message.starts_with("rights on") && message.ends_with("..."), "{message}");
+    assert!(message.starts_with("rights on") && message.ends_with(" [...]"), "{message}");
 }
 
 #[test]
