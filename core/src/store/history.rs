@@ -64,7 +64,8 @@ pub enum Kept {
     All,
     /// Something is missing: the store has lost commits.
     Lost,
-    /// There is a later write under this host's name: another daemon runs with a copy of its state.
+    /// There is a later write under this host's name that none of its own starts made: another daemon runs with a copy
+    /// of its state.
     ByAnother,
 }
 
@@ -206,8 +207,8 @@ impl Proof {
         Proof { of: history.clone(), written, tried: written, position: 0 }
     }
 
-    /// Compares with what a store has: the number of the last write under this host's name, whether this start of the
-    /// host made it, and how far the engine has come. In another history nothing needs to be there.
+    /// Compares with what a store has: the number of the last write under this host's name, whether this start or an
+    /// earlier one of this host made it, and how far the engine has come. In another history nothing needs to be there.
     pub fn check(
         &mut self,
         history: &History,

@@ -46,6 +46,8 @@ pub struct Journal {
     pub history: Option<History>,
     pub segments: Vec<Segment>,
     pub ends: [u64; TAGS],
+    /// The last life of the daemon that the store has confirmed.
+    pub confirmed: u64,
 }
 
 /// Numbers held.
@@ -60,6 +62,8 @@ pub struct Segment {
 /// One life of a daemon.
 pub struct Daemon {
     pub life: u64,
+    /// The first life whose writes it knows as this host's own.
+    pub known_from: u64,
     pub monitor: Monitor,
     pub held: Vec<Segment>,
     pub highest: [u64; TAGS],
@@ -115,6 +119,7 @@ impl Host {
         (self.kept, self.engine) = (None, None);
         self.daemon = Some(Daemon {
             life,
+            known_from: self.journal.confirmed,
             monitor: Monitor::new(settings, self.now(true_ms, broken)),
             held: Vec::new(),
             highest: self.journal.ends,
@@ -147,6 +152,9 @@ impl Host {
         }
         if let Some((due_ms, record)) = daemon.record.take_if(|(due_ms, _)| *due_ms <= true_ms) {
             let _ = due_ms;
+            if let Record::CheckedIn(..) = record {
+                journal.confirmed = daemon.life;
+            }
             let (Record::CheckedIn(_, history) | Record::History(_, history)) = record;
             if let Some(former) = journal.history.replace(history.clone())
                 && former != history

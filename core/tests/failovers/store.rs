@@ -118,6 +118,8 @@ pub struct From<'a> {
     pub index: usize,
     /// The life of its daemon.
     pub life: u64,
+    /// The first life whose writes that daemon knows as its host's own.
+    pub known_from: u64,
     pub server: usize,
     /// `None` if that daemon is gone: the store carries out what it was asked before.
     pub proof: Option<&'a mut Proof>,
@@ -173,7 +175,7 @@ impl Store {
     fn found(&self, from: &mut From<'_>, broken: Option<Break>) -> Identity {
         let engine = from.engine.clone().unwrap_or_else(|| self.engine(from.server, broken));
         let (note, written) = (&self.data.note, self.data.written.get(&from.host));
-        let written = written.map(|(number, life)| (*number, *life == from.life));
+        let written = written.map(|(number, life)| (*number, *life >= from.known_from));
         let mut kept = Kept::All;
         if let Some(proof) = &mut from.proof
             && note.engine == engine

@@ -315,10 +315,16 @@ impl World {
         let told = host.engine.get_or_insert(engine).clone();
         let composed = self.pooler && broken == Some(Break::EngineAskedOnce);
         let daemon = host.daemon.as_mut().filter(|daemon| daemon.life == to.life);
-        let proof = daemon.map(|daemon| &mut daemon.proof);
-        let engine = composed.then_some(told);
-        let from =
-            From { host: host.id, index: to.host, life: to.life, server: to.server, proof, engine };
+        let known_from = daemon.as_ref().map_or(to.life, |daemon| daemon.known_from);
+        let from = From {
+            host: host.id,
+            index: to.host,
+            life: to.life,
+            known_from,
+            server: to.server,
+            proof: daemon.map(|daemon| &mut daemon.proof),
+            engine: composed.then_some(told),
+        };
         match call {
             Call::Claim(tag, under) => {
                 let claimed = self.store.claim(true_ms, from, tag, &under, broken);

@@ -123,3 +123,26 @@ pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     assert!(error.to_string().contains("another daemon runs with a copy"), "{error}");
     claim(&mut copy, "t", 1);
 }
+
+/// A former primary takes over again. It has writes of this host's earlier start that its successor had lost.
+pub fn a_write_of_an_earlier_start_that_comes_back_is_a_loss(backend: &mut dyn Backend) {
+    let (mut one, was) = host(backend, "one");
+    create(&mut one, &new_tag("t", 1, 10)).unwrap();
+    for _ in 0..5 {
+        one.claim(None, &was, &tag("t"), WISH).unwrap();
+    }
+    backend.execute("CREATE TABLE former AS SELECT * FROM leafd_host");
+    backend.execute("UPDATE leafd_host SET written = written - 4");
+    let mut again = backend.connect();
+    let [known, next] = ["start of one", "next"].map(|start| StartToken(start.into()));
+    let checked_in = again.check_in(&was, &HostId("one".into()), &[known], &next);
+    assert_eq!(checked_in.unwrap(), CheckIn::Current);
+    assert_eq!(again.identity().unwrap(), was);
+    backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM former");
+    let doubt = again.identity().unwrap();
+    assert!(doubt.history.is_in_doubt(), "{doubt}");
+    changed(again.claim(None, &was, &tag("t"), WISH), &was, &doubt);
+    assert!(again.renew(&doubt, Some(&was.history)).unwrap());
+    let is = again.identity().unwrap();
+    again.claim(None, &is, &tag("t"), WISH).unwrap();
+}

@@ -162,6 +162,7 @@ conformance!(
     life::a_note_that_is_not_true_is_renewed_once,
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
+    life::a_write_of_an_earlier_start_that_comes_back_is_a_loss,
     life::a_start_that_the_store_has_lost_begins_a_new_life,
     life::a_new_host_has_lost_nothing,
 );
@@ -172,6 +173,7 @@ conformance!(
     life::a_note_that_is_not_true_is_renewed_once,
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
+    life::a_write_of_an_earlier_start_that_comes_back_is_a_loss,
     life::a_start_that_the_store_has_lost_begins_a_new_life,
     life::a_new_host_has_lost_nothing,
 );
@@ -182,6 +184,7 @@ conformance!(
     life::a_note_that_is_not_true_is_renewed_once,
     life::a_host_whose_last_write_is_gone_claims_nothing,
     life::a_copy_of_a_host_stops_the_earlier_start,
+    life::a_write_of_an_earlier_start_that_comes_back_is_a_loss,
     life::a_start_that_the_store_has_lost_begins_a_new_life,
     life::a_new_host_has_lost_nothing,
 );

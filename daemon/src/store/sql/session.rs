@@ -47,6 +47,8 @@ pub(super) struct Session {
 pub(super) struct HostState {
     /// This host, once the store has recorded its start.
     host: Option<(HostId, StartToken)>,
+    /// The earlier starts whose tokens the store may still have, or have again after a fail-over.
+    earlier: Vec<StartToken>,
     /// What the store must still have.
     pub(super) proof: Proof,
     /// The history that this host trusted before it started, and the number of its last write there.
@@ -236,8 +238,9 @@ impl Session {
         let mut kept = Kept::All;
         if note.engine == self.engine {
             let mut own = self.own();
-            let is_own =
-                own.host.as_ref().zip(written).is_some_and(|((_, token), (_, of))| *token.0 == *of);
+            let this = own.host.as_ref().map(|(_, token)| token);
+            let mut starts = own.earlier.iter().chain(this);
+            let is_own = written.is_some_and(|(_, of)| starts.any(|start| *start.0 == *of));
             let number = self.written.map(|number| (number, is_own));
             kept = own.proof.check(&note.history, number, position);
         }
@@ -474,10 +477,12 @@ impl HostState {
         &mut self,
         host: &HostId,
         token: &StartToken,
+        earlier: &[StartToken],
         history: &History,
         written: u64,
     ) {
         self.host = Some((host.clone(), token.clone()));
+        self.earlier = earlier.to_vec();
         self.proof = Proof::of(history, written);
     }
 

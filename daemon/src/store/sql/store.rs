@@ -437,7 +437,7 @@ impl Store {
             return Err(StoreError::Changed { store, expected, found: self.identity()? });
         };
         if matches!(answer, CheckIn::Current | CheckIn::New) {
-            self.own().checked_in(host, next, &under.history, written);
+            self.own().checked_in(host, next, known, &under.history, written);
         }
         self.own().remembered = None;
         Ok(answer)
