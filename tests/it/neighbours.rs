@@ -262,6 +262,45 @@ fn waiting_requests_of_one_user_leave_places_for_others() {
 }
 
 #[test]
+fn large_requests_of_one_user_for_a_tag_let_others_have_their_turn() {
+    const REQUESTS: u32 = 30;
+    const COUNT: u32 = 10_000;
+    for strict in [false, true] {
+        // A claim serves five of the requests.
+        let host = serving(&[("max_step", "50000")]);
+        host.admin(opcode::TAG_CREATE, &json!({ "tag": "wanted", "strict": strict }));
+        let lock = lock(&host);
+        let waiting = |count: u32| {
+            eventually("they wait", GAP_MAX, || {
+                let waiting = host.status()["segments"]["tags"][0]["waiting"].as_u64();
+                (waiting == Some(count.into())).then_some(())
+            });
+        };
+        let mut attackers = [as_user(&host, ATTACKER), as_user(&host, ATTACKER)];
+        for request_id in 0..REQUESTS {
+            attackers[request_id as usize % 2]
+                .send(&ids_request("wanted", COUNT, request_id, 60_000));
+        }
+        waiting(REQUESTS);
+        let mut victim = as_user(&host, VICTIM);
+        victim.send(&ids_request("wanted", 1, 1, 60_000));
+        waiting(REQUESTS + 1);
+        lock.execute_batch("ROLLBACK").unwrap();
+        let id = victim.reply().ids()[0];
+        assert!(id <= 100_000, "strict: {strict}; {id} comes after more than a claim or two");
+        // Nobody loses anything by it: each connection has its ids in the order of its requests.
+        for raw in &mut attackers {
+            let mut last = 0;
+            for _ in 0..REQUESTS / 2 {
+                let ids = raw.reply().ids();
+                assert!(ids.len() == COUNT as usize && ids[0] > last, "{} {last}", ids[0]);
+                last = ids[ids.len() - 1];
+            }
+        }
+    }
+}
+
+#[test]
 fn large_snowflake_requests_of_one_user_leave_ticks_for_others() {
     let host = serving(&[]);
     let mut attacker = as_user(&host, ATTACKER);

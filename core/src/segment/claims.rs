@@ -11,7 +11,7 @@ use crate::store::ClaimWish;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "the requests that are served need an answer"]
 pub struct Distribution<T> {
-    /// The requests that got ids, in the order in which they came.
+    /// The requests that got ids, in the order of their ids.
     pub served: Vec<(T, Run)>,
     /// How many granted ids were dropped.
     pub dropped: u64,
@@ -51,7 +51,7 @@ impl<T> Allocator<T> {
             held: self.held.unissued(),
             segments: self.held.segments().count(),
             waited_for: self.waiting.waited_for,
-            head: self.waiting.head().map_or(0, |(_, want)| u64::from(want.least())),
+            head: self.waiting.head().map_or(0, |want| u64::from(want.least())),
         };
         let wish = self.sizing.claim(now, need)?;
         // With several stores, the others may have the rest of what a request needs.
@@ -110,7 +110,7 @@ impl<T> Allocator<T> {
     }
 
     /// Reports that the journal has a strict tag's grant. Its ids go to the requests that share the claim and still
-    /// wait, first come first served. A request that accepts fewer gets at least one. The first request that finds too
+    /// wait, in turn by user. A request that accepts fewer gets at least one. The first request that finds too
     /// few left waits for the next claim, and so do all behind it. If the shard was forgotten meanwhile, no request
     /// is served.
     pub fn distribute(&mut self, claimed: Run) -> Distribution<T> {
@@ -121,12 +121,12 @@ impl<T> Allocator<T> {
             _ => panic!("a claim is shared that was not granted"),
         };
         let mut left = Some(claimed);
-        while let (Some(run), Some((ticket, want))) = (left, self.waiting.head()) {
+        while let (Some(run), Some((place, want))) = (left, self.waiting.head_before(before)) {
             let count = want.least();
-            if ticket >= before || count > run.count {
+            if count > run.count {
                 break;
             }
-            let handle = self.waiting.pop().expect("there is a head");
+            let handle = self.waiting.pop_at(place).expect("there is a head");
             served.push((handle, Run { count, ..run }));
             left = run.without_first(count);
         }

@@ -158,9 +158,9 @@ impl<T> Allocator<T> {
         self.waiting.is_empty() && self.issue(want, runs)
     }
 
-    /// Issues to the request that has waited longest, if there is enough for it.
+    /// Issues to the request that is next, if there is enough for it.
     pub fn serve_next(&mut self, runs: &mut Vec<Run>) -> Option<T> {
-        let (_, want) = self.waiting.head()?;
+        let want = self.waiting.head()?;
         if !self.issue(want, runs) {
             return None;
         }
@@ -197,7 +197,7 @@ impl<T> Allocator<T> {
     /// Whether the held numbers suffice for the request at the head, or for the next one to come. They may still have
     /// to be marked.
     pub fn has_enough(&self) -> bool {
-        let least = self.waiting.head().map_or(1, |(_, want)| u64::from(want.least()));
+        let least = self.waiting.head().map_or(1, |want| u64::from(want.least()));
         least <= self.held.unissued()
     }
 

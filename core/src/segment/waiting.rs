@@ -1,4 +1,6 @@
-//! Requests that wait for numbers of one tag: first come, first served, each until its deadline.
+//! Requests that wait for numbers of one tag, each until its deadline. Users are served in turn, so that no user has to
+//! wait until another one's requests are all served. The requests of one user are served in the order in which they
+//! came.
 
 use std::collections::VecDeque;
 
@@ -29,7 +31,8 @@ struct Waiter<T> {
 /// The requests that wait. `T` is the caller's handle on one.
 #[derive(Debug)]
 pub struct Waiting<T> {
-    queue: VecDeque<Waiter<T>>,
+    /// The users with waiting requests, and these requests; the first user is next. None is empty.
+    users: VecDeque<(u32, VecDeque<Waiter<T>>)>,
     /// How many numbers they need at least. It is kept up to date, so that a request's cost doesn't depend on how many
     /// wait.
     pub(super) waited_for: u64,
@@ -41,30 +44,34 @@ pub struct Waiting<T> {
 
 impl<T> Waiting<T> {
     pub(super) fn new() -> Self {
-        let (queue, waited_for, deadline_first) = (VecDeque::new(), 0, BootMs(u64::MAX));
-        Waiting { queue, waited_for, deadline_first, next_ticket: Ticket(0) }
+        let (users, waited_for, deadline_first) = (VecDeque::new(), 0, BootMs(u64::MAX));
+        Waiting { users, waited_for, deadline_first, next_ticket: Ticket(0) }
     }
 
-    /// Lets a request wait behind those that came before it.
-    pub fn push(&mut self, want: Want, deadline: BootMs, handle: T) {
-        self.add(Waiter { ticket: self.next_ticket, want, deadline, handle });
+    /// Lets a request wait behind those of the same user that came before it.
+    pub fn push(&mut self, uid: u32, want: Want, deadline: BootMs, handle: T) {
+        let waiter = Waiter { ticket: self.next_ticket, want, deadline, handle };
         self.next_ticket.0 += 1;
-    }
-
-    fn add(&mut self, waiter: Waiter<T>) {
-        self.waited_for += u64::from(waiter.want.least());
-        self.deadline_first = self.deadline_first.min(waiter.deadline);
-        self.queue.push_back(waiter);
+        self.waited_for += u64::from(want.least());
+        self.deadline_first = self.deadline_first.min(deadline);
+        match self.users.iter_mut().find(|(user, _)| *user == uid) {
+            Some((_, queue)) => queue.push_back(waiter),
+            None => self.users.push_back((uid, VecDeque::from([waiter]))),
+        }
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.queue.is_empty()
+        self.users.is_empty()
     }
 
     /// How many wait.
     pub fn len(&self) -> usize {
-        self.queue.len()
+        self.queues().map(VecDeque::len).sum()
+    }
+
+    fn queues(&self) -> impl Iterator<Item = &VecDeque<Waiter<T>>> {
+        self.users.iter().map(|(_, queue)| queue)
     }
 
     /// How many numbers the first requests need at least, as many of them as fit into `most` together. The first one
@@ -73,8 +80,11 @@ impl<T> Waiting<T> {
         if self.waited_for <= most {
             return self.waited_for;
         }
+        let longest = self.queues().map(VecDeque::len).max().unwrap_or(0);
+        let in_turn =
+            (0..longest).flat_map(|round| self.queues().filter_map(move |queue| queue.get(round)));
         let mut needed = 0;
-        for waiter in &self.queue {
+        for waiter in in_turn {
             let with_it = needed + u64::from(waiter.want.least());
             if needed > 0 && with_it > most {
                 break;
@@ -84,31 +94,52 @@ impl<T> Waiting<T> {
         needed
     }
 
-    /// The ticket and the wish of the request that has waited longest.
-    pub(super) fn head(&self) -> Option<(Ticket, Want)> {
-        self.queue.front().map(|waiter| (waiter.ticket, waiter.want))
+    /// The wish of the request that is next.
+    pub(super) fn head(&self) -> Option<Want> {
+        self.users.front().map(|(_, queue)| queue[0].want)
     }
 
-    /// Takes out the request that has waited longest.
+    /// The wish of the next request with a ticket below `before`, and the place of its user.
+    pub(super) fn head_before(&self, before: Ticket) -> Option<(usize, Want)> {
+        let place = self.queues().position(|queue| queue[0].ticket < before)?;
+        Some((place, self.users[place].1[0].want))
+    }
+
+    /// Takes out the request that is next.
     pub(super) fn pop(&mut self) -> Option<T> {
-        let waiter = self.queue.pop_front()?;
+        self.pop_at(0)
+    }
+
+    /// Takes out the first request of the user at this place, who then moves behind all others.
+    pub(super) fn pop_at(&mut self, place: usize) -> Option<T> {
+        let (uid, mut queue) = self.users.remove(place)?;
+        let waiter = queue.pop_front()?;
+        if !queue.is_empty() {
+            self.users.push_back((uid, queue));
+        }
         Some(self.left(waiter))
     }
 
     /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
     pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
-        if self.queue.back()?.deadline > now {
+        let came_last = |waiter: &Waiter<T>| waiter.ticket.0 + 1 == self.next_ticket.0;
+        let place = self.queues().position(|queue| queue.back().is_some_and(came_last))?;
+        let (_, queue) = &mut self.users[place];
+        if queue.back()?.deadline > now {
             return None;
         }
-        let waiter = self.queue.pop_back()?;
+        let waiter = queue.pop_back()?;
+        if queue.is_empty() {
+            self.users.remove(place);
+        }
         Some(self.left(waiter))
     }
 
     fn left(&mut self, waiter: Waiter<T>) -> T {
         self.waited_for -= u64::from(waiter.want.least());
-        if self.queue.is_empty() {
+        if self.users.is_empty() {
             // A host may use a hundred thousand tags: a queue that is empty keeps no memory.
-            self.queue = VecDeque::new();
+            self.users = VecDeque::new();
         }
         waiter.handle
     }
@@ -128,7 +159,7 @@ impl<T> Waiting<T> {
 
     /// Drops the requests at the head for which `useless` is true.
     pub fn drop_head_while(&mut self, useless: impl Fn(&T) -> bool) {
-        while self.queue.front().is_some_and(|head| useless(&head.handle)) {
+        while self.users.front().is_some_and(|(_, queue)| useless(&queue[0].handle)) {
             self.pop();
         }
     }
@@ -147,13 +178,18 @@ impl<T> Waiting<T> {
     fn take_where(&mut self, out: impl Fn(&Waiter<T>) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         (self.waited_for, self.deadline_first) = (0, BootMs(u64::MAX));
-        for waiter in std::mem::take(&mut self.queue) {
-            if out(&waiter) {
-                taken.push(waiter.handle);
-            } else {
-                self.add(waiter);
+        self.users.retain_mut(|(_, queue)| {
+            for waiter in std::mem::take(queue) {
+                if out(&waiter) {
+                    taken.push(waiter.handle);
+                } else {
+                    self.waited_for += u64::from(waiter.want.least());
+                    self.deadline_first = self.deadline_first.min(waiter.deadline);
+                    queue.push_back(waiter);
+                }
             }
-        }
+            !queue.is_empty()
+        });
         taken
     }
 }

@@ -267,7 +267,7 @@ fn no_id_is_issued_twice_whatever_becomes_of_the_shards() {
                         let count = if random.u32(0..10) == 0 { 5_000 } else { random.u32(1..200) };
                         let want = Want { count, allow_partial };
                         if !life.tag.take(want, &mut runs) {
-                            life.tag.waiting.push(want, BootMs(now.0 + 500), 0);
+                            life.tag.waiting.push(0, want, BootMs(now.0 + 500), 0);
                         }
                     }
                     5..7 => {

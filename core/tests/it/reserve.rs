@@ -85,7 +85,7 @@ impl Host {
             }
             return;
         }
-        self.allocator.waiting.push(want, self.now, 0);
+        self.allocator.waiting.push(0, want, self.now, 0);
         self.attend();
         while self.allocator.serve_next(&mut runs).is_some() {}
         self.allocator.waiting.expire(self.now);
@@ -208,7 +208,7 @@ fn a_burst_through_all_that_is_held_needs_few_commits() {
         }
         let mut runs = Vec::new();
         if !host.allocator.take(Want { count: 1, allow_partial: false }, &mut runs) {
-            host.allocator.waiting.push(Want { count: 1, allow_partial: false }, host.now, 0);
+            host.allocator.waiting.push(0, Want { count: 1, allow_partial: false }, host.now, 0);
         }
         while host.allocator.serve_next(&mut runs).is_some() {}
     }

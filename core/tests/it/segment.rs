@@ -67,7 +67,7 @@ impl Instant {
             }
             return runs;
         }
-        self.allocator.waiting.push(want, BootMs(u64::MAX), 0);
+        self.allocator.waiting.push(0, want, BootMs(u64::MAX), 0);
         for _ in 0..10 {
             self.attend();
             if self.allocator.serve_next(&mut runs).is_some() {
@@ -193,7 +193,7 @@ fn an_idle_tag_leaves_memory_without_a_gap() {
     assert!(!tag.allocator.take(one(), &mut Vec::new()), "nothing is marked any more");
     assert_eq!(tag.allocator.draw_all_marks_back(), [], "the journal has been told");
     // A request keeps it in memory.
-    tag.allocator.waiting.push(one(), BootMs(u64::MAX), 0);
+    tag.allocator.waiting.push(0, one(), BootMs(u64::MAX), 0);
     assert!(!tag.allocator.is_idle());
     assert_eq!(tag.allocator.waiting.abandon(), [0]);
 
@@ -229,7 +229,7 @@ fn a_first_id_claims_once_and_only_what_is_needed() {
     }
     assert_eq!(tag.claims.len(), 2, "its rate is known by then");
     let mut fresh: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
-    fresh.waiting.push(one(), BootMs(100), 0);
+    fresh.waiting.push(0, one(), BootMs(100), 0);
     let order = fresh.claim_wanted(BootMs(0)).expect("somebody waits");
     assert_eq!((order.want, order.least), (1, 1), "it may turn out to be strict");
 }
@@ -240,7 +240,7 @@ fn who_can_t_be_served_up_to_the_ceiling_is_told_and_the_others_go_on() {
     let mut tag: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     assert!(tag.restore(0, vec![run(1..51)], 51).is_empty());
     for (handle, count) in [(0, 2_000), (1, 60), (2, 1)] {
-        tag.waiting.push(exactly(count), BootMs(100), handle);
+        tag.waiting.push(0, exactly(count), BootMs(100), handle);
     }
     let order = tag.claim_wanted(BootMs(0)).expect("they wait");
     assert_eq!(order.least, 1_950, "no fewer are of use to who comes first");
@@ -292,7 +292,7 @@ fn a_leased_request_takes_what_is_there() {
 fn waiters_are_served_in_order_and_nobody_overtakes() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     for handle in 0..3 {
-        allocator.waiting.push(one(), BootMs(100), handle);
+        allocator.waiting.push(0, one(), BootMs(100), handle);
     }
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claim_wanted(BootMs(0)), None, "a claim in flight is never doubled");
@@ -308,10 +308,34 @@ fn waiters_are_served_in_order_and_nobody_overtakes() {
 }
 
 #[test]
+fn users_have_their_turns_and_each_is_served_in_order() {
+    let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
+    for (uid, handle) in [(1, 10), (1, 11), (1, 12), (1, 13), (2, 20), (3, 30), (2, 21)] {
+        allocator.waiting.push(uid, one(), BootMs(100), handle);
+    }
+    assert!(allocator.claim_wanted(BootMs(0)).is_some());
+    let moved = allocator.claimed(BootMs(0), 0, run(1..101), 100).expect("it ascends");
+    assert!(allocator.add_segment(0, run(1..101), moved.mark).is_empty());
+    let mut runs = Vec::new();
+    let mut serve = |allocator: &mut Allocator<u32>| allocator.serve_next(&mut runs);
+    assert_eq!([(); 2].map(|()| serve(&mut allocator)), [Some(10), Some(20)]);
+    // Whoever comes has a turn as soon as all others had one, and so has a user who comes back.
+    allocator.waiting.push(4, one(), BootMs(100), 40);
+    allocator.waiting.push(3, one(), BootMs(0), 31);
+    assert_eq!(allocator.waiting.expire_last(BootMs(0)), Some(31));
+    allocator.waiting.push(3, one(), BootMs(100), 32);
+    allocator.waiting.drop_where(|handle| *handle == 11);
+    assert_eq!((allocator.waiting.len(), allocator.waiting.expire_last(BootMs(0))), (6, None));
+    let order: Vec<_> = std::iter::from_fn(|| serve(&mut allocator)).collect();
+    assert_eq!(order, [30, 12, 21, 40, 32, 13]);
+    assert!(runs.iter().map(|run| run.first).eq(1..=8), "{runs:?}");
+}
+
+#[test]
 fn deadlines_take_out_only_those_that_are_due() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     for (handle, deadline) in [(0, 30), (1, 10), (2, 20)] {
-        allocator.waiting.push(one(), BootMs(deadline), handle);
+        allocator.waiting.push(0, one(), BootMs(deadline), handle);
     }
     assert_eq!(allocator.waiting.expire(BootMs(5)), Vec::<u32>::new());
     assert_eq!(allocator.waiting.expire(BootMs(20)), [1, 2]);
@@ -322,7 +346,7 @@ fn deadlines_take_out_only_those_that_are_due() {
 fn a_claim_below_what_was_seen_is_refused() {
     let mut allocator: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     assert!(allocator.restore(0, vec![run(50..60)], 1_000).is_empty());
-    allocator.waiting.push(Want { count: 20, allow_partial: false }, BootMs(100), 0);
+    allocator.waiting.push(0, Want { count: 20, allow_partial: false }, BootMs(100), 0);
     assert!(allocator.claim_wanted(BootMs(0)).is_some());
     assert_eq!(allocator.claimed(BootMs(0), 0, run(900..910), 10), Err(1_000));
     allocator.claim_failed(BootMs(50));
@@ -374,7 +398,7 @@ fn no_number_is_issued_twice_whatever_comes_between() {
                         let count = if random.u32(0..10) == 0 { 5_000 } else { random.u32(1..200) };
                         let want = Want { count, allow_partial };
                         if !allocator.take(want, &mut runs) {
-                            allocator.waiting.push(want, BootMs(now.0 + 500), 0);
+                            allocator.waiting.push(0, want, BootMs(now.0 + 500), 0);
                         }
                     }
                     3 if marks_in_flight.is_none() => {

@@ -39,7 +39,7 @@ fn run(numbers: Range<u64>) -> Run {
 
 /// Sends a claim, for a request that nothing else can serve.
 fn send(tag: &mut Allocator<u32>) {
-    tag.waiting.push(exactly(u32::MAX), BootMs(u64::MAX), 0);
+    tag.waiting.push(0, exactly(u32::MAX), BootMs(u64::MAX), 0);
     assert!(tag.claim_wanted(START).is_some());
     assert_eq!(tag.waiting.abandon(), [0]);
 }
@@ -258,7 +258,7 @@ fn marks_may_come_back_to_a_forgotten_shard() {
     let moves = tag.marks_wanted(START);
     assert_eq!(moves, [MarkMove { shard: 0, end: 1_000, mark: 74 }]);
     tag.forget();
-    tag.waiting.push(exactly(1), BootMs(u64::MAX), 0);
+    tag.waiting.push(0, exactly(1), BootMs(u64::MAX), 0);
     assert!(tag.claim_wanted(START).is_some());
     let same = tag.claimed(START, 0, run(10..1_000), 1);
     assert_eq!(same, Err(1_000), "so no later segment has that end");

@@ -22,12 +22,12 @@ fn exactly(count: u32) -> Want {
 fn queue(wants: &[Want]) -> Allocator<usize> {
     let policy = PrefetchPolicy { step_max: 100, ..PROVISION };
     let mut queue = Allocator::new(policy, 1, START);
-    queue.waiting.push(exactly(1), BootMs(10), usize::MAX);
+    queue.waiting.push(0, exactly(1), BootMs(10), usize::MAX);
     assert_eq!(wanted(&mut queue, START), Some(1));
     let shared = share(&mut queue, run(1, 1)).expect("nothing was seen yet");
     assert_eq!(shared, Distribution { served: vec![(usize::MAX, run(1, 1))], dropped: 0 });
     for (handle, want) in wants.iter().enumerate() {
-        queue.waiting.push(*want, BootMs(10), handle);
+        queue.waiting.push(0, *want, BootMs(10), handle);
     }
     queue
 }
@@ -57,7 +57,7 @@ fn who_waited_when_a_claim_was_sent_shares_it_and_the_rest_is_dropped() {
     let mut queue = queue(&[exactly(3), leased, exactly(2)]);
     assert_eq!(wanted(&mut queue, START), Some(6));
     assert_eq!(wanted(&mut queue, START), None, "a claim in flight is never doubled");
-    queue.waiting.push(exactly(1), BootMs(10), 3);
+    queue.waiting.push(0, exactly(1), BootMs(10), 3);
     let served = vec![(0, run(50, 3)), (1, run(53, 1)), (2, run(54, 2))];
     assert_eq!(share(&mut queue, all(50..60)), Ok(Distribution { served, dropped: 4 }));
     assert_eq!((queue.waiting.len(), queue.issued(), queue.highest_end(0)), (1, 7, 60));
@@ -94,13 +94,36 @@ fn who_finds_too_few_left_waits_for_the_next_claim_and_nobody_overtakes() {
 }
 
 #[test]
+fn users_share_a_claim_in_turn_and_who_comes_later_takes_nothing_of_it_away() {
+    let mut queue = queue(&[exactly(40), exactly(40), exactly(40)]);
+    assert_eq!(wanted(&mut queue, START), Some(80), "as many as fit into a claim of 100");
+    queue.waiting.push(7, exactly(1), BootMs(10), 70);
+    queue.waiting.push(7, exactly(1), BootMs(10), 71);
+    let served = vec![(0, run(10, 40)), (1, run(50, 40))];
+    assert_eq!(share(&mut queue, all(10..90)), Ok(Distribution { served, dropped: 0 }));
+    // The new user's turn comes with the next claim.
+    assert_eq!(wanted(&mut queue, START), Some(42));
+    let served = vec![(70, run(90, 1)), (2, run(91, 40)), (71, run(131, 1))];
+    assert_eq!(share(&mut queue, all(90..132)), Ok(Distribution { served, dropped: 0 }));
+}
+
+#[test]
+fn a_claim_that_is_too_small_for_all_is_sized_for_those_whose_turn_comes_first() {
+    let mut queue = queue(&[exactly(40), exactly(40), exactly(40)]);
+    queue.waiting.push(7, exactly(15), BootMs(10), 70);
+    assert_eq!(wanted(&mut queue, START), Some(95));
+    let served = vec![(0, run(10, 40)), (70, run(50, 15)), (1, run(65, 40))];
+    assert_eq!(share(&mut queue, all(10..105)), Ok(Distribution { served, dropped: 0 }));
+}
+
+#[test]
 fn who_gave_up_is_skipped() {
     let mut queue = queue(&[exactly(1), exactly(1)]);
-    queue.waiting.push(exactly(1), BootMs(20), 2);
+    queue.waiting.push(0, exactly(1), BootMs(20), 2);
     assert_eq!(wanted(&mut queue, START), Some(3));
     queue.waiting.drop_head_while(|handle| *handle == 0);
     assert_eq!(queue.waiting.expire(BootMs(10)), [1]);
-    queue.waiting.push(exactly(1), BootMs(5), 3);
+    queue.waiting.push(0, exactly(1), BootMs(5), 3);
     assert_eq!(queue.waiting.expire_last(BootMs(10)), Some(3));
     assert_eq!(
         share(&mut queue, all(11..14)),
@@ -121,7 +144,7 @@ fn nothing_is_kept_for_those_who_come_after_all_have_left() {
         let mut queue = queue(&[exactly(1)]);
         assert_eq!(wanted(&mut queue, START), Some(1));
         all_leave(&mut queue);
-        queue.waiting.push(exactly(1), BootMs(10), 1);
+        queue.waiting.push(0, exactly(1), BootMs(10), 1);
         let shared = share(&mut queue, all(2..3));
         assert_eq!(shared, Ok(Distribution { served: Vec::new(), dropped: 1 }), "way {way}");
         assert_eq!(queue.waiting.len(), 1);
@@ -132,7 +155,7 @@ fn nothing_is_kept_for_those_who_come_after_all_have_left() {
 fn a_failed_claim_is_sent_again_when_it_may_be_and_for_all_who_wait_then() {
     let mut queue = queue(&[exactly(1)]);
     assert_eq!(wanted(&mut queue, START), Some(1));
-    queue.waiting.push(exactly(1), BootMs(10), 1);
+    queue.waiting.push(0, exactly(1), BootMs(10), 1);
     queue.claim_failed(BootMs(5));
     assert!(queue.retrying() && !queue.claiming());
     assert_eq!(wanted(&mut queue, BootMs(4)), None);
@@ -155,9 +178,9 @@ fn numbers_below_what_was_seen_are_refused() {
 fn a_tag_that_turns_out_to_be_strict_keeps_who_waits_and_who_shares_the_claim() {
     let mut tag: Allocator<usize> = Allocator::new(PROVISION, 1, START);
     assert!(tag.restore(0, vec![all(5..9)], 9).is_empty());
-    tag.waiting.push(exactly(10), BootMs(10), 0);
+    tag.waiting.push(0, exactly(10), BootMs(10), 0);
     let asked = wanted(&mut tag, START).expect("somebody waits").max(10);
-    tag.waiting.push(exactly(1), BootMs(10), 1);
+    tag.waiting.push(0, exactly(1), BootMs(10), 1);
     let served = vec![(0, run(9, 10))];
     assert_eq!(
         share(&mut tag, all(9..9 + asked)),
@@ -197,8 +220,8 @@ fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     let served = vec![(2, run(11, 1))];
     assert_eq!(share(&mut tag, all(11..12)), Ok(Distribution { served, dropped: 0 }));
     // Each of them could be met, but not both.
-    tag.waiting.push(exactly(30), BootMs(10), 3);
-    tag.waiting.push(exactly(30), BootMs(10), 4);
+    tag.waiting.push(0, exactly(30), BootMs(10), 3);
+    tag.waiting.push(0, exactly(30), BootMs(10), 4);
     assert_eq!(wanted(&mut tag, START), Some(60));
     assert_eq!(tag.exhausted(49, START), []);
     assert_eq!(wanted(&mut tag, START), Some(30));
@@ -241,7 +264,7 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
                     let count = if random.u32(0..20) == 0 { 2_000 } else { random.u32(1..20) };
                     let want = Want { count, allow_partial: random.bool() };
                     asked.insert(request, (want, highest_answered));
-                    host.waiting.push(want, BootMs(now.0 + random.u64(1..500)), request);
+                    host.waiting.push(0, want, BootMs(now.0 + random.u64(1..500)), request);
                 }
                 2 if claim.is_none() => *claim = wanted(host, now).map(Claim::Sent),
                 3 => {

@@ -266,7 +266,8 @@ impl Segments {
                 self.settings.waiters_max,
             ));
         }
-        tag.allocator.borrow_mut().waiting.push(want, deadline, reply);
+        let uid = reply.asker().claimant.uid;
+        tag.allocator.borrow_mut().waiting.push(uid, want, deadline, reply);
         self.drive(tag);
         if deadline <= now {
             // The others were checked before. To look at all each time would let one client starve the others.
