@@ -61,7 +61,7 @@ func New(options Options) (*Client, error) {
 		options.Timeout = timeoutDefault
 	}
 	if len(options.Socket) > pathBytesMax {
-		return nil, invalid("the path of a socket has at most %d bytes; this one has %d: %s", pathBytesMax,
+		return nil, invalid("a socket path must have at most %d bytes; this one has %d: %s", pathBytesMax,
 			len(options.Socket), options.Socket)
 	}
 	if options.Timeout < 0 || options.Timeout > deadlineMax {

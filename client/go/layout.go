@@ -30,7 +30,7 @@ func (l Layout) Check() error {
 	ms, epoch := l.Tick.Milliseconds(), l.Epoch.UnixMilli()
 	switch {
 	case l.TimeBits < 1 || l.SequenceBits < 1 || int(l.TimeBits)+int(l.WorkerBits)+int(l.SequenceBits) > 63:
-		return invalid("a layout has at least one bit each of time and sequence, and at most 63 bits in all")
+		return invalid("a layout has at least one bit each of time and sequence, and at most 63 bits together")
 	case l.Tick < time.Millisecond || l.Tick > tickMax || l.Tick%time.Millisecond != 0:
 		return invalid("a tick lasts 1 to 3,600,000 whole milliseconds, not %v", l.Tick)
 	case epoch < 0 || epoch > unixMsMax || int64(1)<<l.TimeBits > (unixMsMax-epoch)/ms:

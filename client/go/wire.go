@@ -121,7 +121,7 @@ func readIDs(body []byte, count int, hold bool) (runs []run, held time.Duration,
 	for ; number > 0 && !f.short; number-- {
 		r := run{f.u64(), int64(f.u32()), int64(f.u32())}
 		if !f.short && !r.valid() {
-			return nil, 0, broken("a run is empty or leaves the positive 64-bit numbers")
+			return nil, 0, broken("a run is empty or exceeds the signed 64-bit numbers")
 		}
 		runs = append(runs, r)
 		total += r.count

@@ -294,7 +294,9 @@ impl Shared {
         if self.pid == std::process::id() {
             return Ok(());
         }
-        Err(Error::invalid("this AsyncClient was made before a fork; create one in each process"))
+        Err(Error::invalid(
+            "this AsyncClient was created before a fork; create one in each process",
+        ))
     }
 
     fn idle(&self) -> MutexGuard<'_, Vec<IdleConnection>> {

@@ -197,8 +197,7 @@ impl fmt::Display for Error {
             ),
             Error::Timeout { waited } => write!(
                 f,
-                "leafd gave no answer within {} ms; try again, allow a longer deadline, or look at \
-                 `systemctl status leafd`",
+                "leafd did not answer within {} ms; retry, allow a longer deadline, or check `systemctl status leafd`",
                 waited.as_millis()
             ),
             Error::Interrupted => f.write_str("a signal ended the call"),

@@ -70,7 +70,7 @@ pub(crate) fn check_socket_path(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_bytes();
     if !(1..=SOCKET_PATH_BYTES_MAX).contains(&bytes.len()) || bytes.contains(&0) {
         return Err(Error::invalid(format!(
-            "the path of a socket has 1 to {SOCKET_PATH_BYTES_MAX} bytes, none of them zero; this one has {}: {}",
+            "a socket path must have 1 to {SOCKET_PATH_BYTES_MAX} bytes, none of them zero; this one has {}: {}",
             bytes.len(),
             path.display()
         )));

@@ -105,7 +105,7 @@ impl PublicIds {
     ) -> Result<Vec<U>> {
         for (what, length) in [("tag", self.tag.len()), ("prefix", self.prefix.len())] {
             if length > LENGTH_MAX {
-                return Err(Error::invalid(format!("a {what} of {length} bytes")));
+                return Err(Error::invalid(format!("a {what} of {length} bytes is too long")));
             }
         }
         let form = MaskForm {
@@ -122,7 +122,7 @@ impl PublicIds {
             let answer = MaskReply::decode(&reply).and_then(&read);
             let answer = answer.map_err(|error| Error::protocol(error.what))?;
             if answer.len() != some.len() {
-                let what = format!("{} ids in answer to {}", answer.len(), some.len());
+                let what = format!("{} ids in reply to a request for {}", answer.len(), some.len());
                 return Err(Error::protocol(what));
             }
             all.extend(answer);

@@ -54,7 +54,7 @@ impl Socket {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
                 format!(
-                    "the path of a socket has 1 to {} bytes, none of them zero",
+                    "a socket path must have 1 to {} bytes, none of them zero",
                     address.sun_path.len() - 1
                 ),
             ));

@@ -99,7 +99,9 @@ fn refused_then_mended(host: &mut Host, snowflake: u64, mend: impl FnOnce(&Host)
     assert!(raw.draw_until("orders", MENDED_WITHIN) > last);
     assert!(raw.draw_until("snowflake", MENDED_WITHIN) > snowflake);
     assert!(host.status()["journal_error"].is_null());
-    eventually("its end is told", MENDED_WITHIN, || (told(host, "over after") > 0).then_some(()));
+    eventually("its end is told", MENDED_WITHIN, || {
+        (told(host, "resolved after") > 0).then_some(())
+    });
     assert_eq!((told(host, "ERROR"), told(host, "")), (1, 2), "{}", host.log());
     host.assert_alive();
 }

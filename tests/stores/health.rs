@@ -204,7 +204,7 @@ fn well_again(host: &Host, seen: &mut HashSet<u64>, codes: &[&str], from: usize)
     };
     let lines = eventually("its end is told", TOLD_WITHIN, || {
         let lines = of_codes();
-        lines.iter().any(|line| line.contains("over after")).then_some(lines)
+        lines.iter().any(|line| line.contains("resolved after")).then_some(lines)
     });
     let errors = lines.iter().filter(|line| line.contains("ERROR")).count();
     assert!((1..=codes.len() + 1).contains(&errors), "{lines:#?}");

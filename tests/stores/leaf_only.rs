@@ -50,7 +50,7 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
     let said = String::from_utf8_lossy(&whose.stderr);
     assert_eq!(whose.status.code(), Some(1), "{whose:?}");
     assert!(
-        said.contains("telling who claimed an id") && said.contains("leafd schema apply"),
+        said.contains("finding out who claimed an id") && said.contains("leafd schema apply"),
         "{said}"
     );
     // The server tells the time at which a table was made in seconds.

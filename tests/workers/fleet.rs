@@ -124,9 +124,9 @@ pub fn errors_of(drawn: &mut Drawn) -> BTreeMap<String, u64> {
     errors
 }
 
-/// An error's kind: its status, or that there was no daemon, or that it gave no answer.
+/// An error's kind: its status, or that there was no daemon, or that it did not answer.
 fn kind_of(text: &str) -> String {
-    if text.contains("gave no answer") {
+    if text.contains("did not answer") {
         return "no answer".to_owned();
     }
     text.split_once(':').map_or(text, |(status, _)| status).to_owned()

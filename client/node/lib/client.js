@@ -24,7 +24,7 @@ class Client {
   constructor({ socket = defaultSocket(), timeoutMs = TIMEOUT_MS, wait = false, direct = false } = {}) {
     const bytes = Buffer.byteLength(socket);
     if (bytes < 1 || bytes > PATH_BYTES_MAX) {
-      throw invalid(`the path of a socket has 1 to ${PATH_BYTES_MAX} bytes; this one has ${bytes}: ${socket}`);
+      throw invalid(`a socket path must have 1 to ${PATH_BYTES_MAX} bytes; this one has ${bytes}: ${socket}`);
     }
     if (!(timeoutMs >= 0 && timeoutMs <= DEADLINE_MS_MAX)) throw invalid(`timeoutMs is at most ${DEADLINE_MS_MAX}, not ${timeoutMs}`);
     this.#link = new Link(socket, timeoutMs, wait);

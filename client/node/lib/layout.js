@@ -15,7 +15,7 @@ function checkLayout({ timeBits, workerBits, sequenceBits, tickMs, epochMs }) {
     throw invalid('the members of a layout are whole numbers from 0');
   }
   if (timeBits < 1 || sequenceBits < 1 || timeBits + workerBits + sequenceBits > 63) {
-    throw invalid('a layout has at least one bit each of time and sequence, and at most 63 bits in all');
+    throw invalid('a layout has at least one bit each of time and sequence, and at most 63 bits together');
   }
   if (tickMs < 1 || tickMs > TICK_MS_MAX) throw invalid(`a tick lasts 1 to ${TICK_MS_MAX} ms, not ${tickMs}`);
   if (2n ** BigInt(timeBits) > (UNIX_MS_MAX - BigInt(epochMs)) / BigInt(tickMs)) {

@@ -63,7 +63,7 @@ class Link {
 
   #timedOut(call) {
     if (!this.#connected && this.#lastError) return this.#unreachable(this.#lastError);
-    return new LeafdError('TIMED_OUT', `leafd gave no answer within ${Math.round(now() - call.startAt)} ms; try again, allow more `
+    return new LeafdError('TIMED_OUT', `leafd did not answer within ${Math.round(now() - call.startAt)} ms; retry, allow more `
       + "time, or check the daemon's log");
   }
 

@@ -64,7 +64,7 @@ function readIds(body, count, hold) {
     const run = { first: body.readBigInt64LE(at), count: body.readUInt32LE(at + 8), stride: body.readUInt32LE(at + 12) };
     if (run.first < 1n || run.count < 1 || run.stride < 1
       || run.first + BigInt(run.count - 1) * BigInt(run.stride) > ID_MAX) {
-      throw broken('a run is empty or leaves the positive 64-bit numbers');
+      throw broken('a run is empty or exceeds the signed 64-bit numbers');
     }
     total += run.count;
     runs.push(run);

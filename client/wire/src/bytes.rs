@@ -91,7 +91,7 @@ impl<'a> Fields<'a> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(Malformed { what: "the body goes on after its last field" })
+            Err(Malformed { what: "the body continues after its last field" })
         }
     }
 }

@@ -164,7 +164,7 @@ impl fmt::Display for LayoutError {
         match self {
             LayoutError::FieldMissing => write!(f, "time and sequence need at least one bit each"),
             LayoutError::TooWide => {
-                write!(f, "time, worker and sequence have more than 63 bits in all")
+                write!(f, "time, worker and sequence have more than 63 bits together")
             }
             LayoutError::Unit => write!(f, "a tick lasts from 1 ms to {UNIT_MS_MAX} ms"),
             LayoutError::EpochTooLate => {

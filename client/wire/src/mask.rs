@@ -80,7 +80,7 @@ impl<'a> MaskRequest<'a> {
         let prefix = fields.bytes(usize::from(prefix_length))?;
         let is_text = header.flags & flag::TEXT != 0;
         if !is_text && !prefix.is_empty() {
-            return Err(Malformed { what: "a prefix, but no text is asked for" });
+            return Err(Malformed { what: "a prefix in a request for numbers" });
         }
         let form = MaskForm { tag, bits, key, prefix: is_text.then_some(prefix) };
         let has_texts = is_text && header.opcode == opcode::UNMASK;
@@ -161,7 +161,7 @@ impl<'a> MaskReply<'a> {
     pub fn numbers(&self) -> Result<impl Iterator<Item = u64> + use<'a>, Malformed> {
         match self.item_length {
             ID_BYTES => Ok(numbers(self.items)),
-            _ => Err(Malformed { what: "items that are no ids" }),
+            _ => Err(Malformed { what: "items that are not ids" }),
         }
     }
 
@@ -175,7 +175,7 @@ impl<'a> MaskReply<'a> {
             Ok(text) if text.is_ascii() => {
                 Ok((0..text.len() / length).map(move |item| &text[item * length..][..length]))
             }
-            _ => Err(Malformed { what: "items that are no text" }),
+            _ => Err(Malformed { what: "items that are not text" }),
         }
     }
 

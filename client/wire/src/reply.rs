@@ -83,13 +83,15 @@ impl<'a> IdsReply<'a> {
         fields.u16()?;
         let runs = fields.rest();
         if runs.len() != run_count * RUN_BYTES {
-            return Err(Malformed { what: "the number of runs is not what the body holds" });
+            return Err(Malformed {
+                what: "the number of runs differs from what the body contains",
+            });
         }
         let reply = IdsReply { hold_ms, runs };
         for run in reply.runs() {
             if run.first == 0 || run.stride == 0 || run.last().is_none() {
                 return Err(Malformed {
-                    what: "a run is empty or leaves the positive 64-bit numbers",
+                    what: "a run is empty or exceeds the signed 64-bit numbers",
                 });
             }
         }

@@ -38,7 +38,7 @@ impl Cause {
             Lasts::NoEnd if self.kind == IdKind::Segments => {
                 "ids are available, and held ids do not run out at the current rate".to_owned()
             }
-            Lasts::NoEnd => "ids are still issued".to_owned(),
+            Lasts::NoEnd => "ids are still being issued".to_owned(),
         }
     }
 
@@ -73,7 +73,7 @@ pub(super) fn line(condition: &ActiveCause<'_>, occasion: Occasion) -> String {
 
 /// The line that reports the end of a cause.
 pub(super) fn over(cause: &Cause, lasted_ms: u64) -> String {
-    format!("over after {}: {}", duration(lasted_ms), cause.message)
+    format!("resolved after {}: {}", duration(lasted_ms), cause.message)
 }
 
 /// The state in one line: which ids are available, and what needs attention.

@@ -64,14 +64,14 @@ impl fmt::Display for LeaseProblem {
             LeaseProblem::Taken(taken) => write!(f, "{taken}"),
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: true } => write!(
                 f,
-                "a Java Leaf has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): stop it, \
-                 disable its supervisor and delete its workerID.properties, or give this daemon its own identity; this \
-                 one retries on its own"
+                "a Java Leaf has the identity {name:?} and worker {worker} (it last wrote {written_ms_ago} ms ago): \
+                 stop it, disable its supervisor and delete its workerID.properties, or give this daemon its own \
+                 identity; this one retries on its own"
             ),
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: false } => write!(
                 f,
-                "another live daemon has the identity {name:?} and worker {worker} (it wrote {written_ms_ago} ms ago): \
-                 give each daemon its own identity, or stop the other one; this one retries on its own"
+                "another live daemon has the identity {name:?} and worker {worker} (it last wrote {written_ms_ago} ms \
+                 ago): give each daemon its own identity, or stop the other one; this one retries on its own"
             ),
             LeaseProblem::Settling(left_ms) => write!(
                 f,

@@ -150,8 +150,8 @@ impl fmt::Display for Taken {
         write!(
             f,
             "; the pool needs a number for each live host plus (crashes per second x lease of {lease_s} s): extend \
-             worker_range or worker_bits, shorten lease, or release a number that no host uses with: leafctl worker \
-             release --worker N"
+             worker_range or worker_bits, shorten lease, or release an unused number: leafctl worker release --worker \
+             N"
         )?;
         if self.oldest.is_empty() {
             return Ok(());

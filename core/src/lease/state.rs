@@ -462,7 +462,8 @@ impl Lease {
             RegistryError::TooFarAhead { now: registry, .. } => {
                 self.clock.judge(asked, now, *registry, Vec::new());
                 let behind = || {
-                    let words = "the worker registry's clock is far behind what is recorded in it";
+                    let words =
+                        "the worker registry's clock is far behind the times recorded in it";
                     LeaseProblem::Refused(Reason::new(Why::RegistryClock, words))
                 };
                 let trouble = self.clock.skew.map_or_else(behind, LeaseProblem::Clock);

@@ -37,7 +37,7 @@ impl Role {
     /// How a daemon must be configured that expects this role, for messages.
     pub fn configured(&self) -> String {
         match self.0.is_empty() {
-            true => "as a store by itself".to_owned(),
+            true => "for this store alone".to_owned(),
             false => format!("for {:?}", self.0),
         }
     }
@@ -85,8 +85,9 @@ impl Identity {
         Err(StoreError::refused_for(
             Why::OtherRoutes,
             format!(
-                "the recorded routes of the store {store} differ from this host's: they are {:?}, but this host's \
-             configuration has the store for {:?}. Correct the configuration, or change the recorded routes with: leafd routes apply",
+                "the recorded routes of the store {store} differ from this host's: they are {:?}, but this host is \
+                 configured for {:?}. Correct the configuration, or change the recorded routes with: leafd routes \
+                 apply",
                 is.0, role.0
             ),
         ))

@@ -119,8 +119,8 @@ impl Monitor {
             let remembered = self.settings.remembered.clone();
             let same = remembered == Some((found.id.clone(), found.history.clone()));
             self.refuse(StoreError::refused_for(Why::OtherRoutes, format!(
-                "the recorded routes of the store {} differ from this host's: they are {:?}, but this host's configuration \
-                 has the store {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
+                "the recorded routes of the store {} differ from this host's: they are {:?}, but this host is \
+                 configured {}. Use the routes of the other hosts, or change the routes with: leafd routes apply",
                 self.settings.url,
                 &*found.role.0,
                 expected.configured()
@@ -162,8 +162,8 @@ impl Monitor {
                 self.next = Some(Request::TakeRole(checking_in.found.clone(), role.clone()));
             }
             Ok(true) => self.refuse(StoreError::refused_for(Why::NoRoutes, format!(
-                "the store {} has or had tags, but no recorded routes; this host's configuration has it for {:?}, which \
-                 could send its tags to another store. Check the routes, then record them with: leafd routes apply",
+                "the store {} has or had tags, but no recorded routes. This host is configured for {:?}, which could \
+                 send its tags to another store. Check the routes, then record them with: leafd routes apply",
                 self.settings.url, &*role.0
             ))),
             Err(error) => self.refused_or(error)?,

@@ -80,7 +80,7 @@ fn a_cause_is_told_when_it_begins_once_a_minute_when_it_stops_service_and_when_i
     assert!(text(1).starts_with("for 1 min now: "), "{}", text(1));
     assert!(text(1).contains("last another 30 s"), "{}", text(1));
     assert!(text(2).contains("serving only ids already held by this host"), "{}", text(2));
-    assert!(text(3).starts_with("over after 1 min 39 s: "), "{}", text(3));
+    assert!(text(3).starts_with("resolved after 1 min 39 s: "), "{}", text(3));
 }
 
 #[test]

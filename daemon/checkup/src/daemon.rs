@@ -162,8 +162,8 @@ fn check_health(report: &mut Report, status: &Snapshot) {
     }
     if let Some(kept) = &status.host.journal_set_aside {
         let text = format!(
-            "at its start leafd found the journal of another host, or an old one, and set it aside as {kept}: what it \
-             held is skipped"
+            "at startup, leafd found the journal of another host, or an old one, and set it aside as {kept}; the ids \
+             held in it are skipped"
         );
         let remedy =
             "give each host its own state directory; delete the file when it is no longer needed";

@@ -40,7 +40,7 @@ pub fn read_mask_keys(path: &Path) -> Result<MaskKeys, String> {
         let mode = mode & 0o777;
         return Err(failed(&format!(
             "every user of this host can read them (mode {mode:04o}); make the file 0600, owned by leafd's user, and \
-             think of the keys as known"
+             treat the keys as compromised"
         )));
     }
     let mut text = String::new();

@@ -374,8 +374,8 @@ fn read_routing(
         Routing::compile(specs.clone(), rules).map_err(|bytes| {
             let found = routes::counted(node, &format!("rules that take {bytes} bytes to record"));
             found.bad_for(format!(
-                "rules that each store can record in {ROLE_BYTES_MAX} bytes: use fewer patterns, such as \
-                 pay.* for all tags that begin so"
+                "rules that each store can record in {ROLE_BYTES_MAX} bytes: use fewer patterns, such as pay.* for all \
+                 tags with that prefix"
             ))
         })
     })?;

@@ -147,7 +147,7 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
     let is_unix = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Unix(..));
     if tls.is_some() && endpoints.iter().any(is_unix) {
         return Err(
-            "no TLS where a HOST is a Unix socket: write sslmode=disable, or leave out the socket or what asks for TLS"
+            "no TLS where a HOST is a Unix socket: write sslmode=disable, or leave out the socket or the TLS parameters"
                 .to_owned(),
         );
     }

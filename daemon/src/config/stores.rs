@@ -58,7 +58,7 @@ pub(super) fn parse(node: &ConfigNode, routed: bool) -> Result<Vec<Named>, Inval
         // Without its parameters: a store with other certificate checks is the same store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
-            let why = format!("another store; {} already is this one", same.name);
+            let why = format!("another store; {} is this one already", same.name);
             return Err(value.bad_for(why));
         }
         if matches!(store.url, StoreUrl::Sqlite(_)) && entries.len() > 1 {

@@ -161,9 +161,9 @@ impl Masks {
     fn another(&self, key: &MaskKey) -> Failure {
         let (number, url) = (key.number, &self.upstream.url);
         mask_key(format!(
-            "mask key {number} of this host differs from the key that the store {url} recorded under this number: nothing is masked until \
-             mask_key_file is a copy of the other hosts' one. If no id was ever masked with that key, delete the row \
-             mask_key_{number} of leafd_meta"
+            "mask key {number} of this host differs from the key that the store {url} recorded under this number: \
+             nothing is masked until mask_key_file is a copy of the other hosts' file. If no id was ever masked with \
+             that key, delete the row mask_key_{number} of leafd_meta"
         ))
     }
 
@@ -174,7 +174,7 @@ impl Masks {
             while self.keys.borrow().is_some() && !self.are_confirmed() {
                 match self.confirm().await {
                     Ok(keys) => {
-                        info!(current = %keys.current().number, "the mask keys are those of all hosts");
+                        info!(current = %keys.current().number, "the mask keys match those of the other hosts");
                         break;
                     }
                     Err(failure) => {

@@ -91,8 +91,8 @@ impl Writer {
 
     fn hanging(&self) -> Failure {
         Failure::journal(format!(
-            "the disk of the journal {} has not answered for more than {} s; nothing more than what the journal has \
-             recorded is issued until it does",
+            "the disk of the journal {} has not answered for more than {} s; until it does, only ids that the journal \
+             has already recorded are issued",
             self.journal.path().display(),
             HANGS_FROM.as_secs()
         ))

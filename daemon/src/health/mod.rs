@@ -174,7 +174,7 @@ impl Watch {
                 .any(|cause| cause.kind == IdKind::Segments && *cause.subject == *name.as_str())
             {
                 let message = format!(
-                    "tag {name:?} is {} % used: {} is claimed of the numbers up to {}",
+                    "tag {name:?} is {} % used: ids up to {} are claimed, and the ceiling is {}",
                     near.percent, near.claimed_to, near.ceiling
                 );
                 causes.push(Cause::new(

@@ -76,8 +76,8 @@ impl Remedies {
             }
             Code::RegistryReplaced => PUT_BACK,
             Code::WorkersTaken => {
-                "list the holders with: leafctl worker list; release a number that no host uses with: leafctl worker release \
-                 --worker N; or extend worker_range and the layouts' worker bits"
+                "list the holders with: leafctl worker list; release an unused number: leafctl worker release --worker \
+                 N; or extend worker_range and the layouts' worker bits"
             }
             Code::WorkerShared => {
                 "stop one of the two, give it its own number (worker = \"static:N\") and start it again; both may have issued \
@@ -151,7 +151,7 @@ impl Remedies {
             }
             Why::ReadablePassword => {
                 "set up TLS on the server and add sslmode=verify-full to the store's URL, or let the server use \
-                 scram-sha-256; sslmode=disable allows a readable password"
+                 scram-sha-256; with sslmode=disable, the password is sent in clear text"
             }
             Why::UnknownDatabase => "create the database, or correct its name in the store's URL",
             Why::ReadOnly => {

@@ -163,7 +163,7 @@ pub(super) async fn serve<S: Service>(
         ) {
             Some(place) => begin(stream, caller, limits, place, Rc::clone(&service)),
             None => {
-                debug!(party = ?claimant.uid, "has its share of the connections for HTTP already")
+                debug!(party = ?claimant.uid, "has used its share of the HTTP connections")
             }
         };
     loop {

@@ -181,8 +181,8 @@ impl Db {
         if forgotten > 0 {
             tracing::warn!(
                 segments = forgotten,
-                "leafd did not stop cleanly and can't prove that this journal is its newest, as after the host was \
-                 started again: held ids are skipped, and service goes on"
+                "leafd did not stop cleanly and can't prove that this is its latest journal, for example because the \
+                 host was rebooted: it skips the held ids and continues"
             );
         }
         Ok(recovered)

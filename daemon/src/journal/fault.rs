@@ -40,13 +40,13 @@ impl From<rusqlite::Error> for Fault {
             Error::SqliteFailure(inner, _) => match inner.code {
                 ErrorCode::DiskFull => "the disk is full: free some space",
                 ErrorCode::ReadOnly => {
-                    "it can't be written to: remount its file system for writing and see that the \
-                     files are where they were and belong to the daemon's user"
+                    "it can't be written to: remount its file system for writing, and make sure that the files are in \
+                     place and belong to the daemon's user"
                 }
                 ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
                     "another program has it locked: close that program"
                 }
-                ErrorCode::SystemIoFailure => "look at the kernel's log for a failing or full disk",
+                ErrorCode::SystemIoFailure => "check the kernel's log for a failing or full disk",
                 ErrorCode::CannotOpen | ErrorCode::PermissionDenied => {
                     "let the daemon's user read and write the directory and the files in it"
                 }

@@ -21,7 +21,7 @@ pub(super) fn rows(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
     let counted = records::count(conn)?;
     if counted != meta.counted {
         return Err(Fault::damaged(format!(
-            "{counted} layouts and stores are recorded, but there were {}",
+            "{counted} layouts and stores are recorded, but there should be {}",
             meta.counted
         )));
     }

@@ -26,7 +26,7 @@ pub struct StaticWorker {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "worker {worker} can't be locked on this host: {cause}; give each daemon its own number, or set worker_lock_dir to \
-     a folder that this user may write"
+     a directory that this user can write to"
 )]
 pub struct FixedWorkerError {
     /// The number.

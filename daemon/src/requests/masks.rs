@@ -37,8 +37,8 @@ impl Dispatcher {
             return Err(Failure::new(
                 Status::Denied,
                 format!(
-                    "uid {} may neither mask nor unmask ids of tag {:?}: only root, the daemon's own user, administrators and \
-                     those whom unmask_uids or unmask_gids of an access rule name may",
+                    "uid {} may neither mask nor unmask ids of tag {:?}: that requires root, the daemon's own user, an \
+                     administrator, or a user or group in unmask_uids or unmask_gids of an access rule",
                     session.peer.uid, work.tag
                 ),
             ));

@@ -43,7 +43,7 @@ const SEGMENTS_MAX: usize = 6;
 impl Dispatcher {
     pub(super) fn status(&self, request: &PeerRequest<'_>) -> Result<(), Failure> {
         if !request.body.is_empty() {
-            return Err(Malformed { what: "the body goes on after its last field" }.into());
+            return Err(Malformed { what: "the body continues after its last field" }.into());
         }
         let body = match self.access().may_administer(&request.session.peer) {
             true => json(&self.snapshot_with_tags()),

@@ -375,7 +375,7 @@ impl TagStores {
     fn partly(&self, upstream: &Upstream, error: StoreError) -> StoreError {
         match error {
             StoreError::Unavailable { .. } => {
-                self.not_in_all(upstream, error, "the primaries before it are done")
+                self.not_in_all(upstream, error, "the primaries listed before it have been changed")
             }
             other => other,
         }
@@ -426,7 +426,7 @@ async fn check_place(upstream: &Upstream) -> Result<(), StoreError> {
         return Ok(());
     }
     Err(StoreError::refused(format!(
-        "the store {} is not where this daemon's routes have it: its recorded routes are {:?}, and this daemon's configuration has it \
+        "the recorded routes of the store {} differ from this daemon's: they are {:?}, but this daemon is configured \
          {}. Restart it with the routes of the other hosts",
         upstream.url,
         &*found.role.0,

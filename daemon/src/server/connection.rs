@@ -365,8 +365,8 @@ impl Connection {
         let failure = Failure::new(
             Status::ConnectionLimit,
             format!(
-                "the connections of uid {uid} use all of one user's share of peer_memory_mib: close some, or read the \
-                 answers that are waiting; this connection is closed"
+                "the connections of uid {uid} have used up one user's share of peer_memory_mib: close some, or read \
+                 the pending replies; this connection is closed"
             ),
         );
         self.session.outbox.failure(&Header::default(), &failure);

@@ -163,8 +163,8 @@ impl Server {
             (connections.of(claimant.uid), connections.capacity)
         };
         let message = format!(
-            "uid {} has {own} of at most {limit} connections (connections_max), its share: one user may have as many as are \
-             left for all others; close some, or retry later",
+            "uid {} has {own} connections, its share of connections_max = {limit}: no user may have more than remain \
+             for all others; close some, or retry later",
             claimant.uid
         );
         if !self.warned.replace(true) {

@@ -96,7 +96,7 @@ impl Socket {
             }
             Ok(_) => {
                 if let Ok(stream) = UnixStream::connect(path) {
-                    let pid = peer::pid(&stream).map_err(failed("looking who serves there"))?;
+                    let pid = peer::pid(&stream).map_err(failed("checking who serves there"))?;
                     return Err(SocketError::InUse { path: path.to_owned(), pid });
                 }
             }
@@ -121,7 +121,7 @@ impl Socket {
         }
         let listener = create(&fresh).map_err(failed("creating it"))?;
         let place = || {
-            let own = open_own(&fresh).map_err(failed("finding what it has created"))?;
+            let own = open_own(&fresh).map_err(failed("opening the new socket"))?;
             if let Some(group) = group {
                 let group_id = Some(Gid::from_raw(group));
                 fchownat(&own, "", None, group_id, AtFlags::AT_EMPTY_PATH).map_err(|error| {
@@ -136,7 +136,7 @@ impl Socket {
                 .map_err(|error| failed("listening")(error.into()))?;
             fs::rename(&fresh, path)
                 .and_then(|()| fs::symlink_metadata(path))
-                .map_err(failed("giving it its name"))
+                .map_err(failed("renaming it"))
         };
         let inode = match place() {
             Ok(metadata) => metadata.ino(),

@@ -52,7 +52,7 @@ class Client:
         self._settings = _Settings(None if socket is None else os.fspath(socket), timeout, wait, direct, polling)
         path = None if socket is None else os.fsencode(socket)
         if path is not None and b"\0" in path:
-            raise InvalidArgumentError("the path of a socket has no zero in it")
+            raise InvalidArgumentError("a socket path must not contain a zero byte")
         flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
         # 0 would be the library's default.
         limits = max(1, library.limit_milliseconds(timeout)), library.wait_milliseconds(wait)

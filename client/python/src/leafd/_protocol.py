@@ -196,6 +196,6 @@ def disconnected(path: str, why: str) -> Error:
 def timed_out(waited: float) -> Error:
     """No answer came."""
     return TimeoutError(
-        f"leafd gave no answer within {waited * 1000:.0f} ms; try again, allow a longer deadline, or look at `systemctl status leafd`",
+        f"leafd did not answer within {waited * 1000:.0f} ms; retry, allow a longer deadline, or check `systemctl status leafd`",
         retryable=True,
     )

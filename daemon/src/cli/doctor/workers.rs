@@ -61,7 +61,7 @@ pub fn check(
     let pool = config.worker_range.end.saturating_sub(config.worker_range.start);
     let free = pool.saturating_sub(held.len() as u64);
     let text = format!("{} of {pool} numbers are held", held.len());
-    let remedy = "list their holders with: leafctl worker list; release one that no host uses with: leafctl worker release \
+    let remedy = "list their holders with: leafctl worker list; release an unused number: leafctl worker release \
                   --worker N; or extend worker_range and the layouts' worker bits";
     if free == 0 && ours.is_none() {
         report.failed(

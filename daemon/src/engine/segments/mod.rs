@@ -261,7 +261,7 @@ impl Segments {
         }
         if !reply.take_place(&tag.places) {
             return reply.failure(&Failure::overloaded(
-                "too many requests of this user wait for the tag",
+                "too many requests of this user are waiting for the tag",
                 "waiters_max",
                 self.settings.waiters_max,
             ));

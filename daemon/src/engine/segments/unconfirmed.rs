@@ -67,7 +67,7 @@ impl Names {
         }
         let limit = usize::try_from(UNCONFIRMED_MAX).unwrap_or(usize::MAX);
         Err(Failure::overloaded(
-            "too many tags of this user are looked up at once",
+            "this user is looking up too many new tags at once",
             "the limit",
             limit,
         ))

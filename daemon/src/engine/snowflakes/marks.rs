@@ -54,18 +54,18 @@ impl Snowflakes {
         if !tag.restarts.borrow().failing() {
             error!(
                 layout = %tag.name, %refused,
-                "the state directory and the running daemon disagree about this layout: its ids go on above what is \
-                 recorded. Only leafd may \
-                 write to the state directory: if something else did, stop that and restart leafd"
+                "the state directory and the running daemon disagree about this layout: its ids continue above what is \
+                 recorded. Only leafd may write to the state directory: if something else did, stop that and restart \
+                 leafd"
             );
         }
-        self.refuse_for_now(tag, "is being loaded again; retry");
+        self.refuse_for_now(tag, "the layout is being loaded again; retry");
         tokio::task::spawn_local(Rc::clone(self).start_over(Rc::clone(tag)));
     }
 
     fn refuse_for_now(&self, tag: &SnowflakeTag, next: &str) {
         let failure = Failure::journal(format!(
-            "what the journal has of layout {:?} contradicts what was issued, and {next}",
+            "the journal's record of layout {:?} contradicts the ids that were issued: {next}",
             tag.name.as_str()
         ));
         let waiting = tag.waiting.borrow_mut().take_out(|_| true);
@@ -85,7 +85,7 @@ impl Snowflakes {
             if found.as_ref().is_some_and(|found| found.layout != tag.layout) {
                 self.refuse_for_now(
                     &tag,
-                    "is of another definition: restart leafd, or give the layout a name of its own",
+                    "it records another definition; restart leafd, or rename the layout",
                 );
                 continue;
             }

@@ -222,7 +222,7 @@ impl Snowflakes {
         let refused = tag.waiting.borrow_mut().push(asker, waiter).err();
         if let Some(waiter) = refused {
             return waiter.reply.failure(&Failure::overloaded(
-                "too many requests of this user wait for the layout",
+                "too many requests of this user are waiting for the layout",
                 "waiters_max",
                 self.waiters_max,
             ));
@@ -433,7 +433,8 @@ impl SnowflakeTag {
             self.warned.set(Some(now.boot));
             tracing::warn!(
                 layout = %self.name.as_str(),
-                "the layout's time bits are exhausted in {} days, and then its ids: move to a new layout",
+                "the layout's time bits will be exhausted in {} days, and no more ids are possible then: move to a new \
+                 layout",
                 left_ms / 86_400_000
             );
         }

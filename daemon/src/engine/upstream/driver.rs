@@ -331,14 +331,15 @@ impl<T: Tenants + 'static> Driver<T> {
             // It heals itself. What it lost, if anything, is logged as an error by those who find it.
             Event::FailedOver(to) => warn!(
                 %store, history = %to,
-                "the store has failed over or was restored (its history has changed), and may have lost its last commits: \
-                 nothing new is claimed for failover_settle, so that all hosts can report the ids that they have seen"
+                "the store has failed over or was restored (its history has changed), and may have lost its last \
+                 commits: nothing new is claimed for failover_settle, so that all hosts can report the highest ids \
+                 that they have seen"
             ),
             Event::WentBack(history) => error!(
                 %store, %history,
-                "the store has lost the history that this host trusts (a backup was restored, or a server took over that \
-                 had not followed): claims made since are lost. Every host reports the highest ids that it has seen, and \
-                 drops those that others may be given"
+                "the store has lost the history that this host trusts (a backup was restored, or a server that was not \
+                 up to date took over): claims made since are lost. Every host reports the highest ids that it has \
+                 seen, and drops held ids that other hosts may claim"
             ),
             Event::Distrusted => {
                 warn!(%store, "dropping held ids: the store lost commits, so other hosts may claim them");
@@ -371,8 +372,8 @@ impl Upstream {
         }
         error!(
             store = %self.url, %tag, seen,
-            "the store forgot claims that it had confirmed: every host reports the highest ids that it has seen, and \
-             drops those that others may be given. Check the store's replication and backups"
+            "the store lost claims that it had confirmed: every host reports the highest ids that it has seen, and \
+             drops held ids that other hosts may claim. Check the store's replication and backups"
         );
         if !self.embedded {
             // The driver drops them too, but perhaps only after the next draw.

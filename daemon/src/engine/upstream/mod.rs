@@ -152,8 +152,8 @@ impl Upstream {
         let (own, latest) = (parse_primary(&self.role.0)?.era, self.latest_era.get());
         (latest > own).then(|| {
             StoreError::refused_for(Why::OtherRoutes, format!(
-                "the store {} is one of several primaries in era {own} by this host's routes, but a primary of the list \
-                 has recorded era {latest}: use the routes of the other hosts",
+                "in this host's routes, the store {} is one of several primaries in era {own}, but a primary of the \
+                 list has recorded era {latest}: use the routes of the other hosts",
                 self.url
             ))
         })
@@ -218,8 +218,8 @@ impl Upstream {
                 Condition::Away(error) | Condition::Refused(error) => return error,
                 Condition::Unmet | Condition::Crowded => "it has not answered since the daemon's start",
                 Condition::Settling | Condition::LostCommits => {
-                    "it may have lost its last commits, and with them what it knew of this name: create the tag when all \
-                     hosts have reported what they have seen (failover_settle)"
+                    "it may have lost its last commits, and with them its record of this name: create the tag once all \
+                     hosts have reported the highest ids they have seen (failover_settle)"
                 }
             };
             StoreError::Unavailable { store: self.url.to_string(), cause: cause.into() }

@@ -102,8 +102,8 @@ impl Leaf {
 }
 
 fn reserved(path: &str) -> Response<String> {
-    let why = "an access rule reserves this, and no rule can name a caller by HTTP; set leaf_http_token_file to admit callers \
-               with the token";
+    let why = "an access rule reserves this for certain users, and HTTP callers are anonymous; set \
+               leaf_http_token_file to admit callers with the token";
     answers::error(StatusCode::FORBIDDEN, path, None, why)
 }
 

@@ -149,8 +149,8 @@ impl EnsemblePlace {
         match leaf_tree::find(self.client()).await? {
             None => Ok(()),
             Some(LeafTree { path, .. }) => Err(self.refused(format!(
-                "there is no {shared}, but a Leaf has its numbers in {path}: correct leaf_name, or the path in zookeeper; \
-                 if this is a new service, set leaf_name_new = true"
+                "there is no {shared}, but a Java Leaf keeps its numbers in {path}: correct leaf_name, or the path in \
+                 zookeeper; if this is a new service, set leaf_name_new = true"
             ))),
         }
     }

@@ -134,8 +134,8 @@ async fn refuse_beside_leaf(place: &EnsemblePlace) -> Result<(), CallError> {
         None => "use a path outside of Leaf's nodes".to_owned(),
     };
     Err(place.refused(format!(
-        "a Leaf has its numbers there, in {path}, and a leased one may be one of them: {way_out} and a worker_range that \
-         no Leaf has"
+        "a Java Leaf keeps its numbers there, in {path}, and a leased number could be one of them: {way_out} and a \
+         worker_range that no Leaf uses"
     )))
 }
 

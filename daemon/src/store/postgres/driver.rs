@@ -226,9 +226,9 @@ pub(super) fn say_without_log(endpoint: &Endpoint, words: &str) {
     SAID.call_once(|| {
         tracing::warn!(
             server = %endpoint,
-            "leafd can't see fail-overs or restores on this server, only a table that was filled again, because it doesn't \
-             report its system identifier or timeline ({words}). On Aurora, rds.logical_replication = 1 \
-             makes the server report them"
+            "leafd can't detect fail-overs or restores on this server, except a reloaded table, because the server \
+             doesn't report its system identifier or timeline ({words}). On Aurora, rds.logical_replication = 1 makes \
+             it report them"
         );
     });
 }

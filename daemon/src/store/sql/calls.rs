@@ -249,8 +249,8 @@ impl Store {
         if !session.side && !self.warned {
             tracing::warn!(
                 store = %self.location.store,
-                "the store has only Leaf's table: leafd can't notice deleted tags, ceilings or copied hosts, and can't \
-                 create tags; add leafd's tables with: leafd schema apply"
+                "the store has only Leaf's table: leafd can't detect deleted tags or copied hosts, and supports \
+                 neither ceilings nor new tags; add leafd's tables with: leafd schema apply"
             );
             self.warned = true;
         }

@@ -12,7 +12,7 @@ pub struct Engine {
     untested: Option<&'static str>,
 }
 
-const NO_XMIN: &str = "it has no xmin, which leafd needs to notice a table that was filled again";
+const NO_XMIN: &str = "it has no xmin, which leafd needs to detect a reloaded table";
 
 /// Group Replication whose servers all take writes.
 const GROUP_OF_PRIMARIES: Engine = Engine::untested(

@@ -31,7 +31,7 @@ impl Store {
     ) -> Result<Vec<ClaimRecord>, StoreError> {
         let id = i64::try_from(id).unwrap_or(i64::MAX);
         self.read(|session| {
-            session.require_side("telling who claimed an id")?;
+            session.require_side("finding out who claimed an id")?;
             let rows =
                 session.driver.query(statements::CLAIMS, params![tag.as_str(), id, limit])?;
             let claims =

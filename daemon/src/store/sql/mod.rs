@@ -72,7 +72,8 @@ pub(super) const NO_TLS: &str =
     "the server offers no TLS: set it up, or write sslmode=disable in the URL";
 
 /// The words for a server that asks for the password in a form that it can read. Without TLS it may be any server.
-pub(super) const READABLE_PASSWORD: &str = "without TLS, the server asks for a readable password: write sslmode=verify-full in the URL, or sslmode=disable";
+pub(super) const READABLE_PASSWORD: &str = "without TLS, the server asks for the password in clear text: write \
+                                            sslmode=verify-full in the URL, or sslmode=disable";
 
 /// The name of leafd's connections in the server's list of connections.
 pub(super) const APPLICATION_NAME: &str = "leafd";

@@ -137,8 +137,8 @@ public abstract sealed class LeafdException extends RuntimeException {
         private static final long serialVersionUID = 1;
 
         TimedOut(long waitedMs) {
-            super("leafd gave no answer within " + waitedMs
-                    + " ms; try again, allow a longer deadline, or look at `systemctl status leafd` and the daemon's log", null);
+            super("leafd did not answer within " + waitedMs
+                    + " ms; retry, allow a longer deadline, or check `systemctl status leafd` and the daemon's log", null);
         }
 
         @Override

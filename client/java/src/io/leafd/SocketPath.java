@@ -92,7 +92,7 @@ final class SocketPath {
         int bytes = path.toString().getBytes(StandardCharsets.UTF_8).length;
         if (bytes < 1 || bytes > BYTES_MAX) {
             throw new IllegalArgumentException(
-                    "the path of a socket has 1 to " + BYTES_MAX + " bytes; this one has " + bytes + ": " + path);
+                    "a socket path must have 1 to " + BYTES_MAX + " bytes; this one has " + bytes + ": " + path);
         }
         return path;
     }

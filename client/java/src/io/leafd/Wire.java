@@ -119,7 +119,7 @@ final class Wire {
             long runLength = u32(body);
             long stride = u32(body);
             if (!Run.isValid(first, runLength, stride)) {
-                throw Break.protocol("a run is empty or leaves the positive 64-bit numbers");
+                throw Break.protocol("a run is empty or exceeds the signed 64-bit numbers");
             }
             given += runLength;
             runs[index] = new Run(first, (int) runLength, stride);

@@ -155,7 +155,7 @@ final class RestartsTest {
             client.nextId("orders");
             host.signal("STOP");
             long beganNs = System.nanoTime();
-            Check.throwing(LeafdException.TimedOut.class, "no answer within", () ->
+            Check.throwing(LeafdException.TimedOut.class, "did not answer within", () ->
                     client.nextIdDirect("orders", Duration.ofMillis(200)));
             Check.that(System.nanoTime() - beganNs < 5_000_000_000L, "it waited for long");
             Check.that(client.nextId("orders") > 0, "what is held goes on");

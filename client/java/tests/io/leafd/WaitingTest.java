@@ -34,7 +34,7 @@ final class WaitingTest {
                     client::info);
             for (Check.Code call : calls) {
                 long beganNs = System.nanoTime();
-                LeafdException e = Check.throwing(LeafdException.TimedOut.class, "no answer within", call);
+                LeafdException e = Check.throwing(LeafdException.TimedOut.class, "did not answer within", call);
                 long ms = (System.nanoTime() - beganNs) / 1_000_000;
                 Check.that(ms >= 250 && ms < 5000, ms + " ms");
                 Check.that(e.isRetryable(), "a retry may help");

@@ -65,8 +65,8 @@ impl Pair {
         let payload = &payload[..payload.len().min(PAYLOAD_SHOWN)];
         tracing::error!(
             %path, payload = %String::from_utf8_lossy(payload).escape_debug(), written_ms = modified(stat).0,
-            "another program, probably a Java Leaf with this ip:port, wrote this host's ZooKeeper node: snowflake ids stop. \
-             Stop that Leaf; leafd goes on by itself"
+            "another program, probably a Java Leaf with this ip:port, wrote this host's ZooKeeper node, so snowflake \
+             ids stop. Stop that Leaf; leafd then continues on its own"
         );
     }
 

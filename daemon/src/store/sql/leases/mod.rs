@@ -370,7 +370,7 @@ fn range(pool: &Range<u64>) -> [Param<'static>; 2] {
 fn unusable(worker: WorkerId, odd: &str) -> String {
     format!(
         "the record of worker {worker} in leafd_worker or leaf_workerid_alloc can't be used: {odd}; repair it with \
-         SQL, with an instant above every one at which the worker was used"
+         SQL, and set a time later than any at which the worker was used"
     )
 }
 
