@@ -10,8 +10,8 @@ use crate::failure::CommandError;
 /// How to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed; a problem has its remedy below it. leafd doctor also checks stores,
-rights, the clock and the state directory, even if no daemon is running.
+Each line is ok, warning or failed, and each problem is followed by its remedy. leafd doctor also
+checks stores, rights, the clock and the state directory, even if no daemon is running.
 
 Exit status: 0 nothing failed, 1 something failed.")]
 pub struct DoctorArgs {

@@ -21,15 +21,16 @@ STATE is
   stopped  its daemon has stopped, and may return with the same worker until the lease ends
   GONE     it has stopped renewing its lease
   quiet    it has neither a lease nor a recent claim: idle, or gone
-CLOCK is the difference to the registry's clock in seconds. Release and reserve are not recorded in the
-store; the metrics leafd_build_info and leafd_tag_runway_seconds have them for each host.
+CLOCK is the difference from the registry's clock in seconds. The store records neither versions nor
+reserves; the metrics leafd_build_info and leafd_tag_runway_seconds have them for each host.
 
-If a store or the worker registry is unavailable, the hosts of the others are listed, and the exit status is 1.")]
+If a store or the worker registry is unavailable, the command lists the hosts that the others know,
+and the exit status is 1.")]
 pub struct FleetArgs {
     /// Also list quiet hosts
     #[arg(long)]
     all: bool,
-    /// Print JSON, one host per line, and a line with its error for each unavailable source
+    /// Print JSON, one host per line, and one line with the error of each unavailable source
     #[arg(long)]
     json: bool,
 }

@@ -28,7 +28,7 @@ pub struct GapsArgs {
     /// The first and the last number
     #[arg(value_name = "FIRST..LAST", value_parser = range)]
     range: (u64, u64),
-    /// Print JSON, one part per line
+    /// Print JSON, one range per line
     #[arg(long)]
     json: bool,
 }

@@ -17,7 +17,7 @@ Examples:
   leafctl next orders
   leafctl next snowflake -n 10
   leafctl next orders -n 10000000 > ids        in batches; takes seconds
-  leafctl next orders -n 100 --direct          one request per id; ids increase strictly on this host
+  leafctl next orders -n 100 --direct          one request per id; strictly increasing on this host
   leafctl next orders -n 3 --json              [1,2,3]")]
 pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name

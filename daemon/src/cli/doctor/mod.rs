@@ -27,8 +27,9 @@ use crate::store::sql::WorkersWish;
 /// What to look at, and how to say it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed; a problem has its remedy below it. The doctor writes nothing, and also queries a
-running daemon. As root and without arguments, it uses the settings and the user of leafd.service.
+Each line is ok, warning or failed, and each problem is followed by its remedy. The doctor writes
+nothing, and also queries a running daemon. As root and without arguments, it uses the settings and
+the user of leafd.service.
 
 Exit status: 0 nothing failed, 1 something failed, 64 the configuration is invalid.")]
 pub struct DoctorArgs {
