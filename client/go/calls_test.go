@@ -180,7 +180,8 @@ func TestADaemonThatStopsIsWaitedFor(t *testing.T) {
 	p.answers(func(a asked) []byte { return refuse(a, StatusShuttingDown, "the daemon is stopping") })
 	c := client(t, p.path, Options{Timeout: time.Second})
 	_, err := c.Next(context.Background(), "orders")
-	wantIs(t, err, StatusShuttingDown, true, false)
+	wantIs(t, err, StatusShuttingDown, true, true)
+	wantIs(t, err, os.ErrDeadlineExceeded, true, true)
 }
 
 func TestADaemonWithoutRoomSaysSo(t *testing.T) {
@@ -190,7 +191,10 @@ func TestADaemonWithoutRoomSaysSo(t *testing.T) {
 	p.mu.Unlock()
 	c := client(t, p.path, Options{Timeout: time.Second})
 	_, err := c.Next(context.Background(), "orders")
-	wantIs(t, err, StatusConnectionLimit, true, false)
+	wantIs(t, err, StatusConnectionLimit, true, true)
+	_, err = c.NextDirect(within(t, 100*time.Millisecond), "orders")
+	wantIs(t, err, StatusConnectionLimit, false, true)
+	wantIs(t, err, context.DeadlineExceeded, false, true)
 }
 
 func TestADaemonThatIsNotThere(t *testing.T) {

@@ -66,13 +66,12 @@ func (c call) deadlineMs() uint32 {
 
 // over returns the error of a call that ran out of time.
 func (c call) over() error {
-	why, last := c.caller.Err(), c.failure
-	if last != nil && why != nil {
-		return &Error{last.Status, last.RetryAfter, last.Message, cause{last, why}}
-	} else if last != nil {
-		return last
-	} else if why == nil {
+	why := c.caller.Err()
+	if why == nil {
 		why = os.ErrDeadlineExceeded
+	}
+	if last := c.failure; last != nil {
+		return &Error{last.Status, last.RetryAfter, last.Message, cause{last, why}}
 	}
 	return &Error{Message: fmt.Sprintf("no answer in time: %v; check the daemon's log", why), Cause: why}
 }
