@@ -156,13 +156,13 @@ func TestAConnectionFromBeforeABreakIsNotUsedAgain(t *testing.T) {
 	p := newPeer(t)
 	c := client(t, p.path, Options{Direct: true, Timeout: time.Minute})
 	first, second := newConn(t, c.link, false), newConn(t, c.link, false)
-	c.link.giveBack(first, true)
+	c.link.idle <- first
 	if newConn(t, c.link, false) != first {
 		t.Fatal("an idle connection is not used")
 	}
-	c.link.giveBack(first, true)
-	c.link.giveBack(second, true)
-	if fresh := newConn(t, c.link, true); fresh == first || fresh == second {
+	c.link.idle <- first
+	c.link.idle <- second
+	if fresh := newConn(t, c.link, true); fresh == first || fresh == second || len(c.link.idle) != 0 {
 		t.Fatal("it may be stale")
 	}
 }
@@ -225,7 +225,7 @@ func TestADaemonThatIsNotThere(t *testing.T) {
 
 func TestASocketThatIsNotForThisUser(t *testing.T) {
 	_, err := client(t, filepath.Join(t.TempDir(), "s"), Options{}).Next(context.Background(), "orders")
-	denied := &Error{Cause: cause{ErrUnreachable, os.ErrPermission}}
+	denied := &Error{Cause: fmt.Errorf("%w: %w", ErrUnreachable, os.ErrPermission)}
 	if denied.Retryable() || !errors.Is(denied, os.ErrPermission) || !errors.Is(denied, ErrUnreachable) || err == nil {
 		t.Fatal(denied)
 	}
@@ -284,12 +284,39 @@ func TestReadiness(t *testing.T) {
 	p := newPeer(t)
 	p.answers(func(a asked) []byte { return reply(a, StatusOK, infoBody(1, 2)) })
 	c := client(t, p.path, Options{})
-	if err := c.Ping(context.Background(), Snowflake); err != nil {
-		t.Fatal(err)
+	if info, err := c.Info(context.Background()); err != nil || info.SegmentsReady || !info.SnowflakeReady {
+		t.Fatal(info, err)
 	}
-	wantIs(t, c.Ping(context.Background(), Segments), ErrNotReady, true, false)
 	p.answers(func(a asked) []byte { return reply(a, StatusOK, infoBody(2, 3)) })
-	wantIs(t, c.Ping(context.Background()), ErrProtocol, false, false)
+	_, err := c.Info(context.Background())
+	wantIs(t, err, ErrProtocol, false, false)
+}
+
+func TestTagsThatCannotBeAreRejectedByTheDaemonAndForgotten(t *testing.T) {
+	h := serving(t)
+	c, public := client(t, h.socket(), Options{}), PublicForm{Prefix: strings.Repeat("p", 300)}
+	ctx := context.Background()
+	for _, tag := range []string{"", "a\u0085", "a\xff", strings.Repeat("é", 129), strings.Repeat("a", 100_000)} {
+		for _, draw := range []func(context.Context, string) (int64, error){c.Next, c.NextDirect} {
+			_, err := draw(ctx, tag)
+			wantIs(t, err, StatusTagInvalid, false, false)
+		}
+		_, err := c.PublicIDs(tag, PublicForm{}).Mask(ctx, 1)
+		wantIs(t, err, StatusTagInvalid, false, false)
+	}
+	for i := 0; i < 10; i++ {
+		_, err := c.Next(ctx, fmt.Sprint("nosuch-", i))
+		wantIs(t, err, StatusTagUnknown, false, false)
+	}
+	c.supplies.Range(func(tag, _ any) bool {
+		t.Errorf("%.20q is kept", tag)
+		return true
+	})
+	_, err := c.PublicIDs("orders", public).MaskText(ctx, 1)
+	wantIs(t, err, StatusValueRefused, false, false)
+	long := strings.Repeat("é", 128)
+	h.create(long)
+	draw(t, c, long, 10)
 }
 
 func TestImpossibleArguments(t *testing.T) {
@@ -297,20 +324,12 @@ func TestImpossibleArguments(t *testing.T) {
 	c := client(t, p.path, Options{})
 	ctx := context.Background()
 	for name, call := range map[string]func() error{
-		"an empty tag":       func() error { _, err := c.Next(ctx, ""); return err },
-		"a long tag":         func() error { _, err := c.NextDirect(ctx, strings.Repeat("é", 129)); return err },
-		"a control":          func() error { _, err := c.NextBatch(ctx, "a\u0085", 1); return err },
-		"no UTF-8":           func() error { _, err := c.Next(ctx, "a\xff"); return err },
 		"a negative count":   func() error { _, err := c.NextBatch(ctx, "orders", -1); return err },
 		"2e12 ids":           func() error { _, err := c.NextBatch(ctx, "orders", 2e12); return err },
 		"a long path":        func() error { _, err := New(Options{Socket: strings.Repeat("s", 108)}); return err },
 		"a negative timeout": func() error { _, err := New(Options{Socket: "s", Timeout: -1}); return err },
-		"a long prefix": func() error {
-			_, err := c.PublicIDs("orders", PublicForm{Prefix: strings.Repeat("p", 256)})
-			return err
-		},
-		"a layout":     func() error { return Layout{}.Check() },
-		"a foreign id": func() error { _, err := Leaf.Decode(-1); return err },
+		"a layout":           func() error { return Layout{}.Check() },
+		"a foreign id":       func() error { _, err := Leaf.Decode(-1); return err },
 		"a time before": func() error {
 			_, err := Leaf.FirstIDAt(time.Unix(0, 0))
 			return err
@@ -320,10 +339,7 @@ func TestImpossibleArguments(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := c.Next(ctx, strings.Repeat("é", 128)); err != nil {
-		t.Error(err)
-	}
-	if len(p.drawn()) > 2 {
+	if len(p.drawn()) > 0 {
 		t.Error("the daemon was asked")
 	}
 }
@@ -377,9 +393,26 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	c.Close()
 	c.Close()
 	eventually(t, "all connections are closed", func() bool {
-		return len(c.link.idle) == 0 && len(c.link.turns) == 0
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return len(p.open) == 0 && len(c.link.turns) == 0
 	})
-	wantIs(t, c.Ping(context.Background()), ErrClosed, false, false)
+	_, err := c.Info(context.Background())
+	wantIs(t, err, ErrClosed, false, false)
+}
+
+func TestCloseEndsCallsThatWait(t *testing.T) {
+	p := newPeer(t)
+	p.answers(silent)
+	c := client(t, p.path, Options{Timeout: time.Minute})
+	ended := make(chan error)
+	go func() { _, err := c.Next(context.Background(), "orders"); ended <- err }()
+	go func() { _, err := c.NextDirect(context.Background(), "orders"); ended <- err }()
+	eventually(t, "they wait", func() bool { return len(p.drawn()) == 2 })
+	c.Close()
+	for i := 0; i < 2; i++ {
+		wantIs(t, <-ended, ErrClosed, false, false)
+	}
 }
 
 func TestAllGoroutinesThatWaitLearnTheDaemonsReason(t *testing.T) {

@@ -10,15 +10,16 @@ package leafd
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
 const (
-	tagsMax        = 65_536
 	batchMax       = 1_000_000_000
 	timeoutDefault = 2 * time.Second
+	pathBytesMax   = 107 // of the system's address structure
 )
 
 // Options are the settings of a client. The zero value has good defaults.
@@ -42,14 +43,11 @@ type Generator interface {
 	NextBatch(ctx context.Context, tag string, count int) ([]int64, error)
 }
 
-var _ Generator = (*Client)(nil)
-
 // Client draws ids. It is safe for concurrent use.
 type Client struct {
 	link     *link
-	direct   bool
+	closed   atomic.Bool
 	supplies sync.Map // from names to *supply
-	tags     atomic.Int64
 }
 
 // New returns a client. It connects on first use.
@@ -67,8 +65,7 @@ func New(options Options) (*Client, error) {
 	if options.Timeout < 0 || options.Timeout > deadlineMax {
 		return nil, invalid("a timeout is at most %v, not %v", deadlineMax, options.Timeout)
 	}
-	return &Client{direct: options.Direct, link: &link{path: options.Socket, timeout: options.Timeout, wait: options.Wait,
-		turns: make(chan struct{}, requestsMax), refills: make(chan struct{}, refillsMax)}}, nil
+	return &Client{link: newLink(options)}, nil
 }
 
 // Next returns the next id of a segment tag or a snowflake layout.
@@ -76,14 +73,21 @@ func New(options Options) (*Client, error) {
 // Most calls return an id from a run that the process holds, and don't check the context. Ids drawn by different
 // goroutines or processes are then not in order of time.
 func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
-	if c.direct {
+	if c.link.Direct {
 		return c.NextDirect(ctx, tag)
 	}
-	supply, err := c.supply(tag)
-	if err != nil {
-		return 0, err
+	known, ok := c.supplies.Load(tag)
+	if !ok {
+		made := &supply{tag: tag, link: c.link, wish: firstCount, turn: make(chan struct{}, 1)}
+		known, _ = c.supplies.LoadOrStore(tag, made)
 	}
-	return supply.next(ctx)
+	id, err := known.(*supply).next(ctx)
+	if c.closed.Load() {
+		return 0, errClosed
+	} else if err != nil && (errors.Is(err, StatusTagUnknown) || errors.Is(err, StatusTagInvalid)) {
+		c.supplies.Delete(tag) // any number of such names may come from a program's users
+	}
+	return id, err
 }
 
 // NextDirect draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
@@ -129,50 +133,9 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	return readInfo(body)
 }
 
-// The names of the kinds of ids that [Client.Ping] can ask about.
-const (
-	Segments  = "segment"
-	Snowflake = "snowflake"
-)
-
-// Ping returns nil if the daemon answers and can issue ids of all these kinds now. Use it for health checks.
-func (c *Client) Ping(ctx context.Context, kinds ...string) error {
-	info, err := c.Info(ctx)
-	for _, kind := range kinds {
-		if err == nil && (kind == Segments && !info.SegmentsReady || kind == Snowflake && !info.SnowflakeReady) {
-			err = &Error{Message: kind + " ids are unavailable now; check `leafctl status`", Cause: ErrNotReady}
-		}
-	}
-	return err
-}
-
-// Socket returns the path of the daemon's socket.
-func (c *Client) Socket() string { return c.link.path }
-
 // Close closes all connections and drops all held ids. Waiting and later calls fail with [ErrClosed].
 func (c *Client) Close() error {
+	c.closed.Store(true)
 	c.link.close()
-	c.supplies.Range(func(_, value any) bool {
-		value.(*supply).close()
-		return true
-	})
 	return nil
-}
-
-func (c *Client) supply(tag string) (*supply, error) {
-	if known, ok := c.supplies.Load(tag); ok {
-		return known.(*supply), nil
-	}
-	if err := checkTag(tag); err != nil {
-		return nil, err
-	}
-	if c.tags.Load() >= tagsMax {
-		return nil, invalid("one client uses at most %d tags; make another client for %q", tagsMax, tag)
-	}
-	made := &supply{tag: tag, link: c.link, sizing: sizing{firstCount}, turn: make(chan struct{}, 1)}
-	known, loaded := c.supplies.LoadOrStore(tag, made)
-	if !loaded {
-		c.tags.Add(1)
-	}
-	return known.(*supply), nil
 }

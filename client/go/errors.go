@@ -20,8 +20,6 @@ var (
 	ErrClosed = errors.New("client is closed")
 	// ErrInvalid means that an argument is outside its limits.
 	ErrInvalid = errors.New("invalid argument")
-	// ErrNotReady means that the daemon answers, but cannot issue ids of a kind that [Client.Ping] was asked about.
-	ErrNotReady = errors.New("daemon is not ready")
 )
 
 // Error is the type of all errors that a client returns.
@@ -64,7 +62,7 @@ func (e *Error) Retryable() bool {
 	} else if e.Status != StatusOK {
 		return e.Status.Retryable()
 	}
-	return is(ErrUnreachable) || is(ErrNotReady) || is(ErrDisconnected) || is(os.ErrDeadlineExceeded)
+	return is(ErrUnreachable) || is(ErrDisconnected) || is(os.ErrDeadlineExceeded)
 }
 
 // Timeout reports whether the call ran out of time.
@@ -73,20 +71,11 @@ func (e *Error) Timeout() bool {
 		errors.Is(e.Cause, context.DeadlineExceeded)
 }
 
-// cause is one of the errors above together with the system's error.
-type cause struct{ kind, system error }
-
-func (c cause) Error() string        { return c.kind.Error() + ": " + c.system.Error() }
-func (c cause) Is(target error) bool { return errors.Is(c.kind, target) }
-func (c cause) Unwrap() error        { return c.system }
-
 func invalid(format string, args ...any) *Error {
 	return &Error{Message: fmt.Sprintf(format, args...), Cause: ErrInvalid}
 }
 
-func closed() *Error {
-	return &Error{Message: "this client is closed", Cause: ErrClosed}
-}
+var errClosed = &Error{Message: "this client is closed", Cause: ErrClosed}
 
 func broken(what string) *Error {
 	return &Error{Message: "the peer broke leafd's protocol: " + what +

@@ -1,3 +1,3 @@
 module leafd.io/leafd
 
-go 1.19
+go 1.21

@@ -64,18 +64,12 @@ func (h *heldRun) take() (id, offset int64, ok bool) {
 	return h.first + offset*h.stride, offset, ok
 }
 
-// poison prevents goroutines that have already loaded this run from taking further ids.
-func (h *heldRun) poison() { h.cursor.Add(1 << 62) }
-
 func (h *heldRun) used() int64 { return min(h.cursor.Load(), h.count) }
 
-// sizing decides how many ids the next run should have. It reads no clock.
-type sizing struct{ wish int64 }
-
-// observe learns from a run: how many of its ids were used, and in what time.
-func (s *sizing) observe(hold time.Duration, count, used int64, lasted time.Duration) {
+// nextWish decides how many ids the next run should have, after a run of which some ids were used in some time.
+func nextWish(wish int64, hold time.Duration, count, used int64, lasted time.Duration) int64 {
 	taken, ns := float64(max(used, 1)), float64(max(lasted, 1))
-	next, floor := float64(s.wish), int64(longFloor)
+	next, floor := float64(wish), int64(longFloor)
 	if hold < shortHold {
 		floor = 1
 		next = taken * float64(min(shortRun, hold/2)) / ns
@@ -84,16 +78,5 @@ func (s *sizing) observe(hold time.Duration, count, used int64, lasted time.Dura
 	} else if whole > float64(longRunMax) {
 		next /= 2
 	}
-	s.wish = max(floor, int64(min(next, float64(min(s.wish*growthMax, runCountMax)))))
-}
-
-type ordered interface{ ~int | ~int64 | ~float64 }
-
-func max[T ordered](a, b T) T { return -min(-a, -b) }
-
-func min[T ordered](a, b T) T {
-	if a < b {
-		return a
-	}
-	return b
+	return max(floor, int64(min(next, float64(wish*growthMax), runCountMax)))
 }

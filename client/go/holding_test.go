@@ -203,18 +203,6 @@ func TestNoIDIsReturnedAfterClose(t *testing.T) {
 	}
 }
 
-func TestAGoroutineThatSleepsOverACloseTakesNoID(t *testing.T) {
-	p := newPeer(t)
-	c := client(t, p.path, Options{})
-	draw(t, c, "orders", 1)
-	known, _ := c.supplies.Load("orders")
-	loaded := known.(*supply).current.Load()
-	c.Close()
-	if id, _, ok := loaded.take(); ok {
-		t.Fatalf("%d was taken", id)
-	}
-}
-
 func TestSizing(t *testing.T) {
 	for _, c := range []struct {
 		hold        time.Duration
@@ -234,9 +222,8 @@ func TestSizing(t *testing.T) {
 		{8 * time.Millisecond, 64, 64, time.Second, 64, 1},
 		{2 * time.Millisecond, 10, 10, time.Millisecond, 10, 10}, // half of the hold time
 	} {
-		s := sizing{c.before}
-		if s.observe(c.hold, c.count, c.used, c.lasted); s.wish != c.wish {
-			t.Errorf("%+v: %d", c, s.wish)
+		if wish := nextWish(c.before, c.hold, c.count, c.used, c.lasted); wish != c.wish {
+			t.Errorf("%+v: %d", c, wish)
 		}
 	}
 }

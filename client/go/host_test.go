@@ -85,9 +85,9 @@ func (h *host) start() {
 	}
 	c, _ := New(Options{Socket: h.socket(), Wait: true})
 	defer c.Close()
-	if err := c.Ping(within(h.t, time.Minute), Segments, Snowflake); err != nil {
+	if info, err := c.Info(within(h.t, time.Minute)); err != nil || !info.SegmentsReady || !info.SnowflakeReady {
 		log, _ := os.ReadFile(filepath.Join(h.folder, "log"))
-		h.t.Fatalf("%v\n%s", err, log)
+		h.t.Fatalf("%+v, %v\n%s", info, err, log)
 	}
 }
 
@@ -147,5 +147,7 @@ func serving(t *testing.T) *host {
 	h.create("orders")
 	return h
 }
+
+var _ Generator = (*Client)(nil)
 
 func background() context.Context { return context.Background() }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -28,16 +27,27 @@ const (
 
 // link sends requests, each on a connection that no other request uses at the same time.
 type link struct {
-	path    string
-	timeout time.Duration
-	wait    bool // for a daemon that was never there
+	Options
 	turns   chan struct{}
 	refills chan struct{} // requests ahead of use; they leave the other turns to calls
-	closed  atomic.Bool
+	idle    chan *conn
 	reached atomic.Bool // a connection was made before, so a missing daemon is restarting
 
-	mu   sync.Mutex
-	idle []*conn // the last one is used first
+	open  context.Context // ends when the client is closed
+	close context.CancelFunc
+}
+
+// conn is a connection, which serves one call at a time and closes with its link.
+type conn struct {
+	net.Conn
+	in     *bufio.Reader
+	lastID uint32
+	forget func() bool
+}
+
+func (c *conn) Close() error {
+	c.forget()
+	return c.Conn.Close()
 }
 
 // call is the context of one call, which always has an end.
@@ -47,8 +57,15 @@ type call struct {
 	failure *Error // why the last attempt failed
 }
 
+func newLink(options Options) *link {
+	l := &link{Options: options, idle: make(chan *conn, idleMax)}
+	l.turns, l.refills = make(chan struct{}, requestsMax), make(chan struct{}, refillsMax)
+	l.open, l.close = context.WithCancel(context.Background())
+	return l
+}
+
 func (l *link) call(ctx context.Context) (call, context.CancelFunc) {
-	limit := l.timeout + grace
+	limit := l.Timeout + grace
 	if _, ok := ctx.Deadline(); ok {
 		limit = deadlineMax + grace
 	}
@@ -71,7 +88,7 @@ func (c call) over() error {
 		why = os.ErrDeadlineExceeded
 	}
 	if last := c.failure; last != nil {
-		return &Error{last.Status, last.RetryAfter, last.Message, cause{last, why}}
+		return &Error{last.Status, last.RetryAfter, last.Message, fmt.Errorf("%w: %w", why, last)}
 	}
 	return &Error{Message: fmt.Sprintf("no answer in time: %v; check the daemon's log", why), Cause: why}
 }
@@ -102,8 +119,6 @@ func (l *link) ask(c call, frame []byte) ([]byte, error) {
 		select {
 		case <-time.After(pause * time.Duration(75+time.Now().Nanosecond()/64%50) / 100):
 		case <-c.Done():
-		}
-		if c.Err() != nil {
 			return nil, c.over()
 		}
 	}
@@ -116,78 +131,88 @@ func (l *link) mayTryAgain(failed *Error) bool {
 		return failed.Status.closes() && failed.Retryable()
 	case errors.Is(failed, ErrUnreachable):
 		// A full backlog means that a daemon is there. A socket that refuses was left by a daemon that was killed.
-		return failed.Retryable() && (l.wait || l.reached.Load() || exists(l.path) || hasJustGone(l.path))
+		return failed.Retryable() && (l.Wait || l.reached.Load() || exists(l.Socket) || hasJustGone(l.Socket))
 	}
 	return errors.Is(failed, ErrDisconnected)
 }
 
-// attempt sends a request once. Idle connections may have ended with an earlier daemon, so after a failure only a new one is
-// used.
+// attempt sends a request once, and keeps the connection for later calls if it can be used again.
 func (l *link) attempt(c call, frame []byte, fresh bool) ([]byte, *Error) {
 	conn, failed := l.connect(fresh)
 	if failed != nil {
 		return nil, failed
 	}
-	body, failed := conn.exchange(c, frame)
-	l.giveBack(conn, failed == nil || failed.Status != StatusOK && !failed.Status.closes())
+	if frame[4] == opIDs {
+		le.PutUint32(frame[deadlineAt:], c.deadlineMs())
+	}
+	goesOn := context.AfterFunc(c, func() { conn.Close() })
+	body, failed := conn.exchange(frame)
+	if !goesOn() || failed != nil && (failed.Status == StatusOK || failed.Status.closes()) {
+		conn.Close()
+		return body, failed
+	}
+	select {
+	case l.idle <- conn:
+	default:
+		conn.Close()
+	}
 	return body, failed
 }
 
-// giveBack keeps a usable connection for later calls.
-func (l *link) giveBack(conn *conn, usable bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if usable && len(l.idle) < idleMax && !l.closed.Load() {
-		l.idle = append(l.idle, conn)
-	} else {
-		conn.Close()
-	}
-}
-
+// connect returns an idle connection or makes one. Idle connections may have ended with an earlier daemon, so after a failure
+// only a new one is used.
 func (l *link) connect(fresh bool) (*conn, *Error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for last := len(l.idle) - 1; last >= 0; last-- {
-		conn := l.idle[last]
-		l.idle = l.idle[:last]
+	select {
+	case conn := <-l.idle:
 		if !fresh {
 			return conn, nil
 		}
 		conn.Close()
+		return l.connect(fresh) // until none is left
+	default:
 	}
-	if l.closed.Load() {
-		return nil, closed()
+	if l.open.Err() != nil {
+		return nil, errClosed
 	}
-	socket, err := net.Dial("unix", l.path) // does not block for a Unix socket
+	socket, err := net.Dial("unix", l.Socket) // does not block for a Unix socket
 	if err == nil {
 		l.reached.Store(true)
-		conn := &conn{Conn: socket, link: l}
-		conn.in = bufio.NewReader(conn)
-		return conn, nil
+		forget := context.AfterFunc(l.open, func() { socket.Close() })
+		return &conn{socket, bufio.NewReader(socket), 0, forget}, nil
 	}
 	hint := "is the daemon running, and is this its socket? LEAFD_SOCKET can name another path"
 	if errors.Is(err, os.ErrPermission) {
 		hint = "the socket's group and mode do not admit this user; see the settings socket_group and socket_mode"
 	}
-	return nil, &Error{Message: fmt.Sprintf("cannot connect to %s: %v; %s", l.path, err, hint), Cause: cause{ErrUnreachable, err}}
+	return nil, &Error{Message: fmt.Sprintf("cannot connect to %s: %v; %s", l.Socket, err, hint),
+		Cause: fmt.Errorf("%w: %w", ErrUnreachable, err)}
 }
 
-// close makes later calls fail, and waiting ones soon.
-func (l *link) close() {
-	l.closed.Store(true)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, conn := range l.idle {
-		conn.Close()
+// exchange sends a request and returns the body of its answer.
+func (c *conn) exchange(frame []byte) ([]byte, *Error) {
+	if c.lastID++; c.lastID == 0 {
+		c.lastID = 1 // the daemon addresses the whole connection with 0
 	}
-	l.idle = nil
+	le.PutUint32(frame[8:], c.lastID)
+	c.Write(frame) // if this fails, the daemon may still have sent a reason
+	status, opcode, id, body, err := readReply(c.in)
+	if err == nil && (id != c.lastID || opcode != frame[4]+opReply) && !(id == 0 && status.closes()) {
+		err = broken("a reply belongs to no request")
+	}
+	if own, isOwn := err.(*Error); isOwn {
+		return nil, own
+	} else if err != nil {
+		return nil, &Error{Message: fmt.Sprintf("the connection to %s broke before the answer came: %v; the daemon may be "+
+			"restarting, check its log", c.RemoteAddr(), err), Cause: fmt.Errorf("%w: %w", ErrDisconnected, err)}
+	}
+	if status != StatusOK {
+		return nil, readRefusal(status, body)
+	}
+	return body, nil
 }
 
 // draw requests ids. With hold, the daemon may send fewer than count. It also returns how long they may be held.
 func (l *link) draw(c call, tag string, count int, hold bool) ([]run, time.Duration, error) {
-	if err := checkTag(tag); err != nil {
-		return nil, 0, err
-	}
 	body, err := l.ask(c, idsRequest(hold, count, c.deadlineMs(), tag))
 	if err != nil {
 		return nil, 0, err

@@ -73,7 +73,12 @@ func (p *peer) listen() {
 }
 
 func (p *peer) serve(socket net.Conn) {
-	defer socket.Close()
+	defer func() {
+		socket.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.open, socket)
+	}()
 	p.mu.Lock()
 	greeting := p.greeting
 	p.mu.Unlock()

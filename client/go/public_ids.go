@@ -5,7 +5,7 @@ import "context"
 const (
 	// In a request, a text takes up to 256 bytes. A batch of this size always fits into a frame.
 	maskBatch    = 240
-	textBytesMax = 255
+	textBytesMax = 254
 )
 
 // PublicForm is the form of public ids. Use the same form to convert them back.
@@ -24,14 +24,11 @@ type PublicIDs struct {
 }
 
 // PublicIDs returns the converter for a tag. It does not check whether the tag exists.
-func (c *Client) PublicIDs(tag string, form PublicForm) (*PublicIDs, error) {
+func (c *Client) PublicIDs(tag string, form PublicForm) *PublicIDs {
 	if form.Bits == 0 {
 		form.Bits = 63
 	}
-	if len(form.Prefix) > textBytesMax {
-		return nil, invalid("a prefix of %d bytes is too long", len(form.Prefix))
-	}
-	return &PublicIDs{c.link, tag, form}, checkTag(tag)
+	return &PublicIDs{c.link, tag, form}
 }
 
 // Mask returns the public numbers of ids.
@@ -53,7 +50,7 @@ func (p *PublicIDs) MaskText(ctx context.Context, ids ...int64) ([]string, error
 func (p *PublicIDs) UnmaskText(ctx context.Context, texts ...string) ([]int64, error) {
 	items := make([]string, len(texts))
 	for i, text := range texts {
-		text = text[:min(len(text), textBytesMax)] // a longer one is no public id, which the daemon says
+		text = cut(text, textBytesMax)
 		items[i] = string([]byte{byte(len(text))}) + text
 	}
 	return numbers(p.ask(ctx, opUnmask, true, items))
@@ -70,9 +67,6 @@ func items(ids []int64) []string {
 func numbers(items []string, err error) ([]int64, error) {
 	numbers := make([]int64, len(items))
 	for i, item := range items {
-		if len(item) != 8 {
-			return nil, broken("an answer about numbers has other items")
-		}
 		numbers[i] = int64(le.Uint64([]byte(item)))
 	}
 	return numbers, err
@@ -88,7 +82,7 @@ func (p *PublicIDs) ask(ctx context.Context, opcode byte, text bool, items []str
 		if err != nil {
 			return nil, err
 		}
-		masked, err := readMasked(body, len(some))
+		masked, err := readMasked(body, len(some), text && opcode == opMask)
 		if err != nil {
 			return nil, err
 		}

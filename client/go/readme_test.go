@@ -21,7 +21,7 @@ func TestDocumentedCodeCompiles(t *testing.T) {
 		for _, block := range blocks.FindAllStringSubmatch(string(text), -1) {
 			found++
 			folder := t.TempDir()
-			write(t, folder, "go.mod", "module documented\n\ngo 1.19\n\nrequire leafd.io/leafd v0.0.0\n\nreplace leafd.io/leafd => "+
+			write(t, folder, "go.mod", "module documented\n\ngo 1.21\n\nrequire leafd.io/leafd v0.0.0\n\nreplace leafd.io/leafd => "+
 				filepath.Join(root(t), "client/go")+"\n")
 			write(t, folder, "documented.go", whole(block[1]))
 			build := exec.Command("go", "build", "-o", os.DevNull, ".")

@@ -8,7 +8,6 @@ import (
 
 const (
 	socketName     = "leafd/leafd.sock" // in a folder for sockets
-	pathBytesMax   = 107                // of the system's address structure
 	justGoneWithin = 10 * time.Second
 )
 

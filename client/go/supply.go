@@ -22,8 +22,8 @@ type supply struct {
 	turn chan struct{} // full while a goroutine has the turn, which the following fields belong to
 	// Runs that were fetched, but not used yet.
 	queued      []*heldRun
-	sizing      sizing
-	unlearned   *heldRun // the run that was installed last, until its use is taken into account
+	wish        int64    // how many ids the next run should have
+	unlearned   *heldRun // the run that was installed last, until the wish takes its use into account
 	installedAt time.Time
 }
 
@@ -42,30 +42,28 @@ func (s *supply) next(ctx context.Context) (int64, error) {
 func (s *supply) nextSlow(ctx context.Context) (int64, error) {
 	c, cancel := s.link.call(ctx)
 	defer cancel()
+	if s.neverHold.Load() {
+		return s.nextUnheld(c)
+	}
 	if s.waiting.Add(1) == 1 {
 		s.failure.Store(nil)
 	}
 	defer s.waiting.Add(-1)
 	select {
 	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
 		c.failure = s.failure.Load()
 	case <-c.Done():
 		c.failure = s.failure.Load()
 		return 0, c.over()
 	}
-	id, ok := s.advance()
-	if ok || s.neverHold.Load() {
-		<-s.turn
-		if !ok {
-			return s.nextUnheld(c)
-		}
+	if id, ok := s.advance(); ok {
 		return id, nil
 	}
-	defer func() { <-s.turn }()
 	return s.fetch(c, false)
 }
 
-// nextUnheld draws a single id that may not be held.
+// nextUnheld draws a single id that may not be held. Such ids need no turn.
 func (s *supply) nextUnheld(c call) (int64, error) {
 	runs, hold, err := s.link.draw(c, s.tag, 1, true)
 	if err != nil {
@@ -101,13 +99,13 @@ func (s *supply) refill() {
 
 // fetch draws runs and queues them. Unless it is ahead of use, it takes the first id. The caller must have the turn.
 func (s *supply) fetch(c call, ahead bool) (int64, error) {
-	s.learn()
+	if run := s.unlearned; run != nil {
+		s.unlearned = nil
+		s.wish = nextWish(s.wish, run.hold, run.count, run.used(), time.Since(s.installedAt))
+	}
 	// Each goroutine that waits is to get an id.
 	sent := time.Now()
-	runs, hold, err := s.link.draw(c, s.tag, int(min(max(s.sizing.wish, s.waiting.Load()), runCountMax)), true)
-	if s.link.closed.Load() {
-		err = closed()
-	}
+	runs, hold, err := s.link.draw(c, s.tag, int(min(max(s.wish, s.waiting.Load()), runCountMax)), true)
 	if failure, _ := err.(*Error); c.caller.Err() == nil {
 		s.failure.Store(failure)
 	}
@@ -135,9 +133,7 @@ func (s *supply) advance() (int64, bool) {
 		if id, _, ok := s.current.Load().take(); ok {
 			return id, true
 		}
-		s.learn()
 		if len(s.queued) == 0 {
-			s.current.Store(nil)
 			return 0, false
 		}
 		run := s.queued[0]
@@ -149,23 +145,5 @@ func (s *supply) advance() (int64, bool) {
 		if run.hold >= shortHold {
 			time.AfterFunc(run.hold-time.Since(run.sent), func() { s.current.CompareAndSwap(run, nil) })
 		}
-		if s.link.closed.Load() {
-			s.close()
-		}
-	}
-}
-
-// learn updates the size of the next run from the use of the current one, once per run. The caller must have the turn.
-func (s *supply) learn() {
-	if run := s.unlearned; run != nil {
-		s.unlearned = nil
-		s.sizing.observe(run.hold, run.count, run.used(), time.Since(s.installedAt))
-	}
-}
-
-// close drops all held ids. The client must have been closed, so that no further ones are held.
-func (s *supply) close() {
-	if run := s.current.Swap(nil); run != nil {
-		run.poison()
 	}
 }

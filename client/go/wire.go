@@ -6,7 +6,6 @@ import (
 	"math"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -16,7 +15,8 @@ const (
 	replyLengthMax  = 1 << 20
 	countMax        = 1_000_000
 	deadlineMax     = 60 * time.Second
-	tagRunesMax     = 128
+	tagBytesMax     = 128 * utf8.UTFMax
+	prefixBytesMax  = 32
 	headerBytes     = 12
 	deadlineAt      = headerBytes + 4 // in a request for ids
 
@@ -38,8 +38,12 @@ func request(opcode byte, flag bool, flags byte, bodyBytes int) []byte {
 	return frame
 }
 
+// cut shortens a text that is longer than any valid one. The daemon rejects the rest as well.
+func cut(text string, bytesMax int) string { return text[:min(len(text), bytesMax+1)] }
+
 // idsRequest makes an IDS request. The deadline is set again whenever it is sent.
 func idsRequest(hold bool, count int, deadlineMs uint32, tag string) []byte {
+	tag = cut(tag, tagBytesMax)
 	frame := request(opIDs, hold, flagHold, 10+len(tag))
 	frame = le.AppendUint32(le.AppendUint32(frame, uint32(count)), deadlineMs)
 	return append(le.AppendUint16(frame, uint16(len(tag))), tag...)
@@ -54,6 +58,7 @@ func maskRequest(opcode byte, text bool, form PublicForm, tag string, items []st
 	if !text {
 		form.Prefix = ""
 	}
+	tag, form.Prefix = cut(tag, tagBytesMax), cut(form.Prefix, prefixBytesMax)
 	body := tag + form.Prefix + strings.Join(items, "")
 	frame := append(request(opcode, text, flagText, 8+len(body)), form.Bits, form.Key)
 	for _, length := range []int{len(items), len(tag), len(form.Prefix)} {
@@ -115,33 +120,31 @@ func readReply(in io.Reader) (status Status, opcode byte, id uint32, body []byte
 // readIDs reads the answer to a request for count ids; with hold, fewer are allowed. It also returns how long they may be
 // held; 0: not at all.
 func readIDs(body []byte, count int, hold bool) (runs []run, held time.Duration, err error) {
-	f, total := fields{body: body}, int64(0)
+	f, total, valid := fields{body: body}, int64(0), true
 	held, number := f.ms(), f.u16()
 	f.u16()
 	for ; number > 0 && !f.short; number-- {
 		r := run{f.u64(), int64(f.u32()), int64(f.u32())}
-		if !f.short && !r.valid() {
-			return nil, 0, broken("a run is empty or exceeds the signed 64-bit numbers")
-		}
 		runs = append(runs, r)
 		total += r.count
+		valid = valid && r.valid()
 	}
-	if !f.complete() || total == 0 || total > int64(count) || !hold && total < int64(count) {
-		return nil, 0, broken("an answer does not have the number of ids that was requested, or that it says itself")
+	if !valid || !f.complete() || total == 0 || total > int64(count) || !hold && total < int64(count) {
+		return nil, 0, broken("an answer does not consist of valid runs with the number of ids that was requested")
 	}
 	return runs, held, nil
 }
 
-// readMasked returns the items of the answer to a request for count of them.
-func readMasked(body []byte, count int) ([]string, error) {
+// readMasked returns the items of the answer to a request for count of them, which are texts or numbers of 8 bytes.
+func readMasked(body []byte, count int, text bool) ([]string, error) {
 	f := fields{body: body}
 	number, length := int(f.u16()), int(f.u16())
 	items := make([]string, count)
 	for i := range items {
 		items[i] = string(f.take(length))
 	}
-	if number != count || length == 0 || !f.complete() {
-		return nil, broken("an answer does not have the number of public ids that was requested")
+	if number != count || length == 0 || !text && length != 8 || !f.complete() {
+		return nil, broken("an answer does not have the public ids that were requested")
 	}
 	return items, nil
 }
@@ -154,15 +157,15 @@ func readInfo(body []byte) (Info, error) {
 	info.SegmentsReady, info.SnowflakeReady = ready&1 != 0, ready&2 != 0
 	info.RequestBytesMax, info.CountMax, info.PipelineMax = f.u32(), f.u32(), f.u32()
 	info.DeadlineMax, info.PID, info.Release = f.ms(), f.u32(), f.text()
-	valid := info.Version == protocolVersion && utf8.ValidString(info.Release)
+	valid := info.Version == protocolVersion
 	for left := f.u16(); left > 0 && !f.short; left-- {
 		name, bits := f.text(), f.take(4)
 		layout := Layout{bits[0], bits[1], bits[2], f.ms(), time.UnixMilli(f.u64())}
-		valid = valid && utf8.ValidString(name) && layout.Check() == nil
+		valid = valid && layout.Check() == nil
 		info.Layouts[name] = layout
 	}
 	if f.short || !valid {
-		return Info{}, broken("the answer to INFO ends too early, or has an invalid text or layout, or another version")
+		return Info{}, broken("the answer to INFO ends too early, or has an invalid layout, or another version")
 	}
 	return info, nil
 }
@@ -174,13 +177,4 @@ func readRefusal(status Status, body []byte) *Error {
 	}
 	message := strings.ToValidUTF8(string(body[4:]), string(utf8.RuneError))
 	return &Error{Status: status, RetryAfter: time.Duration(le.Uint32(body)) * time.Millisecond, Message: message}
-}
-
-// checkTag returns an error for a name that the daemon rejects for any tag.
-func checkTag(tag string) error {
-	count := utf8.RuneCountInString(tag)
-	if count < 1 || count > tagRunesMax || !utf8.ValidString(tag) || strings.IndexFunc(tag, unicode.IsControl) >= 0 {
-		return invalid("a tag has 1 to %d characters in UTF-8, without control characters; %q is none", tagRunesMax, tag)
-	}
-	return nil
 }

@@ -9,6 +9,7 @@ use leafd_tests::program::{leafd_binary, without_cargo_s_variables};
 
 use crate::c_library::target;
 use crate::host::{Host, die_with_parent};
+use crate::languages::go_is_new_enough;
 
 const README: &str = include_str!("../../README.md");
 const GUIDE: &str = include_str!("../../docs/guide/clients.md");
@@ -141,11 +142,15 @@ fn the_guide_s_commands_build_and_install_the_clients() {
     let jar = shell("project", &plain, block(GUIDE, "## Java", "sh"));
     assert!(Path::new(jar.trim_end()).is_file(), "{jar}");
 
-    fs::write(at("go/go.mod"), "module draw\n\ngo 1.19\n").expect("a file");
-    fs::copy(root.join("tests/it/languages/draw.go"), at("go/main.go")).expect("a file");
-    let build = format!("{}go build -o draw .", block(GUIDE, "## Go", "sh"));
-    shell("go", &plain, &build);
-    assert!(at("go/draw").is_file());
+    if go_is_new_enough() {
+        fs::write(at("go/go.mod"), "module draw\n\ngo 1.21\n").expect("a file");
+        fs::copy(root.join("tests/it/languages/draw.go"), at("go/main.go")).expect("a file");
+        let build = format!("{}go build -o draw .", block(GUIDE, "## Go", "sh"));
+        shell("go", &plain, &build);
+        assert!(at("go/draw").is_file());
+    } else {
+        println!("NOT TESTED: the guide's commands for Go: version 1.21 is needed");
+    }
 
     let draw = "node --input-type=module -e \"import { Client } from 'leafd'; const client = new Client(); \
                 console.log(await client.nextId('orders')); client.close()\"";

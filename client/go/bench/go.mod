@@ -1,6 +1,6 @@
 module leafd.io/leafd/bench
 
-go 1.19
+go 1.21
 
 require (
 	github.com/bwmarrin/snowflake v0.3.0
