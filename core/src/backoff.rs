@@ -1,6 +1,6 @@
-//! How long to wait before a failed call is tried again.
+//! How long to wait before retrying a failed call.
 
-/// Grows from a few hundredths of a second to almost one second. The jitter keeps many hosts from asking at the same
+/// Grows from a few hundredths of a second to almost one second. The jitter keeps many hosts from retrying at the same
 /// instant when their store comes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
@@ -9,7 +9,7 @@ pub struct Backoff {
 
 const FIRST_MS: u64 = 50;
 
-/// Timers may end a wait up to 64 ms late: so no two tries are more than a second apart.
+/// Timers may end a wait up to 64 ms late, so this keeps two tries at most a second apart.
 const LONGEST_MS: u64 = 1_000 - 64;
 
 impl Backoff {
@@ -18,7 +18,7 @@ impl Backoff {
         self.failures > 0
     }
 
-    /// Something has failed, and the caller tries it again at once.
+    /// Something has failed, and the caller retries it immediately.
     pub fn note_failure(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }

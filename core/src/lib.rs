@@ -1,11 +1,11 @@
-//! The pure core of leafd: decides which ids may be issued next. It reads no clock, draws no random number and
-//! does no I/O: time, chance and answers are arguments.
+//! The pure core of leafd: decides which ids may be issued next. It reads no clock, draws no random numbers and does no
+//! I/O: time, randomness and answers are arguments.
 //!
 //! - [`segment`]: numbers of a tag, claimed in ranges ahead of use and held, or claimed one request at a time;
 //! - [`snowflake`]: ids made of time, worker and sequence;
 //! - [`lease`]: the host's right to the worker number that goes into them;
-//! - [`shares`], [`lines`], [`quota`]: what users may take, so that others find room;
-//! - [`health`]: what keeps ids from being issued, since when, and what is logged about it;
+//! - [`shares`], [`lines`], [`quota`]: how much each user may take, so that enough is left for the others;
+//! - [`health`]: the problems that stop ids, when they began, and what is logged about them;
 //! - [`mask`]: dense numbers as public ids that reveal neither count nor order;
 //! - [`upstream`]: a store as one daemon sees it, across its fail-overs;
 //! - [`store`], [`registry`]: the plain types of stores and registries, and the rules that every backend

@@ -5,13 +5,13 @@ use crate::BootMs;
 /// A quota as it is configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// How many ids the user gets back each second; from 1.
+    /// How many ids the user regains each second; from 1.
     pub ids_per_second: u64,
     /// The most ids that one burst may draw; from 1.
     pub burst: u64,
 }
 
-/// What is left of a quota. A new bucket is full.
+/// What remains of a quota. A new bucket is full.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
     /// The quota that it keeps.
@@ -29,8 +29,8 @@ impl Bucket {
     /// Draws `count` ids.
     ///
     /// # Errors
-    /// The milliseconds until `count` ids are available. `None`: the burst is smaller than `count`, so they never are.
-    /// In both cases nothing was drawn.
+    /// The milliseconds until `count` ids are available. `None`: never, because the burst is smaller than `count`. In
+    /// both cases, nothing is drawn.
     pub fn draw(&mut self, count: u64, now: BootMs) -> Result<(), Option<u64>> {
         let full = self.fill(now);
         let wanted = u128::from(count) * 1_000;
@@ -61,7 +61,7 @@ impl Bucket {
         self.fill(now) == self.left_milli
     }
 
-    /// Adds what has come back since the last look. Returns how much a full bucket holds.
+    /// Adds what has been regained since the last call. Returns how much a full bucket holds.
     fn fill(&mut self, now: BootMs) -> u128 {
         let full = u128::from(self.quota.burst) * 1_000;
         let elapsed_ms = u128::from(now.0.saturating_sub(self.filled.0));

@@ -1,4 +1,4 @@
-//! A limited amount that users share: whatever one user takes, some is left for the others.
+//! A limited amount that users share. Whatever one user takes, something is left for the others.
 //!
 //! A user may take more only while it would hold no more than what is still free. So one user gets at most half of the
 //! amount, two together at most two thirds, and the next one always finds some. This is the dynamic threshold of
@@ -11,11 +11,11 @@ use std::rc::Rc;
 /// An amount, and how much of it each user holds. `K` identifies a user.
 #[derive(Clone, Debug)]
 pub struct Shares<K = u32> {
-    /// What there is to share.
+    /// The total amount.
     pub capacity: u64,
     /// Only trusted users may take this part.
     reserve: u64,
-    /// What all users hold together.
+    /// The amount that all users hold together.
     pub taken: u64,
     /// Users that hold nothing have no entry.
     by_user: BTreeMap<K, u64>,
@@ -76,7 +76,7 @@ impl<K: Copy + Ord> Shares<K> {
         }
     }
 
-    /// Gives back what a user took.
+    /// Returns what a user took.
     ///
     /// # Panics
     /// If the user holds less than that.
@@ -93,7 +93,7 @@ impl<K: Copy + Ord> Shares<K> {
         self.taken -= amount;
     }
 
-    /// What a user holds.
+    /// The amount that a user holds.
     pub fn of(&self, uid: K) -> u64 {
         self.by_user.get(&uid).copied().unwrap_or(0)
     }

@@ -8,8 +8,8 @@
 //! Workers change with their leases. The journal's mark stays above the ids of all of them, so a host's ids ascend
 //! across a change of worker too.
 //!
-//! A start may lie ahead of the clock because an earlier life may have issued so far. It still has its whole drift: the
-//! drift counts from that lead until time has caught up with the start.
+//! A start may lie ahead of the clock, because an earlier life may have issued ids up to there. It still has its whole
+//! drift, which counts from that lead until time has caught up with the start.
 
 use leafd_wire::{Layout, Parts, Run};
 
@@ -22,7 +22,7 @@ use crate::{BootMs, UnixMs};
 pub enum Refusal {
     /// There is no worker.
     NoWorker,
-    /// The tick's sequence is used up. The next tick comes within `wait_ms`.
+    /// The tick's sequence is exhausted. The next tick comes within `wait_ms`.
     TickUsedUp {
         /// Milliseconds, from 1.
         wait_ms: u64,
@@ -33,22 +33,22 @@ pub enum Refusal {
     LeaseEnds,
     /// The wall clock is behind the last id by more than the drift allows.
     ClockBehind {
-        /// How far, in milliseconds.
+        /// By how many milliseconds.
         behind_ms: u64,
         /// When the clock will have caught up, in milliseconds.
         wait_ms: u64,
     },
-    /// The time field can't hold this time.
+    /// The time doesn't fit the layout's time bits.
     TimeExhausted,
     /// The wall clock is before the layout's epoch.
     BeforeEpoch,
 }
 
-/// The tick that ids are issued from.
+/// The tick from which ids are issued.
 #[derive(Clone, Copy, Debug)]
 struct Tick {
     number: u64,
-    /// The next sequence number; one past the largest when the tick is used up.
+    /// The next sequence number; one past the largest if the tick is exhausted.
     sequence: u64,
     /// When it was opened; `None` for the tick before a restart's first one, which never was.
     opened: Option<BootMs>,
@@ -68,7 +68,7 @@ pub struct Generator {
     drift_max_ms: u64,
     /// The worker that it issues for now, and the instants between which it may be used.
     pub grant: Option<IssueWindow>,
-    /// There was a worker, so it is known exactly where use ended.
+    /// Whether there was a worker, so that the end of use is known exactly.
     begun: bool,
     /// The last tick used, `None` before the first.
     last: Option<Tick>,
@@ -77,14 +77,14 @@ pub struct Generator {
     /// When the clock was first within the drift, and how far the floor lay ahead then, less the time that has passed
     /// since. If the clock steps back, ids may run this much further ahead of it.
     lift: Option<Lift>,
-    /// A request found the tick used up and waits. Ticks that pass meanwhile can still be used.
+    /// Whether a request found the tick exhausted and waits. Ticks that pass meanwhile can still be used.
     starved: bool,
     /// Ids issued since the generator was made.
     pub issued: u64,
 }
 
-/// How far behind the wall clock a starved generator may start its next tick, in milliseconds. Timers wake up late.
-/// Without this, the ticks missed meanwhile would be lost, and with them the layout's full rate.
+/// How far behind the wall clock a starved generator may start its next tick, in milliseconds. Timers wake up late, and
+/// without this the ticks missed meanwhile would be lost, so the layout would not reach its full rate.
 const CATCH_UP_MS: u64 = 4;
 
 /// How far the mark moves ahead of the clock, in milliseconds, if the drift allows.
@@ -106,7 +106,7 @@ impl Generator {
     /// the mark.
     ///
     /// # Panics
-    /// If the worker doesn't fit the layout: its ids would be another worker's.
+    /// If the worker doesn't fit the layout, because its ids would be another worker's.
     pub fn follow(&mut self, grant: Option<IssueWindow>) {
         let before = std::mem::replace(&mut self.grant, grant);
         let lease = |grant: IssueWindow| (grant.worker, grant.start);
@@ -125,8 +125,8 @@ impl Generator {
         }
     }
 
-    /// Continues above a mark that the journal turned out to have. Even without a worker, everything below counts as
-    /// used: neither a stop's record nor a released lease may lie below it.
+    /// Continues above a mark that was found in the journal. Even without a worker, everything below it counts as used,
+    /// so neither the record of a stop nor a released lease may lie below it.
     pub fn start_over(&mut self, mark: UnixMs) {
         self.marked(mark);
         if self.begun {
@@ -162,7 +162,7 @@ impl Generator {
             sequence: tick.sequence,
         });
         if first == 0 {
-            // Worker 0's very first id would be 0, which is no id.
+            // Worker 0's very first id would be 0, which is not an id.
             return Err(Refusal::BeforeEpoch);
         }
         tick.sequence += count;
@@ -172,8 +172,8 @@ impl Generator {
         Ok(Run { first, count, stride: 1 })
     }
 
-    /// Why the host's clock forbids ids now, if it does: what [`Generator::take`] would say, for the present worker or
-    /// a future one, without taking ids.
+    /// Why the host's clock forbids ids now, if it does. This is what [`Generator::take`] would return, for the present
+    /// worker or a future one, but takes no ids.
     pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
         let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
         let last = match self.grant {
@@ -192,7 +192,7 @@ impl Generator {
         (wait_ms > 0).then_some(Refusal::ClockBehind { behind_ms: ahead_ms, wait_ms })
     }
 
-    /// The mark to record now so that use doesn't reach it; `None` while the present one is far enough ahead.
+    /// The mark to record now, so that use doesn't reach the present one; `None` while that is far enough ahead.
     pub fn mark_wanted(&self, now: Now) -> Option<UnixMs> {
         let grant = self.grant?;
         let ahead_ms = (self.drift_max_ms / 2).clamp(MARK_AHEAD_MS_MIN, MARK_AHEAD_MS);
@@ -226,7 +226,7 @@ impl Generator {
         self.begun.then(|| self.last.map_or(UnixMs(0), end))
     }
 
-    /// No id was issued from this instant on. A lease that is let go of must cover everything before it.
+    /// No id at or after this instant was issued. A lease that ends early must cover everything before it.
     pub fn issued_below(&self) -> UnixMs {
         self.used_end().unwrap_or(self.mark)
     }
@@ -255,7 +255,7 @@ impl Generator {
         let wait_ms = if wall == last.number {
             ahead_ms
         } else {
-            // Ahead of the wall clock, ticks pass exactly as fast as time.
+            // Ahead of the wall clock, ticks pass exactly as fast as time does.
             let passed_ms =
                 last.opened.map_or(u64::MAX, |opened| now.boot.0.saturating_sub(opened.0));
             u64::from(self.layout.unit_ms).saturating_sub(passed_ms)
@@ -278,8 +278,8 @@ impl Generator {
         self.lift.map_or(0, |lift| lift.left_ms)
     }
 
-    /// What is left of the lift. It is measured by the boot-time clock, so it shrinks as time passes, and a step of the
-    /// wall clock adds nothing to it. A floor beyond the drift is no lift: the generator waits for it.
+    /// The rest of the lift. It is measured by the boot-time clock, so it shrinks as time passes, and a step of the
+    /// wall clock adds nothing to it. A floor beyond the drift is not a lift; the generator waits for it.
     fn lift_now(&self, now: Now, ahead_ms: u64) -> Option<Lift> {
         let began =
             || (ahead_ms <= self.drift_max_ms).then_some(Lift { began: now, left_ms: ahead_ms });

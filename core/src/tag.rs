@@ -20,7 +20,7 @@ pub struct WorkerId(pub u64);
 // === impl Tag ===
 
 impl Tag {
-    /// Checks a name from outside.
+    /// Checks a name from an untrusted source.
     ///
     /// # Errors
     /// See [`TagError`].
@@ -47,7 +47,7 @@ impl Borrow<str> for Tag {
     }
 }
 
-/// As quoted text: errors name a tag this way.
+/// As quoted text, which is how errors name a tag.
 impl fmt::Debug for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.0, f)

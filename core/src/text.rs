@@ -1,7 +1,7 @@
-//! Text that others wrote, made safe to show: in a terminal, in a log line, on a page.
+//! Makes text from other parties safe to show in a terminal, in a log line or on a page.
 
-/// The text with a replacement character for each control character, line break or change of the writing direction: those
-/// could move a terminal's cursor, begin another line of the log, or show the rest in another order.
+/// The text with a replacement character for each control character, line break or change of the writing direction:
+/// those could move a terminal's cursor, start another log line, or display the rest in a different order.
 pub fn clean(text: &str) -> String {
     let is_unsafe = |c: char| {
         c.is_control()

@@ -1,4 +1,4 @@
-//! The readings of two clocks, which are passed to the core.
+//! The readings of two clocks, which the caller passes to the core.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What can be wrong, by stable names.
+//! The problems that health reports, under stable names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::lease::LeaseProblem;
 use crate::store::{StoreError, Why};
 use crate::upstream;
 
-/// What is wrong. Programs rely on the names: they don't change.
+/// The kind of problem. The names never change, because programs rely on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
     /// The journal can't be written.
@@ -19,7 +19,7 @@ pub enum Code {
     StoreRefused,
     /// A store may have lost commits. Claims wait until every daemon has reported which numbers it has seen claimed.
     StoreSettling,
-    /// A store answers but refuses the claims.
+    /// A store answers, but refuses claims.
     ClaimsFailing,
     /// The claims of one tag fail, while its store serves others.
     TagClaimsFailing,
@@ -27,13 +27,13 @@ pub enum Code {
     TagUsedUp,
     /// A tag has few numbers left up to its ceiling.
     TagNearCeiling,
-    /// The worker registry has not been fully asked yet.
+    /// The worker registry has not answered completely yet.
     WorkerStarting,
     /// The worker registry can't be reached.
     RegistryAway,
-    /// The worker registry may have lost writes. No host claims anew for a while.
+    /// The worker registry may have lost writes, so no host takes a new lease for a while.
     RegistrySettling,
-    /// The registry that answers is not the one that the lease is from.
+    /// The registry that answers is not the one that granted the lease.
     RegistryReplaced,
     /// Every worker number is taken.
     WorkersTaken,
@@ -43,15 +43,15 @@ pub enum Code {
     WorkerShared,
     /// Another live daemon has this host's identity.
     IdentityInUse,
-    /// There is no worker until a person repairs something.
+    /// There is no worker until an operator fixes something.
     WorkerRefused,
-    /// An administrator asked for the worker to be given back.
+    /// An administrator released the worker.
     WorkerReleased,
-    /// The host's clock does not agree with those of others.
+    /// The host's clock differs from the registry's or from other hosts' clocks.
     ClockOff,
-    /// The host's clock is behind the last ids by more than the drift that is allowed.
+    /// The host's clock is behind the last ids by more than the allowed drift.
     ClockBehind,
-    /// A layout's time bits can't hold the present time any more.
+    /// The current time no longer fits a layout's time bits.
     LayoutUsedUp,
     /// The journal's entry of a layout contradicts the ids that were issued.
     LayoutContradicted,
@@ -88,11 +88,11 @@ pub enum Lasts {
     NoEnd,
 }
 
-/// One thing that is wrong.
+/// One problem.
 #[derive(Clone, Debug)]
 pub struct Cause {
     pub code: Code,
-    /// Which store, tag, layout or registry; empty for the host. Code and subject together identify a cause.
+    /// The name of the store, tag, layout or registry; empty for the host. Code and subject together identify a cause.
     pub subject: Arc<str>,
     /// Which ids it affects.
     pub kind: IdKind,
@@ -107,7 +107,7 @@ pub struct Cause {
     pub last_success: Option<BootMs>,
     /// How long ids are still available.
     pub lasts: Lasts,
-    /// Whether these ids have never been asked for: then the cause stops nothing that is in use.
+    /// Whether these ids have never been requested; if so, the cause affects nothing in use.
     pub idle: bool,
 }
 
@@ -139,22 +139,23 @@ impl Code {
         }
     }
 
-    /// Whether it concerns one tag, which not every user may know of.
+    /// Whether it concerns a single tag, whose existence not every user may know.
     pub fn is_of_a_tag(self) -> bool {
         matches!(self, Code::TagClaimsFailing | Code::TagUsedUp | Code::TagNearCeiling)
     }
 
-    /// Whether the code that finds it logs it once. Otherwise the log repeats it while it lasts, which may be months.
+    /// Whether the code that detects it logs it once. Health doesn't log such causes, because it would repeat them for
+    /// as long as they last, which may be months.
     pub fn is_logged_where_found(self) -> bool {
         self == Code::TagNearCeiling
     }
 
-    /// How long it must last before the log mentions it, in milliseconds: what every start goes through is no news.
+    /// How long it must last before it is logged, in milliseconds, because some conditions occur at every start.
     pub fn logged_after_ms(self) -> u64 {
         if self == Code::WorkerStarting { 5_000 } else { 0 }
     }
 
-    /// The code of a store's condition; `None` if the condition is no trouble.
+    /// The code of a store's condition; `None` if the condition is not a problem.
     pub fn of_store(condition: &upstream::Condition) -> Option<Code> {
         use upstream::Condition;
         Some(match condition {
@@ -168,7 +169,7 @@ impl Code {
         })
     }
 
-    /// The code of a missing worker; `None` when no id has been asked for yet.
+    /// The code of a missing worker; `None` if no id has been requested yet.
     pub fn of_lease(problem: &LeaseProblem) -> Option<Code> {
         Some(match problem {
             LeaseProblem::Unused => return None,
@@ -208,7 +209,7 @@ impl Severity {
 }
 
 impl Cause {
-    /// A cause that affects segment tags. Of a longer message only the first [`MESSAGE_CHARS_MAX`] characters are kept.
+    /// A cause that affects segment tags. Only the first [`MESSAGE_CHARS_MAX`] characters of a longer message are kept.
     pub fn new(code: Code, subject: &str, why: Why, message: &str, lasts: Lasts) -> Cause {
         Cause {
             code,
@@ -224,7 +225,7 @@ impl Cause {
         }
     }
 
-    /// What stops service is an error.
+    /// A cause that stops service is an error.
     pub fn severity(&self) -> Severity {
         if self.lasts == Lasts::Over && !self.idle { Severity::Error } else { Severity::Warning }
     }

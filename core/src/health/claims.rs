@@ -1,17 +1,17 @@
-//! The outcomes of recent claims. Whether a store gives numbers shows in its last answers, not in its connection.
+//! The outcomes of recent claims. They show whether a store grants claims; a working connection doesn't.
 //!
-//! When a tag's claims fail while the store serves others, the tag fails alone. When the store has served no claim
-//! since, the store fails.
+//! If a tag's claims fail while the store serves others, only the tag fails. If the store has served no claim since,
+//! the store fails.
 
 use std::collections::BTreeMap;
 
 use crate::store::StoreError;
 use crate::{BootMs, Tag};
 
-/// A failure expires after this time, in milliseconds, unless another claim was tried since.
+/// A failure expires after this time, in milliseconds, unless another claim has been tried since.
 const STALE_MS: u64 = 60_000;
 
-/// How many tags' failures are remembered one by one.
+/// How many tags' failures are remembered individually.
 const TAGS_MAX: usize = 256;
 
 #[derive(Clone, Debug)]
@@ -56,17 +56,17 @@ impl ClaimOutcomes {
         ClaimOutcomes { stores: vec![StoreOutcomes::default(); stores], tags: BTreeMap::new() }
     }
 
-    /// A store gave numbers of a tag.
+    /// A store granted a claim of a tag.
     pub fn succeeded(&mut self, now: BootMs, store: usize, tag: &Tag) {
         self.stores[store] = StoreOutcomes { succeeded: Some(now), failure: None };
         self.tags.remove(tag);
     }
 
-    /// A store gave no numbers of a tag.
+    /// A store didn't grant a claim of a tag.
     pub fn failed(&mut self, now: BootMs, store: usize, tag: &Tag, error: &StoreError) {
         match error {
             StoreError::UnknownTag { .. } => return self.forget(tag),
-            // Only this tag has ended: that says nothing against the store.
+            // Only this tag is exhausted, so the store is fine.
             StoreError::Exhausted { .. } => return self.note(now, store, tag, error),
             _ => self.note(now, store, tag, error),
         }
@@ -97,8 +97,8 @@ impl ClaimOutcomes {
         }
     }
 
-    /// At this time the store was found to be the trusted one. Earlier failures of claims that reached another store
-    /// expire, even if no claim is made now.
+    /// At this time, the store was confirmed to be the trusted one. This expires earlier failures of claims that
+    /// reached another store, even if no claim is made now.
     pub fn found_trusted(&mut self, at: BootMs, store: usize) {
         let over = |failure: &ClaimFailure| {
             matches!(failure.error, StoreError::Changed { .. }) && failure.at < at
@@ -108,7 +108,7 @@ impl ClaimOutcomes {
         self.tags.retain(|_, (of, failure)| *of != store || !over(failure));
     }
 
-    /// A tag is not in use any more.
+    /// A tag is no longer in use.
     pub fn forget(&mut self, tag: &Tag) {
         self.tags.remove(tag);
     }
@@ -118,12 +118,13 @@ impl ClaimOutcomes {
         self.stores[store].failure.as_ref().filter(|failure| failure.is_fresh(now))
     }
 
-    /// When a store last gave numbers.
+    /// When a store last granted a claim.
     pub fn succeeded_at(&self, store: usize) -> Option<BootMs> {
         self.stores[store].succeeded
     }
 
-    /// Tags that fail alone, each with the number of its store. Either the store serves others, or the tag is used up.
+    /// Tags that fail while their store serves others, or because they are exhausted; each with the number of its
+    /// store.
     pub fn of_tags(&self, now: BootMs) -> impl Iterator<Item = (&Tag, usize, &ClaimFailure)> {
         let fresh = self.tags.iter().filter(move |(_, (_, failure))| failure.is_fresh(now));
         let alone = fresh.filter(move |(_, (store, failure))| {

@@ -1,13 +1,13 @@
-//! The daemon's health: what keeps ids from being issued, or soon will, since when, how long the ids in hand last, and
-//! what to do about it.
+//! The daemon's health: the problems that stop ids or soon will, when they began, how long the held ids last, and the
+//! remedies.
 //!
-//! The engine reports a list of [`Cause`]s whenever it looks. [`Health`] remembers when each began, and decides what
-//! the log says: each cause when it begins, when it changes, once a minute while it lasts, and when it is over. The
-//! status, the log, the service manager and every other reader use the same list, [`Health::conditions`].
+//! The engine regularly reports a list of [`Cause`]s. [`Health`] remembers when each began, and decides what to log:
+//! each cause when it begins, when it changes, once a minute while it lasts, and when it ends. The status, the log, the
+//! service manager and every other reader use the same list, [`Health::conditions`].
 //!
-//! - `causes`: what can be wrong, by stable names.
+//! - `causes`: the problems, under stable names.
 //! - `claims`: the outcomes of recent claims, in each store and for each tag.
-//! - `words`: the same in words for people.
+//! - `words`: the wording for people.
 
 mod causes;
 mod claims;
@@ -22,16 +22,16 @@ pub use causes::{Cause, Code, IdKind, Lasts, MESSAGE_CHARS_MAX, Severity};
 pub use claims::{ClaimFailure, ClaimOutcomes};
 pub use words::duration;
 
-/// A lasting cause is logged this often, in milliseconds.
+/// A cause that lasts is logged this often, in milliseconds.
 const REPEAT_MS: u64 = 60_000;
 
 /// A change of a cause's message is logged at most this often, in milliseconds, because two faults may alternate.
 const CHANGE_MS: u64 = 10_000;
 
-/// A cause that comes back within this time counts as the same one, in milliseconds.
+/// A cause that returns within this time, in milliseconds, counts as the same one.
 const OVER_MS: u64 = 3_000;
 
-/// What the engine finds when it looks.
+/// What the engine finds when it checks its health.
 #[derive(Clone, Debug, Default)]
 pub struct Findings {
     /// Whether a segment tag's id is available now.
@@ -43,7 +43,7 @@ pub struct Findings {
     pub causes: Vec<Cause>,
 }
 
-/// What is wrong now, and what the log has said about it.
+/// The current problems, and what has been logged about them.
 #[derive(Debug, Default)]
 pub struct Health {
     entries: BTreeMap<(Code, Arc<str>), Entry>,
@@ -56,13 +56,13 @@ pub struct Health {
 struct Entry {
     cause: Cause,
     since: BootMs,
-    /// When it was last found, and by which look.
+    /// When it was last found, and by which check.
     seen: BootMs,
     look: u64,
     told: Option<Told>,
 }
 
-/// What the log last said.
+/// What was last logged.
 #[derive(Debug)]
 struct Told {
     at: BootMs,
@@ -70,11 +70,11 @@ struct Told {
     message: String,
 }
 
-/// A cause that stands, as status and log report it.
+/// An active cause, as the status and the log report it.
 #[derive(Clone, Debug)]
 pub struct ActiveCause<'a> {
     pub cause: &'a Cause,
-    /// How long it has stood, in milliseconds.
+    /// How long it has been active, in milliseconds.
     pub since_ms_ago: u64,
     /// How long ago the failing operation last succeeded, in milliseconds.
     pub last_success_ms_ago: Option<u64>,
@@ -84,9 +84,9 @@ pub struct ActiveCause<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     Began,
-    /// It is worse, better, or has another reason.
+    /// It got worse or better, or has another reason.
     Changed,
-    /// It has stood for another minute.
+    /// It has lasted another minute.
     Lasts,
     Over,
 }
@@ -103,7 +103,7 @@ pub struct Notice {
 }
 
 impl Health {
-    /// Takes in what the engine has found now.
+    /// Records what the engine has found now.
     pub fn found(&mut self, now: BootMs, mut findings: Findings) {
         let causes = std::mem::take(&mut findings.causes);
         self.findings = findings;
@@ -125,7 +125,7 @@ impl Health {
         }
     }
 
-    /// What the log should say now.
+    /// The lines to log now.
     pub fn notices(&mut self, now: BootMs) -> Vec<Notice> {
         let (mut notices, looks) = (Vec::new(), self.looks);
         self.entries.retain(|(code, subject), entry| {
@@ -158,12 +158,12 @@ impl Health {
         notices
     }
 
-    /// What is wrong now: the worst first, among equals what concerns more than one tag, and then the oldest first.
+    /// The active causes, worst first; among equals, those that concern more than one tag, and then the oldest.
     pub fn conditions(&self, now: BootMs) -> Vec<ActiveCause<'_>> {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);
         let mut conditions: Vec<_> = standing.map(|entry| entry.condition(now)).collect();
         conditions.sort_by_key(|condition| {
-            // Thousands of tags may have one each: they must not hide what concerns more than a tag.
+            // Thousands of tags may have one each, which must not hide the others.
             let is_of_a_tag = condition.cause.code.is_of_a_tag();
             (condition.cause.severity(), is_of_a_tag, std::cmp::Reverse(condition.since_ms_ago))
         });
@@ -208,7 +208,7 @@ impl Entry {
         let worse = self.cause.severity() < told.severity;
         let other = self.cause.severity() != told.severity
             || words::without_numbers(&self.cause.message) != words::without_numbers(&told.message);
-        // A stop of service is logged at the next look. Nothing is logged more often than once a second.
+        // A cause that stops service is logged at the next check. Nothing is logged more than once a second.
         if worse && passed_ms >= 1_000 || other && passed_ms >= CHANGE_MS {
             return Some(Occasion::Changed);
         }

@@ -2,7 +2,7 @@
 
 use super::{ActiveCause, Cause, Code, Findings, IdKind, Lasts, Occasion};
 
-/// A length of time: the longer, the coarser.
+/// A duration; the longer it is, the more coarsely it is rounded.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
@@ -17,7 +17,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// The same, coarser still, for a line that is read repeatedly: it changes seldom.
+/// The same, rounded even more coarsely, so that a line that is shown repeatedly seldom changes.
 fn about(ms: u64) -> String {
     match ms / 1_000 {
         0..60 => "less than a minute".to_owned(),
@@ -26,7 +26,7 @@ fn about(ms: u64) -> String {
 }
 
 impl Cause {
-    /// What it means for ids.
+    /// Its effect on ids.
     pub fn meaning(&self) -> String {
         match self.lasts {
             Lasts::Over if self.idle => format!("{}; none were requested", self.unavailable()),
@@ -120,7 +120,7 @@ pub(super) fn headline(ready: &Findings, conditions: &[ActiveCause<'_>]) -> Stri
     }
 }
 
-/// Removes counts and times from a message, so that two messages can be compared by what they say.
+/// Removes counts and times from a message, so that two messages with different numbers compare equal.
 pub(super) fn without_numbers(message: &str) -> String {
     message.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }

@@ -1,8 +1,8 @@
-//! Whether the host's wall clock can be believed. Each answer compares it with the registry's clock and with the
+//! Decides whether the host's wall clock can be trusted. Each answer compares it with the registry's clock and with the
 //! peers'. Between answers it is compared with the boot-time clock.
 //!
-//! A step forward is not believed until the registry confirms it. Meanwhile time advances at the boot-time clock's
-//! pace, so a bad step neither stops the service nor uses up the future. A step back is left to the generator, which
+//! A step forward is not trusted until the registry confirms it. Meanwhile, time advances at the boot-time clock's
+//! pace, so a wrong step neither stops ids nor moves them into the future. A step back is left to the generator, which
 //! keeps issuing as far as the drift allows.
 
 use crate::UnixMs;
@@ -12,7 +12,7 @@ use crate::time::Now;
 #[derive(Debug)]
 pub struct Clock {
     threshold_ms: u64,
-    /// The clocks when they were last believed.
+    /// The clocks when they were last trusted.
     basis: Now,
     /// Whether a registry has confirmed these clocks.
     confirmed: bool,
@@ -25,11 +25,11 @@ pub struct Clock {
 /// How far off the host's clock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// At least this far, in milliseconds.
+    /// By at least this much, in milliseconds.
     pub by_ms: u64,
-    /// Ahead, else behind.
+    /// Whether it is ahead; otherwise it is behind.
     pub ahead: bool,
-    /// Compared with what.
+    /// The clocks that it was compared with.
     pub of: Reference,
 }
 
@@ -41,8 +41,8 @@ pub enum Reference {
     Peers(usize),
 }
 
-/// How many peers must agree before a clock that was confirmed once is doubted because of them. A single peer with a
-/// wrong clock must not stop the others.
+/// How many peers must agree before they cast doubt on a clock that was confirmed once. A single peer with a wrong
+/// clock must not stop the others.
 const PEERS_MIN_RUNNING: usize = 3;
 
 /// Clocks are slewed by at most one part in this many.
@@ -53,7 +53,7 @@ impl Clock {
         Clock { threshold_ms, basis: now, confirmed: false, offset_ms: None, skew: None }
     }
 
-    /// The clocks for the generators to use: without a forward step that is not confirmed.
+    /// The clocks that generators use, without an unconfirmed step forward.
     pub fn believed_time(&self, now: Now) -> Now {
         let (expected, tolerance) = self.expected(now);
         if now.unix.0 > expected.saturating_add(tolerance) {
@@ -62,13 +62,13 @@ impl Clock {
         now
     }
 
-    /// How far the wall clock has stepped ahead of the believed time, in milliseconds; 0 when it is believed.
+    /// How far the wall clock has stepped ahead of the trusted time, in milliseconds; 0 if it is trusted.
     pub fn held_back_ms(&self, now: Now) -> u64 {
         now.unix.0.saturating_sub(self.believed_time(now).unix.0)
     }
 
-    /// Takes in an answer. The registry read its clock between the two instants `asked` and `answered`. `peers`: how
-    /// far ahead of the registry's clock each live peer's clock was.
+    /// Records an answer. The registry read its clock between the two instants `asked` and `answered`. `peers`: how far
+    /// ahead of the registry's clock each live peer's clock was.
     pub(super) fn judge(
         &mut self,
         asked: Now,
@@ -76,7 +76,7 @@ impl Clock {
         registry: UnixMs,
         mut peers: Vec<i64>,
     ) {
-        // When the question was asked, by today's wall clock: a step since then is left out.
+        // When the question was asked, by the present wall clock, so that a step since then doesn't count.
         let took_ms = answered.boot.0.saturating_sub(asked.boot.0);
         let latest = signed(answered.unix) - signed(registry);
         let earliest = latest - i64::try_from(took_ms).unwrap_or(i64::MAX);
@@ -106,7 +106,7 @@ impl Clock {
 
     /// Why no id may be issued and no worker claimed by this clock.
     ///
-    /// A clock that was confirmed and runs evenly since is not refused: then the other clocks moved.
+    /// A clock that was confirmed and has run evenly since is accepted, because then the other clocks moved.
     pub(super) fn refuses(&self, now: Now) -> Option<Skew> {
         let skew = self.skew?;
         let (expected, tolerance) = self.expected(now);

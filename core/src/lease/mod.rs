@@ -1,15 +1,15 @@
-//! A host's worker number: claimed as a range of time, recorded before use, renewed ahead of time, given back.
+//! A host's worker number: claimed as a range of time, recorded before use, renewed ahead of time, and released.
 //!
-//! [`Lease`] is its whole life as a state machine. Time and chance are arguments. It asks for one [`Step`] at a time
-//! and takes in each outcome, so both a daemon and a simulator can drive it. The order is always the same: first the
-//! registry, then the journal, then use. [`Lease::standing`] returns what may be issued now, and one
+//! [`Lease`] is a state machine for its whole life. Time and randomness are arguments. It returns one [`Step`] at a
+//! time and is told each outcome, so both a daemon and a simulator can drive it. The order is always the same: first
+//! the registry, then the journal, then use. [`Lease::standing`] returns what may be issued now, and one
 //! [`Generator`](crate::snowflake::Generator) per layout follows it.
 //!
 //! - `selection`: which worker of a pool to claim.
-//! - `clock`: whether the host's clock can be believed.
+//! - `clock`: whether the host's clock can be trusted.
 //! - `state`: what to do next, and what each outcome means.
-//! - `reconcile`: what a look at the registry means for what is held.
-//! - `release`: a clean stop, and giving a worker back.
+//! - `reconcile`: what the registry's entries mean for the held worker.
+//! - `release`: a clean stop, and the release of a worker.
 //! - `problem`: why there is no worker.
 
 mod clock;
@@ -39,7 +39,7 @@ pub use state::Lease;
 /// The settings of a lease.
 #[derive(Clone, Debug)]
 pub struct LeaseSettings {
-    /// For how long workers are claimed.
+    /// Whether workers are claimed for a limited time or permanently.
     pub mode: Mode,
     /// The workers that may be claimed. All fit every layout's worker field.
     pub pool: Range<u64>,
@@ -50,10 +50,9 @@ pub struct LeaseSettings {
     pub named: bool,
     /// Where the registry is, without secrets. A recorded claim counts for the same place only.
     pub place: Arc<str>,
-    /// Whether the registry is this host's own file. Then a new one in its place is not another fleet's.
+    /// Whether the registry is this host's own file. If so, a new file in its place doesn't belong to another fleet.
     pub embedded: bool,
-    /// How far ahead a worker is claimed, in milliseconds. It is also the longest outage of the registry that
-    /// doesn't stop ids.
+    /// How far ahead a worker is claimed, in milliseconds. Ids survive a registry outage of this length.
     pub lease_ms: u64,
     /// How long after a clean stop the worker is kept for this host, in milliseconds.
     pub restart_grace_ms: u64,
@@ -62,12 +61,12 @@ pub struct LeaseSettings {
     pub clock_threshold_ms: u64,
     /// How far the logical clock may run ahead of the wall clock.
     pub drift_max_ms: u64,
-    /// How long no host claims anew after a registry may have lost writes, in milliseconds; `None` for a registry that
-    /// never loses any.
+    /// How long hosts take no new leases after the registry may have lost writes, in milliseconds; `None` for a
+    /// registry that never loses any.
     pub settle_ms: Option<u64>,
 }
 
-/// A claim as the journal has it.
+/// A claim as the journal records it.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Recorded {
     /// Where the registry was.
@@ -90,19 +89,19 @@ pub enum Step {
     Request(Request),
     /// Do nothing until then or until the next event; `None`: until the next event.
     Wait(Option<BootMs>),
-    /// The claim was given back as far as possible: nothing more will follow.
+    /// The claim was released as far as possible. No further step follows.
     Done,
 }
 
-/// A call of the registry, or of the journal.
+/// A call to the registry or the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Agree on the layouts, unless that was done with this registry already, and read these workers' entries.
+    /// Register the layouts, unless this registry has them already, and read these workers' entries.
     Snapshot(Range<u64>),
     CompareAndSet(RegistryId, CompareAndSet),
-    /// Give a holder a permanent worker.
+    /// Assign a permanent worker to a holder.
     Assign(RegistryId, Range<u64>, LeaseRecord),
-    /// Make this the claim that the journal has; `None`: it has none.
+    /// Record this claim in the journal; `None`: record that there is none.
     Record(Option<Recorded>),
 }
 
@@ -127,18 +126,18 @@ pub struct IssueWindow {
 }
 
 impl IssueWindow {
-    /// A worker without a registry: whoever configured it answers for its being unique.
+    /// A worker without a registry. The operator who configured it must make sure that it is unique.
     pub fn fixed(worker: WorkerId) -> IssueWindow {
         IssueWindow { worker, start: UnixMs(0), limit: FOREVER }
     }
 }
 
-/// The limit of a claim that never ends.
+/// The end of a claim that never expires.
 pub const FOREVER: UnixMs = UnixMs(u64::MAX);
 
 impl LeaseSettings {
-    /// How often a claim is renewed, in milliseconds. A registry that may have lost its last writes must hear from
-    /// every holder before any host claims anew. So the interval is well within the settling time.
+    /// How often a claim is renewed, in milliseconds. If a registry may have lost its last writes, every holder must
+    /// renew before any host takes a new lease. So the interval is well below the settling time.
     pub fn renew_every_ms(&self) -> u64 {
         let within_settling =
             self.settle_ms.map_or(u64::MAX, |settle| settle / 3).max(RENEW_MS_MIN);
@@ -171,5 +170,5 @@ const PERMANENT_RENEW_MS: u64 = 3_000;
 /// How far ahead the time recorded for a permanent worker lies: past the next renewal.
 const PERMANENT_AHEAD_MS: u64 = 5_000;
 
-/// No holder counts as dead sooner, however frequent renewals are.
+/// No holder counts as dead before this, however frequent renewals are.
 const ALIVE_MS_MIN: u64 = 5_000;

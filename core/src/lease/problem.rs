@@ -1,4 +1,4 @@
-//! Why a host has no worker, or soon won't: what was tried, what happened and what to do next.
+//! Why a host has no worker, or soon will have none: what was tried, what happened and what to do next.
 
 use std::fmt;
 
@@ -10,13 +10,13 @@ use crate::store::{Reason, Why};
 /// Why there is no worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseProblem {
-    /// No id has been asked for yet.
+    /// No id has been requested yet.
     Unused,
-    /// The registry is being asked.
+    /// The registry is being queried.
     Starting,
     /// The registry can't be reached.
     Away(Reason),
-    /// The clock can't be believed.
+    /// The clock can't be trusted.
     Clock(Skew),
     /// Every worker is taken.
     Taken(Box<Taken>),
@@ -29,15 +29,15 @@ pub enum LeaseProblem {
         /// Whether the other is a Java Leaf, by the form of what it wrote.
         is_leaf: bool,
     },
-    /// The registry may have lost writes. No host claims anew for this long, in milliseconds.
+    /// The registry may have lost writes. Hosts take no new leases for this long, in milliseconds.
     Settling(u64),
     /// Another host has the worker, or another life of this host had it.
     Lost(WorkerId),
-    /// The registry that answers is not the one that the claim is from.
+    /// The registry that answers is not the one that granted the claim.
     Replaced(Box<(RegistryId, RegistryId)>),
-    /// A person must repair something first.
+    /// An operator must fix something first.
     Refused(Reason),
-    /// The worker is being given back.
+    /// The worker is being released.
     GivingBack,
     Stopping,
 }

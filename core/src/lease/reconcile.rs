@@ -1,4 +1,4 @@
-//! What the registry's entries mean for the worker that is held, or for the one to claim.
+//! What the registry's entries mean for the held worker, or for the one to claim.
 
 use super::state::{Aim, HeldLease, Phase, Plan, REFUSED_RETRY_MS};
 use super::{Lease, LeaseProblem, Mode, Recorded};
@@ -32,14 +32,14 @@ impl Lease {
                 if self.wanted {
                     return plan;
                 }
-                // This look only checks whether a worker is available.
+                // This read only checks whether a worker is available.
                 self.peeked(now, plan.is_some());
                 None
             }
         }
     }
 
-    /// A worker is held, or the journal says so. Does the registry agree?
+    /// A worker is held, at least according to the journal. Checks whether the registry agrees.
     fn decide_held(&mut self, held: HeldLease, look: &Snapshot, now: Now) -> Option<Plan> {
         if look.registry.id != held.claim.registry.id {
             self.replaced(held, look, now);
@@ -60,8 +60,8 @@ impl Lease {
         }
         let over_by = UnixMs(look.now.0.saturating_add(self.settings.clock_threshold_ms));
         if failed_over && held.reach() <= over_by {
-            // The claim had run out. Another host may have claimed the worker since, and the registry may have lost
-            // that claim too. That host writes it again, while this one waits like every new host.
+            // The claim had expired. Another host may have claimed the worker since, and the registry may have lost
+            // that claim too. The other host writes it again, while this one waits like every new host.
             self.lose(&held);
             return None;
         }
@@ -90,7 +90,7 @@ impl Lease {
         self.held = Some(held);
     }
 
-    /// Decides for a permanent worker. Only the incarnation in the entry shows which daemon has it.
+    /// The decision for a permanent worker. Only the incarnation in the entry shows which daemon has it.
     fn decide_permanent(
         &mut self,
         held: HeldLease,
@@ -99,7 +99,7 @@ impl Lease {
         now: Now,
     ) -> Option<Plan> {
         let Some(entry) = entry else {
-            // The registry lost the entry: enter the same number again.
+            // The registry lost the entry: write the same number again.
             let Recorded { worker, start, ref holding, .. } = held.claim;
             let after = self.claim_of(look, worker, start, self.holding(now, holding.expires));
             let aim = Aim::Bind(Some(worker));
@@ -112,7 +112,7 @@ impl Lease {
             self.adopt(held, Some(&entry.holding), now);
             return None;
         }
-        // Also when the registry may have lost writes and kept this one: it is written again under the new history.
+        // Also if the registry may have lost writes but kept this one. It is then written again under the new history.
         let same_life = held.claim.same_life(&entry.holding);
         let problem = if foreign {
             let name = found.map_or("nobody", |found| &found.name);
@@ -182,7 +182,7 @@ impl Lease {
     }
 
     /// Continues under a permanent entry. `doubtful`: where the claim started so far, when it is unknown what was
-    /// issued. Then the new start is as high as an earlier life can have got.
+    /// issued. Then the new start is above everything that an earlier life can have issued.
     fn plan_keep(
         &self,
         entry: &Entry,
@@ -219,7 +219,7 @@ impl Lease {
         })
     }
 
-    /// The registry has this entry of this life. It is what renewals compare with from now on.
+    /// The registry has this entry of this life. Renewals compare with it from now on.
     fn adopt(&mut self, mut held: HeldLease, found: Option<&LeaseRecord>, now: Now) {
         let taken_over = !std::mem::replace(&mut held.mine, true);
         if let Some(found) = found
@@ -239,7 +239,7 @@ impl Lease {
         self.timers.backoff = Backoff::default();
     }
 
-    /// Another host has the worker. Nothing more is issued with it, and the journal must not offer it again.
+    /// Another host has the worker. No more ids are issued with it, and the journal must forget it.
     pub(super) fn lose(&mut self, held: &HeldLease) {
         self.held = None;
         self.phase = Phase::ToRecord(None);
@@ -247,7 +247,7 @@ impl Lease {
         self.timers.look_next = true;
     }
 
-    /// Whether this life wrote a holding: no other life has its incarnation.
+    /// Whether this life wrote an entry, which its incarnation shows.
     pub(super) fn is_own(&self, found: &LeaseRecord) -> bool {
         found.holder.as_ref().is_some_and(|holder| {
             holder.id == self.settings.holder.id
@@ -257,7 +257,7 @@ impl Lease {
 }
 
 impl Recorded {
-    /// Whether the registry's entry can be this one.
+    /// Whether this can be the registry's entry.
     pub fn may_be(&self, found: &LeaseRecord) -> bool {
         *found == self.holding || Some(found) == self.earlier.as_ref()
     }
@@ -271,7 +271,7 @@ impl Recorded {
         same(&self.holding) || self.earlier.as_ref().is_some_and(same)
     }
 
-    /// Whether this is what a registry that lost writes may have had before the claim. Then the claim is written
+    /// Whether this may be an entry from before the claim, in a registry that lost writes. If so, the claim is written
     /// again.
     fn precedes(&self, found: Option<&LeaseRecord>) -> bool {
         let Some(found) = found else { return true };

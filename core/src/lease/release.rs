@@ -1,9 +1,8 @@
-//! A clean stop, and giving a worker back: recorded in the journal first, then in the registry.
+//! A clean stop, and the release of a worker: recorded in the journal first, then in the registry.
 //!
-//! After a stop the worker stays this host's for a short time, so that a restart finds it. Giving it back ends the
-//! claim at once, right after the last id issued. If the registry refuses that, the host keeps its worker and records
-//! it again. If the registry does not answer, another host may have the worker by now, so this one does not use it
-//! again.
+//! After a stop, the host keeps the worker for a short time, so that a restart can use it. A release ends the claim
+//! immediately, right after the last issued id. If the registry refuses that, the host keeps its worker and records it
+//! again. If the registry does not answer, another host may have the worker by now, so this one does not use it again.
 
 use super::state::{Aim, HeldLease, Lease, Phase, Plan};
 use super::{LeaseProblem, Mode, Recorded, Step};
@@ -11,10 +10,10 @@ use crate::registry::{Entry, LeaseRecord, RegistryError};
 use crate::time::Now;
 use crate::{BootMs, UnixMs};
 
-/// How much of a claim is given back.
+/// How much of a claim is released.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    /// For good; otherwise until the restart.
+    /// Whether it is released for good. Otherwise it is kept for a restart.
     release: bool,
     /// No id was issued from this instant on.
     issued_below: UnixMs,
@@ -37,26 +36,26 @@ impl Leaving {
 
 impl Lease {
     /// The daemon stops and issues nothing more; the worker is kept for a restart. Pass the highest
-    /// [`issued_below`](crate::snowflake::Generator::issued_below) of all layouts. A value that is too high costs time,
-    /// one that is too low risks duplicates.
+    /// [`issued_below`](crate::snowflake::Generator::issued_below) of all layouts. A value that is too high wastes
+    /// time; one that is too low risks duplicates.
     pub fn stop(&mut self, issued_below: UnixMs) {
         self.leave_for(false, issued_below);
     }
 
-    /// Gives the worker back. Nothing more is issued with it, and the next use claims another. [`Lease::released`]
+    /// Releases the worker. No more ids are issued with it, and the next use claims another. [`Lease::released`]
     /// returns the outcome. See [`Lease::stop`].
     pub fn release(&mut self, issued_below: UnixMs) {
         self.leave_for(true, issued_below);
     }
 
-    /// The outcome of giving the worker back, once it is known; it is returned once. After
-    /// [`RegistryError::Unavailable`] the registry may or may not have it back. After other errors the worker is still
-    /// this host's, unless another host has it by now.
+    /// The outcome of the release, once it is known; it is returned once. After [`RegistryError::Unavailable`], the
+    /// worker may or may not have been released. After other errors, this host still has it, unless another host has
+    /// taken it meanwhile.
     pub fn released(&mut self) -> Option<Result<(), RegistryError>> {
         self.released.take()
     }
 
-    /// Whether the worker is being given back or kept for a restart.
+    /// Whether the worker is being released or kept for a restart.
     pub fn is_leaving(&self) -> bool {
         self.leaving.is_some()
     }
@@ -71,7 +70,7 @@ impl Lease {
         let Some(Leaving { release, issued_below, stage }) = self.leaving else {
             return Step::Done;
         };
-        // An earlier life's claim stays as journal and registry have it.
+        // An earlier life's claim stays as the journal and the registry record it.
         let Some(held) = self.held.clone().filter(|held| release || held.mine) else {
             return self.gone(release);
         };
@@ -83,7 +82,7 @@ impl Lease {
                     return self.record(None);
                 }
                 if let Some(held) = &mut self.held {
-                    // The registry gets exactly what the journal has.
+                    // The registry records exactly what the journal has.
                     held.claim.earlier = Some(after.clone());
                 }
                 let earlier = Some(held.claim.holding.clone());
@@ -179,7 +178,7 @@ impl Lease {
             self.leaving = None;
             self.held = None;
             self.renewed = None;
-            // The worker was lost before it was given back, so the registry has it.
+            // The worker was lost before its release, so the registry has it already.
             self.released.get_or_insert(Ok(()));
             self.unsure = None;
             (self.wanted, self.could_be_had) = (false, true);

@@ -23,7 +23,7 @@ pub(super) struct Choice {
     pub start: UnixMs,
 }
 
-/// Why none is free.
+/// Why no worker is free.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
     pub pool: Range<u64>,
@@ -50,7 +50,7 @@ pub struct OldHolder {
     pub written_ms_ago: u64,
 }
 
-/// At least this many candidates, if there are as many.
+/// The minimum number of candidates, if there are that many.
 const CHOICES_MIN: u64 = 32;
 
 /// How many of the oldest holders a message names.
@@ -115,7 +115,7 @@ fn taken(look: &Snapshot, settings: &LeaseSettings) -> Taken {
     let ours = || look.entries.iter().filter(|entry| pool.contains(&entry.worker.0));
     let ago = |entry: &Entry| look.now.0.saturating_sub(entry.written.0);
     let lives = |entry: &Entry| entry.in_use() && ago(entry) <= settings.alive_ms();
-    // No lease is longer than this: a later expiry belongs to a permanent worker, or is garbage.
+    // No lease is longer than this. A later expiry belongs to a permanent worker, or is garbage.
     let sane = UnixMs(look.now.0.saturating_add(settings.ahead_max_ms().saturating_mul(2)));
     let for_ever = |entry: &Entry| entry.holding.expires > sane;
     let permanent = ours().filter(|entry| for_ever(entry)).count();

@@ -1,4 +1,4 @@
-//! A lease's state: what it asks for next, and what each outcome changes.
+//! A lease's state: its next step, and the effect of each outcome.
 
 use std::time::Duration;
 
@@ -19,25 +19,25 @@ use crate::{Backoff, BootMs, UnixMs, WorkerId};
 pub struct Lease {
     /// The settings it was made with.
     pub settings: LeaseSettings,
-    /// The host's clock, as far as the registry confirms it.
+    /// The host's clock, as far as the registry has confirmed it.
     pub clock: Clock,
     pub(super) held: Option<HeldLease>,
-    /// An id was asked for: a worker is needed.
+    /// Whether an id has been requested, so that a worker is needed.
     pub(super) wanted: bool,
-    /// A look has shown that a worker is available.
+    /// Whether the registry has shown that a worker is available.
     pub(super) could_be_had: bool,
     pub(super) leaving: Option<Leaving>,
-    /// The outcome of giving the worker back.
+    /// The outcome of the worker's release.
     pub(super) released: Option<Result<(), RegistryError>>,
     pub(super) phase: Phase,
     /// The last write whose outcome is unknown.
     pub(super) unsure: Option<Recorded>,
     pub(super) timers: Timers,
-    /// The registry failed to answer since the start.
+    /// Whether the registry has failed to answer since the start.
     away: bool,
-    /// The registry contradicted the journal.
+    /// Whether the registry has contradicted the journal.
     pub(super) blocked: bool,
-    /// The last problem that still stands, even while ids are issued.
+    /// The last unsolved problem, even while ids are issued.
     pub trouble: Option<LeaseProblem>,
     /// When the registry last confirmed the claim in this life.
     pub renewed: Option<BootMs>,
@@ -45,38 +45,38 @@ pub struct Lease {
     journal_mark: UnixMs,
 }
 
-/// A claim that is held, or that the journal calls held.
+/// A claim that is held, at least according to the journal.
 #[derive(Clone, Debug)]
 pub(super) struct HeldLease {
-    /// The claim as the registry has it, as far as is known.
+    /// The claim in the registry, as far as it is known.
     pub claim: Recorded,
-    /// The furthest end of the claim that the journal has had; 0 if it never had one.
+    /// The furthest end of the claim that was ever in the journal; 0 if there was none.
     pub limit: UnixMs,
-    /// The end of the claim that the journal has now, if it has the claim. Ids may be issued up to there.
+    /// The end of the claim in the journal, if the journal has it. Ids may be issued up to there.
     pub in_journal: Option<UnixMs>,
-    /// Whether this life claimed it.
+    /// Whether it was claimed in this life.
     pub mine: bool,
 }
 
-/// What is under way, or has just come of it.
+/// The pending call, or its outcome.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
-    /// Nothing: the timers and the stage of leaving say what is next.
+    /// None: the timers and the stage of leaving decide what is next.
     #[default]
     Idle,
-    /// The registry is asked for its entries, since then.
+    /// The registry has been asked for its entries, since then.
     Looking(Now),
     /// Its answer is acted on next.
     Looked(Snapshot),
-    /// The registry is asked to write, since then.
+    /// The registry has been asked to write, since then.
     Writing(Now, Box<Plan>),
     /// The journal must record this next.
     ToRecord(Option<Recorded>),
-    /// The journal records this.
+    /// The journal is recording this.
     Recording(Option<Recorded>),
 }
 
-/// When to do what, unless something is under way.
+/// When to do what, unless a call is pending.
 #[derive(Debug)]
 pub(super) struct Timers {
     pub look_next: bool,
@@ -84,11 +84,11 @@ pub(super) struct Timers {
     pub renew_at: BootMs,
     pub retry_at: BootMs,
     pub backoff: Backoff,
-    /// From here on the journal's claim may be used, even if the registry has not answered.
+    /// From then on, the journal's claim may be used even if the registry has not answered.
     head_start_until: BootMs,
 }
 
-/// A write to the registry, and what is held if it succeeds.
+/// A write to the registry, and the claim that is held if it succeeds.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub aim: Aim,
@@ -101,11 +101,11 @@ pub(super) struct Plan {
 pub(super) enum Aim {
     /// Claim a worker that another holder had.
     Claim,
-    /// Get a permanent worker; `Some`: this one again.
+    /// Get a permanent worker; `Some`: the same one again.
     Bind(Option<WorkerId>),
     /// Renew, take over an earlier life's worker, or write again what the registry lost.
     Keep,
-    /// Give it back, in part or whole.
+    /// Release it, partly or entirely.
     Leave,
 }
 
@@ -115,13 +115,13 @@ const HEAD_START_MS: u64 = 1_000;
 /// How often all entries are read while a worker is held, in milliseconds.
 const LOOK_EVERY_MS: u64 = 60_000;
 
-/// How soon a failed look is repeated while no id has been asked for, in milliseconds.
+/// How soon to read again after a failure while no id has been requested, in milliseconds.
 const PEEK_RETRY_MS: u64 = 2_000;
 
 /// The shortest wait before an exhausted pool is read again, in milliseconds.
 const TAKEN_RETRY_MS: u64 = 1_000;
 
-/// How soon a call is repeated that fails until a person repairs something, in milliseconds.
+/// How soon to repeat a call that fails until an operator fixes something, in milliseconds.
 pub(super) const REFUSED_RETRY_MS: u64 = 2_000;
 
 impl HeldLease {
@@ -137,8 +137,8 @@ impl HeldLease {
 }
 
 impl Lease {
-    /// The lease of a daemon that starts now. `recorded` is what its journal says. A record of another place, holder
-    /// or pool does not count.
+    /// The lease of a daemon that starts now. `recorded` is its journal's record. A record of another place, holder or
+    /// pool does not count.
     pub fn new(settings: LeaseSettings, recorded: Option<Recorded>, now: Now) -> Lease {
         let counts = |recorded: &Recorded| {
             let holder = recorded.holding.holder.as_ref();
@@ -179,18 +179,18 @@ impl Lease {
         }
     }
 
-    /// An id was asked for: from now on a worker is claimed and kept. Returns whether this is the first time.
+    /// An id was requested: from now on, a worker is claimed and kept. Returns whether this is the first request.
     pub fn want(&mut self) -> bool {
         let first = !std::mem::replace(&mut self.wanted, true);
         if first && self.held.is_none() && self.leaving.is_none() {
-            // The fault that a look found may be repaired by now: try at once.
+            // An earlier fault may have been fixed by now: try immediately.
             (self.trouble, self.timers.backoff) = (None, Backoff::default());
             (self.timers.retry_at, self.timers.look_at) = (BootMs(0), BootMs(0));
         }
         first
     }
 
-    /// Another program may have written this host's entry in the registry: compare it at once.
+    /// Another program may have written this host's entry in the registry: compare it immediately.
     pub fn doubt(&mut self) {
         self.timers.renew_at = BootMs(0);
     }
@@ -200,7 +200,7 @@ impl Lease {
         self.journal_mark = self.journal_mark.max(mark);
     }
 
-    /// What to do now. Pass a fresh `random` to each call. While a step is under way this only waits.
+    /// What to do now. Pass a fresh `random` to each call. While a call is pending, this only waits.
     pub fn next(&mut self, now: Now, random: u64) -> Step {
         match std::mem::take(&mut self.phase) {
             Phase::ToRecord(record) => return self.record(record),
@@ -242,7 +242,7 @@ impl Lease {
         Step::Wait(Some(self.wake_at(now, renew_at.min(look_at))))
     }
 
-    /// No id has been asked for yet. Looks now and then whether a worker is available.
+    /// No id has been requested yet. Checks now and then whether a worker is available.
     fn peek(&mut self, now: Now) -> Step {
         if self.timers.look_at > now.boot {
             return Step::Wait(Some(self.timers.look_at));
@@ -261,7 +261,7 @@ impl Lease {
         Step::Request(Request::Record(claim))
     }
 
-    /// Takes in the result of such a look.
+    /// Records the result of such a check.
     pub(super) fn peeked(&mut self, now: Now, could_be_had: bool) {
         self.could_be_had = could_be_had;
         if could_be_had {
@@ -298,17 +298,17 @@ impl Lease {
         Ok(IssueWindow { worker: held.claim.worker, start: held.claim.start, limit })
     }
 
-    /// Whether an id was asked for, or a worker is held from an earlier start.
+    /// Whether an id has been requested, or a worker is held from an earlier start.
     pub fn is_used(&self) -> bool {
         self.wanted || self.held.is_some()
     }
 
-    /// The worker that is held, usable or not, and the end of its claim by the journal.
+    /// The held worker, usable or not, and the end of its claim in the journal.
     pub fn held(&self) -> Option<(WorkerId, UnixMs)> {
         self.held.as_ref().map(|held| (held.claim.worker, held.limit))
     }
 
-    /// The registry of the worker that is held.
+    /// The registry of the held worker.
     pub fn registry(&self) -> Option<&RegistryId> {
         self.held.as_ref().map(|held| &held.claim.registry)
     }
@@ -353,7 +353,7 @@ impl Lease {
         }
     }
 
-    /// What is held once the registry has this entry.
+    /// The claim that is held once the registry has this entry.
     pub(super) fn claim_of(
         &self,
         look: &Snapshot,
@@ -365,7 +365,7 @@ impl Lease {
         Recorded { place, registry, worker, start, holding, earlier: None }
     }
 
-    /// An entry with this life as holder, and an expiry that lies ahead of now and not before `least`.
+    /// An entry with this life as its holder. Its expiry lies in the future, and not before `least`.
     pub(super) fn holding(&self, now: Now, least: UnixMs) -> LeaseRecord {
         let holder = Some(self.settings.holder.clone());
         LeaseRecord { holder, expires: self.bound_ahead(now, least) }
@@ -380,7 +380,7 @@ impl Lease {
         UnixMs(bound).max(least)
     }
 
-    /// Notes a problem that no retry solves. The next look may find it repaired.
+    /// Records a problem that retries don't solve. The next read may find it fixed.
     pub(super) fn refused(&mut self, now: Now, problem: LeaseProblem) {
         self.trouble = Some(problem);
         self.retry_in(now, REFUSED_RETRY_MS);
@@ -391,7 +391,7 @@ impl Lease {
         self.timers.look_next = true;
     }
 
-    /// Schedules the next try: soon, later each time, and not at the same instant on all hosts.
+    /// Schedules the next try: soon at first, later each time, and at different instants on different hosts.
     fn back_off(&mut self, now: Now, random: u64) {
         let wait_ms = self.timers.backoff.next_ms(random);
         self.retry_in(now, wait_ms);
@@ -401,7 +401,7 @@ impl Lease {
         self.timers.look_at = BootMs(now.boot.0.saturating_add(LOOK_EVERY_MS));
     }
 
-    /// Takes in the outcome of a call. Ignores an answer to no pending call.
+    /// Records the outcome of a call. Ignores an answer if no call is pending.
     pub fn answered(&mut self, now: Now, response: Response, random: u64) {
         match (std::mem::take(&mut self.phase), response) {
             (Phase::Looking(asked), Response::Snapshot(Ok(look))) => {
@@ -424,7 +424,7 @@ impl Lease {
                     let Entry { worker, holding, .. } = entry;
                     self.taken(now, Recorded { worker, holding, ..plan.after });
                 } else {
-                    // It already had one, from another start. The next look shows which start.
+                    // It already had one, from another start. The next read shows which start.
                     self.back_off(now, random);
                 }
             }
@@ -471,7 +471,7 @@ impl Lease {
             }
             RegistryError::Conflict { found, .. } => {
                 self.retry_in(now, 0);
-                // If a claim is held, this conflict is the first sign of another holder: stop at once.
+                // If a claim is held, this conflict is the first sign of another holder, so stop immediately.
                 if let Some(held) = self.held.clone()
                     && !self.is_ours(found.as_deref())
                 {
@@ -487,7 +487,7 @@ impl Lease {
                     self.back_off(now, random);
                 }
             }
-            // Other hosts must not claim before the registry knows what is held. So the first retry is immediate.
+            // Other hosts must not claim before the registry knows this host's claim, so the first retry is immediate.
             RegistryError::Changed { .. } if !self.timers.backoff.failing() => {
                 self.timers.backoff.note_failure();
                 self.retry_in(now, 0);
@@ -525,7 +525,7 @@ impl Lease {
         let changed = self.held.as_ref().is_none_or(|held| {
             !held.mine || held.claim.worker != claim.worker || held.claim.registry != claim.registry
         });
-        // What the journal has recorded of the same claim stays usable until the next record.
+        // The journal's record of the same claim stays usable until the next one.
         let (limit, in_journal) = match &self.held {
             Some(held) if held.is_same(&claim) => (held.limit, held.in_journal),
             _ => (UnixMs(0), None),
@@ -541,7 +541,7 @@ impl Lease {
         self.timers = Timers { look_next: false, renew_at, retry_at, backoff, ..self.timers };
     }
 
-    /// The journal has recorded this claim, or has refused to.
+    /// The journal has recorded this claim, or refused it.
     fn recorded(&mut self, now: Now, claim: Option<Recorded>, outcome: Result<(), String>) {
         match (outcome, claim) {
             (Ok(()), Some(claim)) => {
@@ -563,7 +563,7 @@ impl Lease {
         self.head_start_end(now).map_or(at, |end| end.min(at))
     }
 
-    /// When the journal's claim may be used without an answer of the registry.
+    /// When the journal's claim may be used without an answer from the registry.
     fn head_start_end(&self, now: Now) -> Option<BootMs> {
         let waits = self.held.as_ref().is_some_and(|held| !held.mine) && !self.away;
         let until = self.timers.head_start_until;

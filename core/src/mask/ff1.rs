@@ -1,7 +1,7 @@
 //! FF1 (NIST SP 800-38G) for numbers of up to 64 bits in radix 2.
 //!
-//! In general, each of FF1's ten rounds runs a MAC over the round's whole input. Here only the last block of the input
-//! changes between rounds, because the padding comes before the round's number. The blocks before it, including the
+//! In general, each of FF1's ten rounds computes a MAC of the round's whole input. Here, only the last block of the
+//! input changes between rounds, because the padding precedes the round's number. The blocks before it, including the
 //! tweak's, are the same for all numbers, so they are encrypted once, and a round costs one block. No branch depends on
 //! the key or on a number. The crate `aes` runs in constant time, in the processor's own instructions where it has
 //! them.
@@ -11,7 +11,7 @@ use aes::cipher::BlockCipherEncrypt;
 
 const BLOCK_BYTES: usize = 16;
 const ROUNDS: u8 = 10;
-/// How many numbers go through the cipher together.
+/// How many numbers are encrypted together.
 const LANES: usize = 8;
 
 type Block = [u8; BLOCK_BYTES];

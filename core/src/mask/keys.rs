@@ -1,5 +1,5 @@
 //! The keys of masks, as read from their file: one line per key, with its number and 32 hexadecimal digits. The first
-//! key makes new public ids. The others read ids that were made with them earlier.
+//! key makes new public ids. The others read ids that were made with them before.
 
 use std::fmt;
 
@@ -27,19 +27,19 @@ pub struct MaskKey {
 #[derive(Clone, Debug)]
 pub struct MaskKeys(Vec<MaskKey>);
 
-/// Why a text is no file of keys. The error never quotes the text.
+/// Why a text is not a valid key file. The error never quotes the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MaskKeysError {
     /// There is no key.
     #[error("it contains no key")]
     Empty,
-    /// A line of another form.
+    /// A malformed line.
     #[error("its line {line} is not a number from 1 to 31 and 32 hexadecimal digits")]
     Line {
         /// Counted from 1.
         line: usize,
     },
-    /// A number that stands there twice.
+    /// A number that occurs twice.
     #[error("it contains two keys with the number {number}")]
     Twice { number: KeyNumber },
 }
@@ -73,7 +73,7 @@ impl MaskKey {
         MaskKey { number, cipher: Aes128Enc::new(secret.into()) }
     }
 
-    /// Tells two keys apart and reveals nothing else about them: the first half of an encrypted constant.
+    /// Distinguishes two keys, and reveals nothing else about them: the first half of an encrypted constant.
     pub fn check_value(&self) -> u64 {
         let mut block = aes::Block::from(CHECK);
         self.cipher.encrypt_block(&mut block);
@@ -121,7 +121,7 @@ impl MaskKeys {
         self.0.iter().find(|key| key.number == number)
     }
 
-    /// All, the current one first.
+    /// All keys, the current one first.
     pub fn iter(&self) -> impl Iterator<Item = &MaskKey> {
         self.0.iter()
     }

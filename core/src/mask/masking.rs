@@ -1,5 +1,5 @@
-//! How a masked tag's numbers become ids. This is fixed when the tag is created, and recorded with it. So every host
-//! masks as the others do, or not at all.
+//! How a masked tag's numbers become ids. This is decided when the tag is created, and recorded with it, so a host
+//! either masks as all others do, or not at all.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub struct Masking {
     pub bits: MaskBits,
     /// The number of the key.
     pub key: KeyNumber,
-    /// Tells the key from another one with the same number.
+    /// Distinguishes the key from another one with the same number.
     pub check_value: u64,
 }
 
@@ -25,7 +25,7 @@ pub enum NoSuchKey {
         "this host has no mask key {0}, which makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
     )]
     Missing(KeyNumber),
-    /// Its key with this number is another one.
+    /// Its key with this number is a different one.
     #[error(
         "mask key {0} of this host is not the one that makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
     )]
@@ -46,7 +46,7 @@ impl Masking {
             key: KeyNumber::new(words.next()?.parse().ok()?)?,
             check_value: u64::from_str_radix(words.next()?, 16).ok()?,
         };
-        // Only this code's own spelling is accepted.
+        // Only the canonical form is accepted.
         (masking.to_string() == text).then_some(masking)
     }
 

@@ -1,12 +1,12 @@
-//! Makes dense numbers public without showing how many there are: a permutation of all numbers of a given width,
-//! under a key and the tag's name.
+//! Turns dense numbers into public ids, which don't show how many there are: a permutation of all numbers of a given
+//! width, under a key and the tag's name.
 //!
 //! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
-//! - `keys`: the keys, by number, as their file has them.
-//! - `masking`: what a masked tag records of this.
+//! - `keys`: the keys in the key file, by number.
+//! - `masking`: what is recorded of this for a masked tag.
 //! - `text`: the public form as text, such as `ord_16dsky4r4xzza8d`.
 //!
-//! The tweak is the tag's name. So each tag has its own permutation, and any other implementation of FF1 finds the
+//! The tweak is the tag's name. So each tag has its own permutation, and any other implementation of FF1 computes the
 //! same ids from the key, the width and the name. The tweak leaves out the tag's generation and store on purpose. A
 //! tag's numbers never repeat under its name, so one permutation of them never repeats an id. Two permutations could.
 
@@ -105,7 +105,7 @@ impl Mask {
     pub fn mask_all(&self, numbers: &mut [u64]) -> Result<(), OutsideMask> {
         self.check(numbers)?;
         self.permutation.encrypt_all(numbers);
-        // 0 is no id. The number that maps to 0 takes the id that 0 itself maps to.
+        // 0 is not an id. The number that maps to 0 gets the id that 0 itself maps to.
         for id in numbers.iter_mut().filter(|id| **id == 0) {
             *id = self.permutation.encrypt(0);
         }

@@ -1,7 +1,7 @@
 //! The public form as text: the application's prefix and `_`, a character for the key, the id in Crockford's base 32,
 //! and a check character.
 //!
-//! The check character is a code over the field of 32 elements. It catches every wrong character and every swap of two
+//! The check character is a code over the field of 32 elements. It detects every wrong character and every swap of two
 //! characters. As in Crockford's alphabet, letters that look like digits stand for them (`o` for 0, `i` and `l` for 1),
 //! and capitals are accepted.
 
@@ -25,7 +25,7 @@ pub struct PublicText {
     pub id: u64,
 }
 
-/// Why a text is no public id.
+/// Why a text is not a public id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TextError {
     /// It has another prefix.
@@ -42,7 +42,7 @@ pub enum TextError {
     Character,
     #[error("its check character is wrong: it was mistyped")]
     Check,
-    /// The text is well formed, but its number is no id.
+    /// The text is well formed, but its number is not an id.
     #[error("it is not an id of {bits} bits")]
     Range {
         /// The width that was asked for.

@@ -1,4 +1,4 @@
-//! Which writes a registry may accept at all, and the outcome of a compare-and-set. Pure.
+//! Which writes a registry may accept, and the outcome of a compare-and-set.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ pub const INSTANT_MAX: UnixMs = UnixMs(i64::MAX as u64);
 /// Checks a holder's id or name, or an incarnation. Errors call it `what`.
 ///
 /// # Errors
-/// What was given, and what is allowed.
+/// The given value, and the allowed ones.
 pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     let allowed = 1..=HOLDER_BYTES_MAX;
     if allowed.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -25,7 +25,7 @@ pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     ))
 }
 
-/// The layouts that a registry must record, given those that it has, by their names and definitions.
+/// The layouts that a registry must still record, by name and definition, given those that it has.
 ///
 /// # Errors
 /// [`RegistryError::Refused`] if a layout is recorded with another definition, with both.

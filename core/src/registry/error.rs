@@ -56,7 +56,7 @@ impl RegistryError {
 }
 
 impl From<StoreError> for RegistryError {
-    /// What a store's error means when the store is the registry.
+    /// The corresponding error when the store is the registry.
     fn from(error: StoreError) -> RegistryError {
         match error {
             StoreError::Unavailable { store, cause } => {

@@ -1,7 +1,7 @@
 //! The plain types of a registry of worker numbers.
 //!
 //! A claim is a range of time. Its holder may issue until [`LeaseRecord::expires`], and the next holder starts there.
-//! So an entry is never removed, even when its worker has no holder any more: the expiry must stay known.
+//! So an entry is never removed, even if its worker no longer has a holder, because the expiry must be remembered.
 //!
 //! - `error`: why a call fails.
 //! - `check`: which writes are possible, and the outcome of a compare-and-set; the same for every backend.
@@ -19,12 +19,12 @@ use crate::{UnixMs, WorkerId};
 pub use check::{INSTANT_MAX, check_id, new_layouts};
 pub use error::RegistryError;
 
-/// How a registry that supports both ways assigns its numbers.
+/// How a registry that supports both modes assigns its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// For a limited time, renewed again and again. Any host may take a number whose expiry has passed.
     Leased,
-    /// For good, as Leaf does: each identity keeps the number that it was given once.
+    /// Permanently, as Leaf does: each identity keeps the number that it got first.
     Permanent,
 }
 
@@ -33,7 +33,7 @@ pub enum Mode {
 pub struct RegistryId {
     /// Which registry it is. Journal entries are keyed by it.
     pub id: StoreId,
-    /// Changes whenever the registry may have lost what it acknowledged.
+    /// Changes whenever the registry may have lost acknowledged writes.
     pub history: History,
 }
 
@@ -42,10 +42,10 @@ pub struct RegistryId {
 pub struct Snapshot {
     pub registry: RegistryId,
     /// How long ago the present history was first noticed, by the registry's own clock; the maximum if it is the first
-    /// history. `None` when the registry has never lost what it acknowledged.
+    /// history. `None` if the registry has never lost acknowledged writes.
     pub history_age: Option<Duration>,
     pub now: UnixMs,
-    /// The workers that ever had a holder.
+    /// The workers that have ever had a holder.
     pub entries: Vec<Entry>,
 }
 
@@ -60,10 +60,10 @@ pub struct Entry {
     pub written: UnixMs,
 }
 
-/// Who has a worker, and until when. A write replaces the whole of it, and is compared with the whole of it.
+/// Who has a worker, and until when. A write replaces all of it, and succeeds only if all of it is as expected.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LeaseRecord {
-    /// The holder; `None` when it was given back.
+    /// The holder; `None` if the worker was released.
     pub holder: Option<Holder>,
     /// The holder may issue ids whose whole tick lies before this instant, and may have done so. The next holder starts
     /// here.
@@ -107,7 +107,7 @@ pub struct Former {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CompareAndSet {
     pub worker: WorkerId,
-    /// The entry that must be there now; `None`: none, because no host ever had the worker.
+    /// The expected entry; `None`: none, because no host has ever had the worker.
     pub expected: Option<LeaseRecord>,
     pub next: LeaseRecord,
     /// The writer's own clock, recorded with the entry.
@@ -130,7 +130,7 @@ impl Entry {
 }
 
 impl Holder {
-    /// Whether this life has reported its own end: it issues nothing more.
+    /// Whether this life has reported its own end, so that it issues no more ids.
     pub fn has_stopped(&self) -> bool {
         self.incarnation.0.starts_with(STOPPED)
     }
@@ -158,7 +158,7 @@ impl fmt::Display for RegistryId {
 }
 
 impl From<Identity> for RegistryId {
-    /// The store's role says nothing about its workers, so it is left out.
+    /// The store's role is omitted, because it doesn't affect workers.
     fn from(store: Identity) -> RegistryId {
         RegistryId { id: store.id, history: store.history }
     }

@@ -17,14 +17,14 @@ pub struct MarkMove {
     pub mark: u64,
 }
 
-/// Claimed ids that will never be issued, and what the journal must record at once: in this order, and before
-/// anything else of the tag. Otherwise a restart would load the ids again.
+/// Claimed ids that will never be issued, and what the journal must record immediately, in this order, before anything
+/// else of the tag. Otherwise a restart would load the ids again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "the journal must record what was cut"]
 pub struct Truncation {
     /// How many ids are lost.
     pub lost: u64,
-    /// Marks that end segments. Don't report them back.
+    /// Marks that end segments. The caller doesn't report them back.
     pub closed: Vec<MarkMove>,
     /// What is left of one of these segments, and its mark. From now on it is a segment of its own.
     pub kept: Option<(Run, u64)>,
@@ -36,7 +36,7 @@ struct HeldSegment {
     claimed: Run,
     /// How many of its ids are issued.
     issued: u32,
-    /// How many of its ids may be issued, by the journal.
+    /// How many of its ids may be issued according to the journal.
     marked: u32,
 }
 
@@ -44,12 +44,12 @@ struct HeldSegment {
 #[derive(Debug, Default)]
 pub struct SegmentBuffer {
     segments: VecDeque<HeldSegment>,
-    /// Once this many ids of the current segment are issued, the tag wants the caller's attention.
+    /// Once this many ids of the current segment are issued, the caller must attend to the tag.
     watch: u32,
 }
 
 impl SegmentBuffer {
-    /// Adds a segment behind all others. The caller makes sure that a shard's segments ascend.
+    /// Adds a segment behind all others. The caller must make sure that a shard's segments ascend.
     pub(super) fn push(&mut self, shard: u32, claimed: Run, mark: u64) {
         let marked = claimed.count_below(mark);
         self.segments.push_back(HeldSegment { shard, claimed, issued: 0, marked });
@@ -68,9 +68,9 @@ impl SegmentBuffer {
         self.issue_across(want, runs)
     }
 
-    /// Issues from several segments, or fewer ids than wanted.
+    /// Issues ids of several segments, or fewer ids than wanted.
     fn issue_across(&mut self, want: Want, runs: &mut Vec<Run>) -> Option<u32> {
-        // Only ids below an unbroken row of marks: a later id must not come before an earlier one.
+        // Only ids below an unbroken series of marks, because a later id must not precede an earlier one.
         let mut reach = 0;
         for segment in self.segments.iter() {
             reach += u64::from(segment.issuable());
@@ -95,14 +95,15 @@ impl SegmentBuffer {
         Some(count)
     }
 
-    /// Whether the caller should ask for claims and marks now: the current segment is used as far as was set by
-    /// `look_after`, or there is none. Cheap enough to call after each [`Allocator::take`](super::Allocator::take).
+    /// Whether the caller should ask for claims and marks now, because the current segment is used up to the point set
+    /// by `look_after`, or there is no segment. Cheap enough to call after each
+    /// [`Allocator::take`](super::Allocator::take).
     #[inline]
     pub fn wants_attention(&self) -> bool {
         self.segments.front().is_none_or(|current| current.issued >= self.watch)
     }
 
-    /// Asks for attention after this many more ids of the current segment, or when it ends.
+    /// Makes the caller look again after this many more ids of the current segment, or at its end.
     pub(super) fn look_after(&mut self, issued: u64) {
         if let Some(current) = self.segments.front() {
             let left = current.unissued();
@@ -111,13 +112,12 @@ impl SegmentBuffer {
         }
     }
 
-    /// The segments in order: how many ids of each are not issued, and how many it had when it was claimed or
-    /// restored.
+    /// The segments in order: how many ids of each are left, and how many it had when it was claimed or restored.
     pub fn segments(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.segments.iter().map(|segment| (segment.unissued(), segment.claimed.count))
     }
 
-    /// Ids held and not issued.
+    /// Held ids, which are not issued yet.
     pub fn unissued(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.unissued())).sum()
     }
@@ -127,7 +127,7 @@ impl SegmentBuffer {
         self.segments.iter().map(|segment| u64::from(segment.issuable())).sum()
     }
 
-    /// The moves that mark `wanted` ids ahead of use, or all that are held.
+    /// The mark moves after which `wanted` ids, or all held ids, are marked ahead of use.
     pub(super) fn mark_moves(&self, mut wanted: u64) -> Vec<MarkMove> {
         let mut moves = Vec::new();
         for segment in self.segments.iter() {
@@ -157,7 +157,7 @@ impl SegmentBuffer {
         self.watch = 0;
     }
 
-    /// Draws marks back so that `wanted` ids stay marked ahead of use. Returns the segments whose marks move.
+    /// Moves marks back so that only `wanted` ids stay marked ahead of use. Returns the segments whose marks move.
     pub(super) fn draw_marks_back(&mut self, mut wanted: u64) -> Vec<(u32, Run, u64)> {
         let mut moved = Vec::new();
         for segment in self.segments.iter_mut() {
@@ -217,7 +217,7 @@ impl SegmentBuffer {
         cut
     }
 
-    /// Drops everything held of a shard.
+    /// Drops all held ids of a shard.
     pub(super) fn forget(&mut self, shard: u32) {
         self.segments.retain_mut(|segment| segment.shard != shard);
         self.watch = 0;
@@ -241,7 +241,7 @@ impl HeldSegment {
         self.claimed.count - self.issued
     }
 
-    /// The mark move after which this many of its ids may be issued.
+    /// The mark move after which this many ids of the segment may be issued.
     fn mark_at(&self, marked: u32) -> MarkMove {
         MarkMove { shard: self.shard, end: self.claimed.end(), mark: self.claimed.bound(marked) }
     }
@@ -256,7 +256,7 @@ impl HeldSegment {
 }
 
 impl Truncation {
-    /// Whether nothing was cut.
+    /// Whether no ids were cut.
     pub fn is_empty(&self) -> bool {
         self.closed.is_empty()
     }

@@ -1,4 +1,4 @@
-//! Claims: what an allocator wants from the store, and what it does with the grant.
+//! Claims: what an allocator requests from the store, and what it does with the grant.
 
 use leafd_wire::Run;
 
@@ -20,7 +20,7 @@ pub struct Distribution<T> {
 impl<T> Allocator<T> {
     /// What to claim now, if anything; the caller chooses the shard. The caller claims and then reports with
     /// [`Allocator::claimed`] or [`Allocator::claimed_strictly`], [`Allocator::exhausted`] or
-    /// [`Allocator::claim_failed`]. There is no second claim before that.
+    /// [`Allocator::claim_failed`]. No second claim is wanted before that.
     pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimWish> {
         match self.claim {
             ClaimState::Sent { .. } | ClaimState::Granted { .. } | ClaimState::Void => return None,
@@ -38,7 +38,7 @@ impl<T> Allocator<T> {
         wish
     }
 
-    /// Enough for all waiting requests, or no claim. Ids left over are dropped.
+    /// Claims enough for all waiting requests, or nothing. Surplus ids are dropped.
     fn strict_wish(&self) -> Option<ClaimWish> {
         let step_max = self.sizing.provision.step_max;
         let most = self.left.map_or(step_max, |left| left.min(step_max));
@@ -62,12 +62,12 @@ impl<T> Allocator<T> {
     /// Reports what a shard's store granted. Returns the mark to journal with the segment. The claim stays in flight
     /// until [`Allocator::add_segment`] reports that the journal has it.
     ///
-    /// The caller judges whether the grant belongs to the tag and the store that are used now, also after
-    /// [`Allocator::forget`]. A grant that must not be used counts as a failed claim.
+    /// The caller must check that the grant belongs to the present tag and store, also after [`Allocator::forget`]. A
+    /// grant that must not be used counts as a failed claim.
     ///
     /// # Errors
-    /// The numbers lie below some that were claimed before: the store has lost commits. They must not be used. The
-    /// error is the end to which the store must be raised. The claim has not ended: report that it failed.
+    /// The numbers lie below some that were claimed before, because the store has lost commits. They must not be used.
+    /// The error is the end to which the store must be raised. The claim is still in flight: report that it failed.
     pub fn claimed(
         &mut self,
         now: BootMs,
@@ -82,7 +82,7 @@ impl<T> Allocator<T> {
         let marked = self.held.marked();
         let held = self.held.unissued() + u64::from(claimed.count);
         let ahead = self.mark_target(now, held).saturating_sub(marked);
-        // A segment that is not next in line gets its mark when its turn nears.
+        // A segment that is not the next one gets its mark when its turn approaches.
         let first = if self.held.unissued() <= marked { ahead } else { 0 };
         let mark =
             claimed.bound(u32::try_from(first).map_or(claimed.count, |n| n.min(claimed.count)));
@@ -90,16 +90,16 @@ impl<T> Allocator<T> {
     }
 
     /// Reports what a strict tag's store granted; more or fewer ids than wanted are fine. The claim stays in flight
-    /// until [`Allocator::distribute`] reports that the journal has it. A tag that was not known to be strict is strict from
-    /// now on, and the ids held of it are dropped.
+    /// until [`Allocator::distribute`] reports that the journal has it. If the tag was not known to be strict, it is
+    /// strict from now on, and its held ids are dropped.
     ///
-    /// As with [`Allocator::claimed`], the caller judges whether the grant may be used.
+    /// As with [`Allocator::claimed`], the caller must check whether the grant may be used.
     ///
     /// # Errors
     /// As [`Allocator::claimed`].
     ///
     /// # Panics
-    /// When the tag has more than one shard: independent stores can't order their ids.
+    /// If the tag has more than one shard, because independent stores can't order their ids.
     pub fn claimed_strictly(&mut self, claimed: Run) -> Result<(), u64> {
         assert!(self.shards.len() == 1, "a strict tag has one store");
         self.strict = true;

@@ -1,12 +1,12 @@
-//! Marks: how far the held ids may be issued, by the journal. They move ahead of use, and are drawn back when use slows
-//! down, because a crash loses the ids between use and mark.
+//! Marks: how many of the held ids may be issued according to the journal. They move ahead of use, and move back when
+//! use slows down, because a crash loses the ids between use and mark.
 
 use leafd_wire::Run;
 
 use super::{Allocator, MarkMove};
 use crate::BootMs;
 
-/// Marks are drawn back when they lie this many times further ahead than needed.
+/// Marks move back when they lie this many times further ahead than needed.
 const DRAWN_BACK_FROM: u64 = 2;
 
 impl<T> Allocator<T> {
@@ -18,7 +18,7 @@ impl<T> Allocator<T> {
         }
         let target = self.mark_target(now, self.held.unissued());
         let marked = self.held.marked();
-        // Look again when half of what is marked ahead is used.
+        // Look again when half of the marked ids are used.
         self.held.look_after(marked - marked.min(target / 2));
         if marked > target / 2 && marked >= self.waiting.waited_for {
             return Vec::new();
@@ -32,11 +32,11 @@ impl<T> Allocator<T> {
     pub fn marked(&mut self, now: BootMs, moves: &[MarkMove]) {
         let sent = self.marks_sent.take().expect("marks come back that were sent");
         self.sizing.commit_ms = now.0.saturating_sub(sent.0);
-        // Ends and floors only rise, so a later segment never has a forgotten segment's name.
+        // Ends and floors only rise, so a later segment never has the end of a forgotten one.
         moves.iter().for_each(|moved| self.held.set_mark(*moved));
     }
 
-    /// Draws back marks that lie too far ahead for the present rate. Ids above the new marks are not issued before the
+    /// Moves back marks that lie too far ahead for the present rate. Ids above the new marks are not issued before the
     /// marks move again. Returns each segment with its new mark, for the journal. The caller need not report back.
     #[must_use]
     pub fn draw_marks_back(&mut self, now: BootMs) -> Vec<(u32, Run, u64)> {
@@ -51,12 +51,12 @@ impl<T> Allocator<T> {
         }
     }
 
-    /// Draws all marks back to what was issued. The journal then has exactly what is held. The allocator may be dropped
-    /// if it still [is idle](Allocator::is_idle) and has issued nothing since. Returns the same as
+    /// Moves all marks back to the last issued ids, so that the journal records exactly the held ids. The allocator may
+    /// then be dropped if it still [is idle](Allocator::is_idle) and has issued no ids since. Returns the same as
     /// [`Allocator::draw_marks_back`].
     ///
     /// # Panics
-    /// If marks are on their way to the journal: it would then have them above these.
+    /// If marks are on their way to the journal, which would then record them above these.
     #[must_use]
     pub fn draw_all_marks_back(&mut self) -> Vec<(u32, Run, u64)> {
         assert!(self.marks_sent.is_none(), "no mark is on its way");

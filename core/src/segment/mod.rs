@@ -1,21 +1,21 @@
 //! Which numbers of one tag may be issued: segments claimed from the store, each with a mark in the journal, and the
 //! requests that wait for more.
 //!
-//! Like Leaf's double buffer, the allocator draws from a current segment while the next one is at hand. Unlike it, it
-//! claims by time: enough for the tag to last `autonomy` at its measured rate. The caller does what
-//! [`Allocator::claim_wanted`] and [`Allocator::marks_wanted`] ask for, and reports back. Nothing is issued above a
+//! Like Leaf's double buffer, the allocator draws from a current segment while the next one is at hand. Unlike Leaf, it
+//! sizes claims by time: enough ids for `autonomy` at the tag's measured rate. The caller executes what
+//! [`Allocator::claim_wanted`] and [`Allocator::marks_wanted`] request, and reports back. Nothing is issued above a
 //! mark until that mark is reported durable.
 //!
-//! A tag that N independent stores feed has N **shards**. Store i gives the ids that leave the remainder i when divided
-//! by N, so no two stores ever give the same id. What is claimed, kept and issued has one type: a [`Run`] of ids. Ids
-//! ascend within a shard; with a single shard they all ascend.
+//! A tag that N independent stores feed has N **shards**. Store i grants the ids with the remainder i when divided by
+//! N, so no two stores ever grant the same id. Claimed, held and issued ids have one type: a [`Run`]. Ids ascend within
+//! a shard; with a single shard they all ascend.
 //!
 //! A **strict** tag's ids ascend across all hosts: a request made after another was answered gets a larger id. So no
 //! ids are held. Requests that wait when a claim is sent share its grant. Later requests wait for the next claim,
-//! because another host may have claimed and answered by then. Ids that no request takes are dropped. Every tag starts
-//! as a non-strict one; its first claim shows whether it is strict.
+//! because another host may have claimed and answered by then. Ids that no request takes are dropped. Every tag is
+//! treated as non-strict until its first claim shows whether it is strict.
 //!
-//! - `buffer`: the segments held; `marks`: how far of them may be issued.
+//! - `buffer`: the held segments; `marks`: how many of their ids may be issued.
 //! - `claims`: what to claim, and what to do with the grant.
 //! - `prefetch`, `rate`: how much to claim and to mark ahead.
 //! - `waiting`: the requests.
@@ -54,7 +54,7 @@ enum ClaimState {
         shard: u32,
         before: Ticket,
     },
-    /// As `Granted`, but the shard was forgotten meanwhile: the numbers must not be held.
+    /// As `Granted`, but the shard was forgotten meanwhile, so the numbers must not be held.
     Void,
     RetryAt(BootMs),
 }
@@ -89,7 +89,7 @@ pub struct Allocator<T> {
 
 /// Shards are numbered from 0. A method that takes a shard panics when the tag has no such shard.
 impl<T> Allocator<T> {
-    /// An allocator that holds nothing.
+    /// An allocator without ids.
     ///
     /// `provision` is shared by all tags; `shards`: how many stores feed the tag, from 1.
     ///
@@ -110,12 +110,12 @@ impl<T> Allocator<T> {
         }
     }
 
-    /// Whether the tag has turned out to be strict.
+    /// Whether the tag is known to be strict.
     pub fn is_strict(&self) -> bool {
         self.strict
     }
 
-    /// Sizes claims and marks by another policy from now on. What is held stays.
+    /// Sizes claims and marks by another policy from now on. Held ids stay.
     pub fn set_provision(&mut self, provision: impl Into<Rc<PrefetchPolicy>>) {
         self.sizing.provision = provision.into();
     }
@@ -125,13 +125,13 @@ impl<T> Allocator<T> {
         u32::try_from(self.shards.len()).expect("as many as were asked for")
     }
 
-    /// Takes up a shard's leftovers from the journal: ranges that were claimed and certainly not issued, ascending.
-    /// None of these ids is issued before its mark has moved. They queue behind the ids held of other shards.
+    /// Takes over a shard's leftovers from the journal: ranges that were claimed and certainly not issued, ascending.
+    /// None of these ids is issued before its mark has moved. They queue behind the held ids of other shards.
     ///
-    /// Call it once for each shard, when its store is first met and before the first claim. Otherwise a range below
-    /// what was claimed meanwhile is lost, and so is a claim below `highest_end`.
+    /// Call this once for each shard, when its store answers for the first time and before the first claim. Otherwise a
+    /// range below the ids claimed meanwhile is lost, and so is a claim below `highest_end`.
     pub fn restore(&mut self, shard: u32, unissued: Vec<Run>, highest_end: u64) -> Truncation {
-        // A claim below what the journal knows of came from a store that has lost commits.
+        // A claim below the journal's records came from a store that has lost commits.
         let mut cut = self.held.cut_below(shard, highest_end);
         let known = self.shard(shard);
         known.highest_end = known.highest_end.max(highest_end);
@@ -151,9 +151,9 @@ impl<T> Allocator<T> {
         cut.and(self.held.cut_from(shard, ceiling + 1))
     }
 
-    /// Issues ids at once, unless requests wait or too few ids are ready. Returns true when they are in `runs`.
+    /// Issues ids immediately, unless requests wait or too few ids are ready. Returns true if they are in `runs`.
     ///
-    /// This is the hot path: a few comparisons, no look at a clock.
+    /// This is the hot path: a few comparisons, and no clock is read.
     pub fn take(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
         self.waiting.is_empty() && self.issue(want, runs)
     }
@@ -167,13 +167,13 @@ impl<T> Allocator<T> {
         self.waiting.pop()
     }
 
-    /// Drops all numbers held, and granted numbers that the journal has not recorded: the tag was deleted or
-    /// replaced. The caller must still judge a claim that the store has not answered.
+    /// Drops all held numbers, and granted numbers that the journal has not recorded, because the tag was deleted or
+    /// replaced. If the store has not answered a claim yet, the caller must still check that grant.
     pub fn forget(&mut self) {
         (0..self.shards()).for_each(|shard| self.forget_shard(shard));
     }
 
-    /// As [`Allocator::forget`], for one shard: its store was removed or replaced.
+    /// As [`Allocator::forget`], for one shard whose store was removed or replaced.
     pub fn forget_shard(&mut self, shard: u32) {
         self.held.forget(shard);
         if matches!(self.claim, ClaimState::Granted { shard: granted, .. } if granted == shard) {
@@ -181,21 +181,20 @@ impl<T> Allocator<T> {
         }
     }
 
-    /// Sets the tag's step, from 1, as the store has it: the least to claim.
+    /// Sets the tag's step in the store, which is the minimum claim; from 1.
     pub fn set_step(&mut self, step: u64) {
         self.sizing.step = step.max(1);
     }
 
-    /// Sets the largest number of a shard that may be issued. Cuts held numbers above it, which don't come back when it
-    /// is raised again. Ids above 2^63 - 1 are never allowed.
+    /// Sets the largest number of a shard that may be issued. Cuts held numbers above it; they don't come back if it is
+    /// raised again. Ids above 2^63 - 1 are never allowed.
     pub fn set_ceiling(&mut self, shard: u32, ceiling: u64) -> Truncation {
         let ceiling = ceiling.min(ID_MAX);
         self.shard(shard).ceiling = ceiling;
         self.held.cut_from(shard, ceiling + 1)
     }
 
-    /// Whether the held numbers suffice for the request at the head, or for the next one to come. They may still have
-    /// to be marked.
+    /// Whether the held numbers suffice for the next request, waiting or future. They may still have to be marked.
     pub fn has_enough(&self) -> bool {
         let least = self.waiting.head().map_or(1, |want| u64::from(want.least()));
         least <= self.held.unissued()
@@ -211,21 +210,21 @@ impl<T> Allocator<T> {
         self.shards.iter().map(|shard| shard.highest_end).collect()
     }
 
-    /// The largest number that may be issued: the smallest of the shards' ceilings. `None` where only the size of ids
-    /// is a limit.
+    /// The largest number that may be issued: the smallest of the shards' ceilings. `None` if there is no limit but the
+    /// size of ids.
     pub fn ceiling(&self) -> Option<u64> {
         let lowest = self.shards.iter().map(|shard| shard.ceiling).min();
         lowest.filter(|ceiling| *ceiling < ID_MAX)
     }
 
-    /// The highest number of any shard that this host has seen claimed; 0 when none.
+    /// The highest number of any shard that this host has seen claimed; 0 if there is none.
     pub fn claimed_to(&self) -> u64 {
         let ends = self.shards.iter().map(|shard| shard.highest_end);
         ends.max().unwrap_or(0).saturating_sub(1)
     }
 
-    /// Notes that a shard's numbers below `end` are claimed. Claims below it are refused from now on. What is held does
-    /// not change.
+    /// Records that a shard's numbers below `end` are claimed. Claims below it are refused from now on. Held ids don't
+    /// change.
     pub fn raise_highest_end(&mut self, shard: u32, end: u64) {
         let known = self.shard(shard);
         known.highest_end = known.highest_end.max(end);
@@ -249,7 +248,7 @@ impl<T> Allocator<T> {
         self.sizing.rate.per_second(now)
     }
 
-    /// Whether a claim is under way.
+    /// Whether a claim is in flight.
     pub fn claiming(&self) -> bool {
         !matches!(self.claim, ClaimState::Idle | ClaimState::RetryAt(_))
     }
@@ -259,7 +258,7 @@ impl<T> Allocator<T> {
         self.waiting.is_empty() && self.claim == ClaimState::Idle && self.marks_sent.is_none()
     }
 
-    /// Whether a claim failed and will be tried again.
+    /// Whether a claim failed and will be retried.
     pub fn retrying(&self) -> bool {
         matches!(self.claim, ClaimState::RetryAt(_))
     }

@@ -1,7 +1,7 @@
-//! How fast a tag's ids are drawn: quick to see a rise, slow to believe a fall.
+//! The rate at which a tag's ids are drawn. It follows a rise quickly and a fall slowly.
 //!
-//! Claims are sized by time. So a burst must count within a tenth of a second, and a quiet minute must
-//! not shrink the supply for the next busy one.
+//! Claims are sized by this rate. So a burst must count within a tenth of a second, and a quiet minute must not shrink
+//! the supply for the next busy one.
 
 use crate::BootMs;
 
@@ -12,7 +12,7 @@ pub struct RateMeter {
     ids_per_second: f64,
 }
 
-/// How long ids are counted before they change the rate.
+/// How long ids are counted before they affect the rate.
 const WINDOW_MS: u64 = 1_000;
 
 /// The shortest time over which a burst is spread.
@@ -44,14 +44,14 @@ impl RateMeter {
         rate
     }
 
-    /// How many ids the rate makes in this time.
+    /// How many ids the rate yields in this time.
     pub fn ids_in(&mut self, now: BootMs, ms: u64) -> u64 {
         // The cast saturates: right for an absurd rate.
         (self.per_second(now) * ms as f64 / 1_000.0).ceil() as u64
     }
 }
 
-/// The rate over some seconds: slow to see a rise, and hardly raised by a single burst.
+/// The rate over some seconds, which rises slowly, and hardly at all after a single burst.
 #[derive(Debug)]
 pub(super) struct SteadyRate {
     window_start: BootMs,
@@ -71,7 +71,7 @@ impl SteadyRate {
         self.window_ids = self.window_ids.saturating_add(ids);
     }
 
-    /// How many ids the rate of the last window makes in this time.
+    /// How many ids the rate of the last window yields in this time.
     pub(super) fn ids_in(&mut self, now: BootMs, ms: u64) -> u64 {
         let elapsed_ms = now.0.saturating_sub(self.window_start.0);
         if elapsed_ms >= STEADY_WINDOW_MS {

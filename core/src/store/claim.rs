@@ -1,5 +1,5 @@
 //! Decisions that every backend shares: what a claim takes from a row, which tags can be created, and which starts of a
-//! host are believed. So no backend gets an overflow or a boundary wrong in its own way.
+//! host are trusted. This way, overflows and boundaries are handled once for all backends.
 
 use leafd_wire::Run;
 
@@ -59,13 +59,12 @@ pub fn next_start(max_id: i64, claimed_end: i64) -> u64 {
     max_id.max(claimed_end).max(1).cast_unsigned()
 }
 
-/// A row's step as claims use it, at least 1.
+/// A row's step, as used by claims; at least 1.
 pub fn step_of(step: i64) -> u64 {
     step.max(1).cast_unsigned()
 }
 
-/// What a store answers to a host's start, given the start that it has recorded. Also whether it replaces the recorded
-/// one by `next`.
+/// A store's answer to a host's start, given the recorded start, and whether the store replaces that record by `next`.
 pub fn judge_start(
     found: Option<&str>,
     known: &[StartToken],
@@ -80,7 +79,7 @@ pub fn judge_start(
 }
 
 impl NewTag {
-    /// Checks that the tag starts at or above the end of what was ever claimed under its name.
+    /// Checks that the tag starts at or above the end of all claims ever made under its name.
     ///
     /// # Errors
     /// [`StoreError::Refused`] with the number to use.
@@ -94,8 +93,8 @@ impl NewTag {
         }
     }
 
-    /// Checks that its ids are masked like those of the earlier tag of its name, as the store recorded it. Otherwise
-    /// both tags could issue the same id.
+    /// Checks that its ids are masked like those of the earlier tag of the same name, according to the store's record.
+    /// Otherwise both tags could issue the same id.
     ///
     /// # Errors
     /// [`StoreError::Refused`].
@@ -179,7 +178,7 @@ impl TagRow {
         self.masked.map_or(Ok(()), |masking| masking.check_ceiling(self.ceiling))
     }
 
-    /// Checks that it is still the tag that the caller looked at.
+    /// Checks that it is still the tag that the caller saw.
     ///
     /// # Errors
     /// [`StoreError::Refused`].

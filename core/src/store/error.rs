@@ -37,8 +37,8 @@ pub enum StoreError {
         /// How many ids are left; fewer than were needed.
         left: u64,
     },
-    /// The store that answers is not the one that the caller trusts, or has another history or role by now.
-    /// Nothing was done.
+    /// The store that answers is not the one that the caller trusts, or its history or role has changed. Nothing was
+    /// done.
     #[error(
         "the store {store} has changed: it was {expected}, and now it is {found}; nothing was done"
     )]
@@ -50,7 +50,7 @@ pub enum StoreError {
         /// What answers.
         found: Identity,
     },
-    /// The store holds something that can't be used safely, or was asked for it.
+    /// The store's data can't be used safely, or the request asks for something that is not allowed.
     #[error("{0}")]
     Refused(Reason),
 }

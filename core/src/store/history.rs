@@ -1,26 +1,26 @@
-//! A store's history: a value in its own tables, and what each host compares it with.
+//! A store's history, which is a value in its own tables, and what each host compares it with.
 //!
 //! A store lives through several *lives*. A life ends when the store may have lost commits: at a fail-over, at a
-//! restore, or when a host finds that something it knows is missing. Whoever notices that draws a new life and writes
-//! it to the store's tables, in a [`Note`]. What an engine says about itself is evidence that a life has ended. It is
-//! never the identity, because two lives can look alike from outside.
+//! restore, or when a host finds that something it knows is missing. The first host to notice this draws a new life and
+//! writes it to the store's tables, in a [`Note`]. What an engine reports about itself is evidence that a life has
+//! ended, but never the identity, because two lives can look alike from outside.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The store's lives, the present one first. With Leaf's table only there is no place for lives: then this is what the
-/// engine says, after `engine:`, and only equality has a meaning. Empty for an embedded store.
+/// The store's lives, the present one first. With Leaf's table only, there is no place for lives: then this is the
+/// engine's report, after `engine:`, and can only be compared for equality. Empty for an embedded store.
 ///
-/// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims went on
-/// in it after it had lost commits.
+/// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims
+/// continued in it after it had lost commits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct History(pub Arc<str>);
 
 /// The most lives that a history remembers.
 const LIVES_MAX: usize = 32;
 
-/// Begins the text of a history whose note is not true any more. Nothing can be claimed under it.
+/// The prefix of a history whose note is no longer true. Nothing can be claimed under it.
 const IN_DOUBT: &str = "in doubt: ";
 
 /// What is known of a former life. A later one includes the earlier ones.
@@ -34,18 +34,18 @@ enum Mark {
     Lossy,
 }
 
-/// What a store's own tables say about its history. The default is the note of a store without a past, which is not
+/// The record of a store's history in its own tables. The default is the note of a store without a past, which is never
 /// true.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Note {
     pub history: History,
-    /// Claims were made in the present life, so no host is in time any more.
+    /// Whether claims were made in the present life, after which it is too late for hosts to report.
     pub settled: bool,
-    /// What the engine said about itself when the present life began.
+    /// What the engine reported about itself when the present life began.
     pub engine: String,
 }
 
-/// What a host knows that a store must still have, as long as it is in the same life.
+/// What a host knows, and the store must still contain as long as it is in the same life.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
     /// In this history.
@@ -54,7 +54,7 @@ pub struct Proof {
     written: u64,
     /// The number of its last attempt to write. A write of unknown outcome may have this number, or one in between.
     tried: u64,
-    /// The furthest position of the engine that was seen.
+    /// The furthest position of the engine that has been seen.
     position: u64,
 }
 
@@ -77,7 +77,7 @@ impl History {
         History(format!("{life:016x}").into())
     }
 
-    /// The history of a store without a place for lives. `engine`, what the engine says, may look like a life.
+    /// The history of a store without a place for lives. `engine`, the engine's report, may look like a life.
     pub fn without_lives(engine: &str) -> History {
         History(format!("engine:{}", engine.trim_end().replace(' ', "/")).into())
     }
@@ -87,12 +87,12 @@ impl History {
         self.words().next().map(|(life, _)| life)
     }
 
-    /// Whether its note is not true any more: commits may have been lost, and no host has noted that yet.
+    /// Whether its note is no longer true: commits may have been lost, and no host has recorded that yet.
     pub fn is_in_doubt(&self) -> bool {
         self.0.starts_with(IN_DOUBT)
     }
 
-    /// Whether `later` has gone on from this history's present life: the store was in this life before.
+    /// Whether `later` has continued from this history's present life, so that the store was in this life before.
     pub fn is_former_of(&self, later: &History) -> bool {
         self.life().is_some_and(|life| later.words().skip(1).any(|(former, _)| former == life))
     }
@@ -103,10 +103,10 @@ impl History {
         self.life().is_none() || self.words().any(|(one, _)| one == life)
     }
 
-    /// Whether claims may have been made, in a former life, by hosts that did not know the numbers of a host. That host
-    /// trusted `known`, and told the store its numbers in the present lives of `told`. `was_away`: for so long that the
-    /// others may have claimed without it. Then a life counts that seems to have ended before any claim, because the
-    /// store may have lost its claims, together with the record that there were some.
+    /// Whether other hosts may have claimed, in a former life, without knowing this host's numbers. This host trusted
+    /// `known`, and reported its numbers to the store in the present lives of `told`. `was_away`: for so long that the
+    /// others may have claimed without it. Then even a life that seems to have ended before any claim counts, because
+    /// the store may have lost its claims together with the record that there were some.
     pub fn was_missed_by(&self, known: &History, told: &[History], was_away: bool) -> bool {
         self.words().skip(1).any(|(life, mark)| {
             let is_known = known.words().any(|(one, _)| one == life)
@@ -119,7 +119,7 @@ impl History {
         })
     }
 
-    /// This history, marked as one whose note is not true any more.
+    /// This history, marked as one whose note is no longer true.
     fn in_doubt(&self) -> History {
         History(format!("{IN_DOUBT}{}", self.0).into())
     }
@@ -148,12 +148,12 @@ impl fmt::Display for History {
 // === impl Note ===
 
 impl Note {
-    /// The note of a store that was just made: it can't have lost anything yet.
+    /// The note of a store that was just created and can't have lost anything yet.
     pub fn first(life: u64, engine: &str) -> Note {
         Note { history: History::first(life), settled: true, engine: engine.to_owned() }
     }
 
-    /// The history that this note stands for, where the engine says `engine` about itself.
+    /// The history that this note represents if the engine reports `engine` about itself.
     pub fn found(&self, engine: &str, kept: Kept) -> History {
         match self.engine == engine && kept != Kept::Lost && self.history.life().is_some() {
             true => self.history.clone(),
@@ -161,17 +161,17 @@ impl Note {
         }
     }
 
-    /// The note of a new life, `life`, that begins where the engine says `engine` about itself. `known` is the history
-    /// that the host trusts which notes it. The lives that only this host knows are remembered as well, because other
+    /// The note of a new life, `life`, that begins while the engine reports `engine` about itself. `known` is the
+    /// history that the recording host trusts. The lives that only this host knows are kept as well, because other
     /// hosts may have missed them.
     pub fn renewed(&self, life: u64, engine: &str, known: Option<&History>) -> Note {
         let mark = match (self.engine == engine, self.settled) {
-            // While the engine says the same, claims go on until a host finds that something is missing.
+            // While the engine's report is unchanged, claims continue until a host finds that something is missing.
             (true, _) => Mark::Lossy,
             (false, true) => Mark::Used,
             (false, false) => Mark::Unused,
         };
-        // Whoever trusts a history may have claimed in it.
+        // A host that trusts a history may have claimed in it.
         let trusted = known.into_iter().flat_map(|known| known.words().take(1));
         let trusted = trusted.map(|(life, _)| (life, Mark::Used));
         let own = self.history.words().take(1).map(|(life, _)| (life, mark));
@@ -207,8 +207,9 @@ impl Proof {
         Proof { of: history.clone(), written, tried: written, position: 0 }
     }
 
-    /// Compares with what a store has: the number of the last write under this host's name, whether this start or an
-    /// earlier one of this host made it, and how far the engine has come. In another history nothing needs to be there.
+    /// Compares this with the store: the number of the last write under this host's name, whether this start or an
+    /// earlier one of this host made it, and the engine's position. In another history, the store need not contain
+    /// anything.
     pub fn check(
         &mut self,
         history: &History,
@@ -241,8 +242,8 @@ impl Proof {
         self.confirmed(history) > 0
     }
 
-    /// The number for the next attempt to write in this history. Each attempt has its own, so that a later one is never
-    /// taken for an earlier one of unknown outcome.
+    /// The number for the next attempt to write in this history. Each attempt has its own number, so that a later one
+    /// is never mistaken for an earlier one of unknown outcome.
     pub fn attempt(&mut self, history: &History) -> u64 {
         let tried = self.tried + 1;
         if *history != self.of {

@@ -1,4 +1,4 @@
-//! Who a store says it is, and who a host says it is to a store.
+//! How a store identifies itself, and how a host identifies itself to a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use super::{History, StoreError, Why};
 /// Longest role of a store in bytes.
 pub const ROLE_BYTES_MAX: usize = 8_256;
 
-/// Which store answers, in which of its lives, and in which role. A daemon trusts one identity at a time, and names it
-/// in every call that grants or judges numbers.
+/// Which store answers, in which of its lives, and in which role. A daemon trusts one identity at a time, and passes it
+/// with every call that depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Which store it is.
     pub id: StoreId,
-    /// Which of its lives.
+    /// Its history.
     pub history: History,
     /// Its role among several stores.
     pub role: Role,
 }
 
 /// Identifies a store. Journal entries are keyed by it. A store with leafd's own tables keeps its id over a fail-over,
-/// a restart and a restore from a backup. With Leaf's table only, the id is made of everything that distinguishes that
+/// a restart and a restore from a backup. With Leaf's table only, the id consists of everything that distinguishes that
 /// table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct StoreId(pub Arc<str>);
 
-/// A store's role among several that are used together, as it was recorded: printable ASCII, at most [`ROLE_BYTES_MAX`]
-/// bytes; empty for a store that is used alone.
+/// A store's recorded role among several that are used together: printable ASCII, at most [`ROLE_BYTES_MAX`] bytes;
+/// empty for a store that is used alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Role(pub Arc<str>);
 
@@ -47,8 +47,8 @@ impl Role {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HostId(pub Arc<str>);
 
-/// Drawn anew at each start, and recorded in journal and store: 32 hexadecimal digits. If a journal is copied, only the
-/// first copy to start is believed.
+/// Drawn at each start, and recorded in journal and store: 32 hexadecimal digits. If a journal is copied, only the
+/// first copy to start is accepted.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StartToken(pub Arc<str>);
 

@@ -1,11 +1,11 @@
 //! The plain types of a store of tags, and the decisions about its rows that every backend shares.
 //!
-//! - `identity`: who a store says it is.
-//! - `history`: in which of its lives it is, and what a host compares that with.
+//! - `identity`: how a store identifies itself.
+//! - `history`: a store's lives, and what a host compares them with.
 //! - `error`: why a call fails.
 //! - `claim`: what a claim takes from a row, and which tags can be created.
 //! - `record`: what a store remembers of a claim.
-//! - `reason`: why it can't be used, for people and for code.
+//! - `reason`: why a store can't be used, for people and for code.
 //! - `shard`: which ids belong to a store.
 
 mod claim;
@@ -31,18 +31,18 @@ pub use record::{ClaimRecord, ClaimedBy, HostRecord, NAME_BYTES_MAX};
 pub use shard::Shard;
 pub use static_worker::{StaticUser, note_static_user};
 
-/// Tells a tag from an earlier one of the same name; 0 where only Leaf's table is.
+/// Distinguishes a tag from an earlier one of the same name; 0 if there is only Leaf's table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation(pub u64);
 
 /// How many ids a host wants, and which ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClaimWish {
-    /// At least this many, unless the ceiling is nearer; from 1.
+    /// The minimum, unless the ceiling is nearer; from 1.
     pub want: u64,
     /// If fewer are left, none are claimed; from 1.
     pub least: u64,
-    /// The tag's own step counts up to this.
+    /// The tag's own step counts only up to this.
     pub step_max: u64,
     /// The ids that belong to the store.
     pub shard: Shard,
@@ -53,7 +53,7 @@ pub struct ClaimWish {
 pub struct Claim {
     /// The ids, below 2^63.
     pub run: Run,
-    /// The tag's step as the row now says; at least 1.
+    /// The tag's step, as in the row now; at least 1.
     pub step: u64,
     /// The tag's largest allowed number.
     pub ceiling: u64,
@@ -65,13 +65,13 @@ pub struct Claim {
 }
 
 impl ClaimWish {
-    /// A wish for ids of a store that feeds its tags alone.
+    /// A wish for ids from the only store of a tag.
     pub const fn new(want: u64, step_max: u64) -> ClaimWish {
         ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE }
     }
 }
 
-/// What a tag offers to the hosts that use it.
+/// A tag's state, as hosts need it to claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagTerms {
     pub generation: Generation,
@@ -79,13 +79,13 @@ pub struct TagTerms {
     pub end: u64,
     /// Its step; at least 1.
     pub step: u64,
-    /// The largest number that may be issued; 0 if the row's value makes no sense.
+    /// The largest number that may be issued; 0 if the row's value is invalid.
     pub ceiling: u64,
     /// Whether it is strict.
     pub strict: bool,
 }
 
-/// A tag as the store has it. Values that other programs wrote are passed on unchanged.
+/// A tag's row in the store. Values that other programs wrote are passed on unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TagRow {
     pub tag: Tag,
@@ -106,7 +106,7 @@ pub struct TagRow {
     pub updated: Option<String>,
 }
 
-/// The ceiling of a tag that not all of its independent primaries have yet. No id of it can be claimed.
+/// The ceiling of a tag that some of its independent primaries don't have yet. No id of it can be claimed.
 pub const UNFINISHED: u64 = 0;
 
 /// A tag to create.
@@ -128,7 +128,7 @@ pub struct NewTag {
     pub description: Option<String>,
 }
 
-/// What to change of a tag; `None` leaves it as it is.
+/// The changes to a tag; `None` leaves a value as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagChange {
     /// See [`NewTag::step`].
@@ -139,17 +139,17 @@ pub struct TagChange {
     pub description: Option<String>,
 }
 
-/// How a store answers a host's start.
+/// A store's answer to a host's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckIn {
-    /// The journal is the one that this host wrote last: its leftovers may be used.
+    /// The journal is this host's latest, so its leftovers may be used.
     Current,
     /// The store didn't know this host, so it does not contradict the journal.
     New,
     /// The store has recorded a start of this host that the journal doesn't know. One of the two is an old copy, or
     /// another host runs a copy of the journal.
     Stale,
-    /// The store has only Leaf's table and can't record hosts. So it could never contradict the journal.
+    /// The store has only Leaf's table and can't record hosts, so it can never contradict the journal.
     Unsupported,
 }
 
@@ -157,7 +157,7 @@ pub enum CheckIn {
 pub const STEP_MAX: u64 = i32::MAX as u64;
 
 /// The largest ceiling: the largest positive signed 64-bit number. That number itself is never issued, because the row
-/// must hold the number after the last claimed one.
+/// must be able to hold the number after the last claimed one.
 pub const CEILING_MAX: u64 = i64::MAX as u64;
 
 /// The largest number at which a tag can start: also the largest that is ever issued.

@@ -6,7 +6,7 @@ use std::ops::Deref;
 /// The class of a reason. It is set where the cause is known: from an SQLSTATE, a server's error code or an errno.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
-    /// No class: it is unreachable, or its words say all there is to know.
+    /// No class: the store is unreachable, or the words say everything.
     #[default]
     Other,
     /// The server rejects the login, or there is no password to log in with.
@@ -15,15 +15,15 @@ pub enum Why {
     Certificate,
     /// The server offers no TLS.
     NoTls,
-    /// Without TLS, the server asks for the password in a form that it can read.
+    /// Without TLS, the server asks for the password in clear text.
     ReadablePassword,
-    /// The server takes no writes.
+    /// The server accepts no writes.
     ReadOnly,
     /// Another program has the embedded store's file locked.
     Locked,
-    /// The call takes longer than any may, and has not failed either.
+    /// The call has exceeded the longest allowed time, but has not failed.
     Silent,
-    /// The database is another one than before.
+    /// It is a different database than before.
     AnotherDatabase,
     /// The store records other routes than this host is configured with.
     OtherRoutes,
@@ -37,11 +37,11 @@ pub enum Why {
     MissingTables,
     /// A table is missing, or the user has no right to see it.
     HiddenTables,
-    /// A record of leafd's has a value that leafd never writes.
+    /// One of leafd's records has a value that leafd never writes.
     ForeignValue,
     /// The server refuses a statement although leafd's tables and rights are complete.
     Rejected,
-    /// The clock of the worker registry is behind what is recorded there.
+    /// The clock of the worker registry is behind the times recorded there.
     RegistryClock,
 }
 
@@ -60,14 +60,14 @@ impl Reason {
         Reason { words: words.into(), why }
     }
 
-    /// Several reasons in a row; the class is the first that says more than [`Why::Other`].
+    /// Joins several reasons; the class is the first one other than [`Why::Other`].
     pub fn joined(reasons: &[Reason]) -> Reason {
         let words: Vec<&str> = reasons.iter().map(|reason| &*reason.words).collect();
         let known = reasons.iter().map(|reason| reason.why).find(|why| *why != Why::Other);
         Reason { words: words.join("; "), why: known.unwrap_or_default() }
     }
 
-    /// The same reason with something before its words.
+    /// The same reason, with a prefix before its words.
     pub fn behind(self, what: impl fmt::Display) -> Reason {
         Reason { words: format!("{what}: {}", self.words), ..self }
     }

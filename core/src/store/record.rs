@@ -1,4 +1,4 @@
-//! What a store remembers of a claim: who made it, and when.
+//! A store's record of a claim: who made it, and when.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use leafd_wire::Run;
 use super::{Generation, HostId, StartToken};
 use crate::UnixMs;
 
-/// The host that claims.
+/// The claiming host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimedBy {
     /// The host's journal, by its id.
@@ -16,7 +16,7 @@ pub struct ClaimedBy {
     /// printable ASCII.
     pub name: Arc<str>,
     /// The lowest id of the tag that the host still holds from earlier claims there; `None`: it holds none. Everything
-    /// that it claimed below that is issued.
+    /// that it claimed below that has been issued.
     pub holds_from: Option<u64>,
 }
 
@@ -34,11 +34,11 @@ pub struct ClaimRecord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRecord {
     pub host: String,
-    /// What its daemon drew at its last start.
+    /// The token of its daemon's last start.
     pub start: StartToken,
-    /// Its name at its last recent claim.
+    /// Its name in its last recent claim.
     pub name: Option<String>,
-    /// How long ago that was by the store's clock; `None` if it has made none lately.
+    /// How long ago that was by the store's clock; `None` if it has not claimed recently.
     pub claimed_ms_ago: Option<u64>,
 }
 

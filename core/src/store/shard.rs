@@ -1,20 +1,20 @@
 //! Which ids of a tag belong to a store, when several independent stores feed the tag.
 
-/// Store `index` of `of` gives the ids that leave the remainder `index` when divided by `of`. So no two stores ever
-/// give the same id. The rows of all of them hold ids.
+/// Store `index` of `of` grants the ids with the remainder `index` when divided by `of`, so no two stores ever grant
+/// the same id. The rows of all of them hold ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
-    /// The store's place, from 0; below `of`.
+    /// The store's index, from 0; below `of`.
     pub index: u32,
     /// How many stores there are, from 1.
     pub of: u32,
 }
 
 impl Shard {
-    /// The shard of a store that feeds its tags alone: every id.
+    /// The shard of a tag's only store: every id.
     pub const WHOLE: Shard = Shard { index: 0, of: 1 };
 
-    /// The shard's least id that is not below `id`. It saturates at a value above every id.
+    /// The shard's smallest id that is not below `id`. It saturates at a value above every id.
     pub fn first_from(self, id: u64) -> u64 {
         let (index, of, id) = (u64::from(self.index), u64::from(self.of), id.max(1));
         id.saturating_add((index + of - id % of) % of)

@@ -1,4 +1,4 @@
-//! Which daemons recently used a worker number that operators assign by hand, as the store remembers it. Two daemons that
+//! The store's record of which daemons recently used a worker number that operators assign by hand. Two daemons that
 //! use it at the same time issue the same ids.
 
 use std::sync::Arc;
@@ -7,29 +7,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::text::clean;
 
-/// A daemon that noted that it uses a number.
+/// A daemon that has recorded its use of a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StaticUser {
     /// The daemon's start, by its token.
     pub start: Arc<str>,
     /// Its host's name for people, without spaces.
     pub name: Arc<str>,
-    /// When it noted that last, on the store's clock.
+    /// When it last recorded that, by the store's clock.
     pub at_ms: u64,
 }
 
-/// How long a daemon is remembered after its last note, in milliseconds.
+/// How long a daemon is remembered after its last record, in milliseconds.
 const REMEMBERED_MS: u64 = 90_000;
 
-/// How many daemons are remembered. Older ones are forgotten.
+/// How many daemons are remembered. The oldest ones are forgotten.
 const REMEMBERED_MAX: usize = 8;
 
-/// Notes that a daemon uses the number. `users` are those that the store remembers; the other recent ones follow the
-/// present one.
+/// Records that a daemon uses the number. `users` are those in the store; in the result, the other recent ones follow
+/// the present one.
 pub fn note_static_user(users: &mut Vec<StaticUser>, present: StaticUser) {
     let now_ms = present.at_ms;
     users.iter_mut().for_each(|user| user.name = clean(&user.name).into());
-    // A later time means that the store's clock was set back since.
+    // A later time means that the store's clock has been set back since.
     let is_recent = |at_ms| now_ms.checked_sub(at_ms).is_some_and(|ago_ms| ago_ms < REMEMBERED_MS);
     users.retain(|other| other.start != present.start && is_recent(other.at_ms));
     users.sort_by_key(|other| now_ms - other.at_ms);

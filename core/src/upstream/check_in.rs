@@ -1,4 +1,5 @@
-//! The first meeting with a store after a start. Later probes use the same check: is it still the expected store?
+//! The first contact with a store after a start. Later probes check in the same way whether it is still the expected
+//! store.
 
 use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
@@ -6,7 +7,7 @@ use super::{Event, Record, Request};
 use crate::BootMs;
 use crate::store::{History, Identity, Role, StoreError, Why};
 
-/// A first meeting in progress.
+/// A first contact in progress.
 #[derive(Clone, Debug)]
 pub(super) struct CheckingIn {
     found: Identity,
@@ -15,7 +16,7 @@ pub(super) struct CheckingIn {
     begun: BootMs,
 }
 
-/// A database that was swapped on purpose may give the former one's ids again.
+/// A database that was swapped on purpose may grant the former one's ids again.
 const PUT_BACK: &str = "Restore the first one. If the change is intended, follow docs/operate/another-database.md (stop all \
      hosts, raise the tags, then run leafd adopt-store)";
 
@@ -29,7 +30,7 @@ const TURNS: u64 = 4;
 pub(super) const CROWDED_MS_MAX: u64 = 2_000;
 
 impl Monitor {
-    /// A store has told its identity.
+    /// A store has reported its identity.
     pub(super) fn identified(
         &mut self,
         now: BootMs,
@@ -76,7 +77,8 @@ impl Monitor {
             is_former(&known) || settling.is_some_and(|settling| is_former(&settling.latest));
         if is_old && !in_doubt {
             let error = self.old_primary(found_history);
-            // What is held may be issued as before: for a time while the store settles, and as in an outage otherwise.
+            // Held ids may be issued as before: for a limited time while the store settles, and as in an outage
+            // otherwise.
             if settling.is_some() {
                 return Err(error);
             }
@@ -95,14 +97,14 @@ impl Monitor {
         Ok(())
     }
 
-    /// A store that is refused for its role is not followed through a fail-over. If its history shows one, others may
-    /// have claimed what this host holds. A former history only shows an old primary.
+    /// The monitor doesn't follow a store through a fail-over if it is refused for its role. If its history shows one,
+    /// others may have claimed this host's held ids. A former history only means an old primary.
     fn compare(&mut self, found: &History, known: &History) {
         let others_may_claim = found.is_in_doubt() || !found.is_former_of(known);
         self.suspect |= !self.settings.embedded && found != known && others_may_claim;
     }
 
-    /// The error for a server that goes on from a history that this host has seen end.
+    /// The error for a server that continues a history that this host has seen end.
     fn old_primary(&self, found: &History) -> StoreError {
         StoreError::refused(format!(
             "the store {} is an old primary: this host has seen its history {} end; nothing is claimed from it. Stop it, or \
@@ -182,7 +184,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// An error that is no outage ends the visit with a refusal.
+    /// An error other than an outage ends the visit with a refusal.
     fn refused_or(&mut self, error: StoreError) -> Result<(), StoreError> {
         match error {
             StoreError::Refused(_) | StoreError::Changed { .. } => {
@@ -193,7 +195,7 @@ impl Monitor {
         }
     }
 
-    /// An embedded store is this host's own. The journal knows what was issued from a lost one.
+    /// An embedded store is this host's own. If it was lost, the journal knows which ids were issued.
     fn placed(&mut self) {
         let Some(CheckingIn { found, .. }) = &self.checking_in else { return };
         if let Some((known, _)) = &self.settings.remembered
@@ -220,7 +222,7 @@ impl Monitor {
         self.next = self.check_in();
     }
 
-    /// How the first meeting goes on, if it is under way.
+    /// The next step of the first contact, if it is in progress.
     pub(super) fn check_in(&self) -> Option<Request> {
         self.checking_in.as_ref().map(|one| Request::CheckIn(one.found.clone()))
     }
@@ -233,8 +235,7 @@ impl Monitor {
         self.next = Some(Request::Record(Record::CheckedIn(found.id.clone(), trusted)));
     }
 
-    /// Both sides have recorded this start. What remains open is whether commits may have been lost since the last
-    /// start.
+    /// Both sides have recorded this start. It is still open whether commits may have been lost since the last start.
     pub(super) fn check_in_recorded(&mut self, now: BootMs) {
         let Some(CheckingIn { found, history, .. }) = &self.checking_in else { return };
         let (found, history) = (found.clone(), history.clone());
@@ -249,7 +250,7 @@ impl Monitor {
         }
     }
 
-    /// A store was met in its known history. If it is not settled there, this host waits like every other one. If the
+    /// The store is in its known history. If it has not settled in it, this host waits like every other one. If the
     /// store is slow to answer, many daemons are starting, and each takes its turn.
     pub(super) fn met(&mut self, now: BootMs, asked: BootMs, settled: Option<bool>, random: u64) {
         let Some(CheckingIn { found, begun, .. }) = self.checking_in.take() else { return };

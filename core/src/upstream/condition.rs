@@ -1,5 +1,5 @@
-//! What a store can be used for now; if it can't be used, why and since when; and what other callers found out about
-//! it.
+//! What a store can be used for now, or why and since when it can't be used; and what other callers have found out
+//! about it.
 
 use super::Event;
 use super::check_in::CROWDED_MS_MAX;
@@ -16,7 +16,7 @@ pub struct Away {
     pub since: BootMs,
     /// Why the last call failed.
     pub error: StoreError,
-    /// Whether nothing failed yet: a call only takes longer than any may.
+    /// Whether no call has failed yet, but one has exceeded the longest allowed time.
     pub silent: bool,
 }
 
@@ -27,17 +27,17 @@ pub enum Condition {
     Unmet,
     /// The last call failed.
     Away(StoreError),
-    /// It may have lost commits. Every daemon is telling it which numbers it has seen.
+    /// It may have lost commits. Every daemon is reporting the highest numbers that it has seen.
     Settling,
-    /// It has lost commits, and the other daemons have not been told yet.
+    /// It has lost commits, and the other daemons don't know yet.
     LostCommits,
-    /// It serves. First claims are delayed to spread the load of daemons that start together.
+    /// It answers, but first claims are delayed to spread the load of daemons that start together.
     Crowded,
     /// It is not the expected store, or not in the expected state.
     Refused(StoreError),
 }
 
-/// A shorter gap is no stop: a daemon says once a second that it runs, and later on a busy machine.
+/// A shorter gap doesn't count as a stop: a daemon reports once a second that it runs, and later on a busy machine.
 const STOPPED_MS_MIN: u64 = 2_000;
 
 impl Monitor {
@@ -50,14 +50,14 @@ impl Monitor {
         }
     }
 
-    /// The identity for questions about its tags. Unlike claims, these are allowed while claims wait, and when the
-    /// store has another role than this daemon's routes say.
+    /// The identity for queries about its tags. Unlike claims, these are allowed while claims wait, and while the
+    /// store's role differs from this daemon's routes.
     pub fn present(&self) -> Option<&Identity> {
         if self.away.is_some() { None } else { self.askable() }
     }
 
-    /// Whether a claim that was made under this identity counts, now that its answer has come. Not if the store has
-    /// changed since, or may have, or has lost commits. That the answer was long in coming is no such sign.
+    /// Whether a claim that was made under this identity counts, now that it has been answered. It doesn't if the store
+    /// has changed since, or may have, or has lost commits. A slow answer alone is no such sign.
     pub fn counts(&self, under: &Identity) -> bool {
         let failed = self.away.as_ref().is_some_and(|away| !away.silent);
         !failed && self.loss.is_none() && self.askable() == Some(under)
@@ -81,15 +81,15 @@ impl Monitor {
         }
     }
 
-    /// Whether held ids may be issued. Not while another host may have claimed the same ids: the store's history is
-    /// known to have changed, and it is not known that the store heard of the held ids in time; or this daemon was
+    /// Whether held ids may be issued. They may not while another host may have claimed the same ids. That is the case
+    /// if the store's history has changed and this host may have reported its held ids too late, or if this daemon was
     /// stopped for so long that the others may have settled without it.
     pub fn may_issue(&self, now: BootMs) -> bool {
         self.own_until().is_none_or(|until| now < until) && now < self.runs_until()
     }
 
-    /// The daemon runs. Call this at least every second: a longer gap means that it was stopped. Returns true if the
-    /// store must be asked before held ids may be issued again.
+    /// Reports that the daemon runs. Call this at least every second, because a longer gap means that it was stopped.
+    /// Returns true if the store must be asked before held ids may be issued again.
     pub fn runs(&mut self, now: BootMs) -> bool {
         let stopped = now >= self.runs_until() && self.resumed_at.is_none();
         self.ran_at = now;
@@ -100,18 +100,18 @@ impl Monitor {
         stopped
     }
 
-    /// The instant from which held ids may not be issued unless the daemon says before that it runs.
+    /// The instant from which held ids may not be issued, unless the daemon reports before then that it runs.
     pub fn runs_until(&self) -> BootMs {
         let settle_ms = self.settings.settle_ms;
         match self.resumed_at {
-            // Nobody else claims from this host's own file, or other hosts don't wait at all.
+            // No other host claims from this host's own file, or other hosts don't wait at all.
             _ if settle_ms == 0 => BootMs(u64::MAX),
             Some(_) => BootMs(0),
             None => BootMs(self.ran_at.0.saturating_add(settle_ms.max(STOPPED_MS_MIN))),
         }
     }
 
-    /// Until when held ids may be issued; `None`: no end is in sight.
+    /// The instant until which held ids may be issued; `None`: indefinitely.
     pub fn own_until(&self) -> Option<BootMs> {
         match &self.standing {
             _ if self.suspect => Some(BootMs(0)),
@@ -134,8 +134,8 @@ impl Monitor {
         }
     }
 
-    /// Why its tags can't be administered, if they can't: it is not the expected store, or that is not known. Whether
-    /// it answers shows when it is asked.
+    /// Why its tags can't be administered, if they can't: it is not known to be the expected store. This doesn't check
+    /// whether it answers.
     pub fn admin_refusal(&self) -> Option<Condition> {
         match &self.standing {
             Standing::Unmet | Standing::Refused(..) => self.condition(),
@@ -147,8 +147,8 @@ impl Monitor {
     /// daemon waits for its turn.
     ///
     /// # Errors
-    /// The store may have lost claims under the name that other daemons have not told it yet. Or it is not the expected
-    /// store, or that is not known.
+    /// The store may have lost claims of this name that other daemons have not reported yet, or it is not known to be
+    /// the expected store.
     pub fn complete(&self) -> Result<&Identity, Condition> {
         match &self.standing {
             Standing::Trusted if self.loss.is_some() => Err(Condition::LostCommits),
@@ -159,7 +159,7 @@ impl Monitor {
         }
     }
 
-    /// The history of the last meeting with the expected store.
+    /// The history at the last contact with the expected store.
     pub fn history(&self) -> Option<&History> {
         let answered = match &self.standing {
             Standing::Refused(..) => self.in_another_role.as_ref(),
@@ -176,7 +176,7 @@ impl Monitor {
         }
     }
 
-    /// Whether it has been asked at all, with any outcome.
+    /// Whether it has been asked at all, whatever the outcome.
     pub fn tried(&self) -> bool {
         self.visits > 0
     }
@@ -192,9 +192,9 @@ impl Monitor {
         }
     }
 
-    /// Checks that the registry of workers is in the store that claims are made from. A host that is led to another
-    /// database must not take a worker there: a host of the right database may have the same one. Before the first
-    /// meeting, the right store is the one in the journal. If the answer is unknown, a probe follows soon.
+    /// Checks that the registry of workers is in the store that claims are made from. A host that reaches another
+    /// database must not take a worker there, because a host on the right database may have the same one. Before the
+    /// first contact, the right store is the one in the journal. If the answer is unknown, a probe follows soon.
     ///
     /// # Errors
     /// [`StoreError::Refused`] if it is another store; [`StoreError::Unavailable`] while that is unknown.
@@ -223,14 +223,14 @@ impl Monitor {
         self.trusted.as_ref().map(|trusted| &trusted.history).or_else(remembered)
     }
 
-    /// Another caller's call could not be made, or was not answered.
+    /// Another caller's call failed or was not answered.
     pub fn call_failed(&mut self, now: BootMs, error: &StoreError) {
         self.goes_away(now, error.clone(), false);
         self.probe_soon(now);
     }
 
-    /// A call, of whichever caller, has been under way for this long, in milliseconds. A disk or a server that hangs
-    /// reports no fault. Returns true if the store counts as away because of that from now on.
+    /// Any caller's call has been pending for this long, in milliseconds. A disk or a server that hangs reports no
+    /// error. Returns true if the store counts as unavailable from now on because of this.
     pub fn under_way(&mut self, now: BootMs, for_ms: u64) -> bool {
         let answer_ms = self.settings.answer_ms;
         if for_ms < answer_ms {
@@ -247,13 +247,13 @@ impl Monitor {
         true
     }
 
-    /// Probes the store as soon as possible: a call met another store than expected.
+    /// Probes the store as soon as possible, because a call reached another store than expected.
     pub fn probe_soon(&mut self, now: BootMs) {
         self.probe_at = self.probe_at.min(now);
     }
 
-    /// The store gave, or has, less than it had given under this identity. So it has lost commits without a new
-    /// history. Returns true if that is news: then every daemon must be told.
+    /// The store granted, or contains, less than it had granted under this identity, so it has lost commits without a
+    /// new history. Returns true if this was not known yet; then every daemon must learn of it.
     pub fn lost_commits(&mut self, under: &Identity) -> bool {
         let trusted = matches!(self.standing, Standing::Trusted);
         if !trusted || self.trusted.as_ref() != Some(under) || self.loss.is_some() {

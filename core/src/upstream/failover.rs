@@ -1,12 +1,12 @@
-//! From a changed history to new claims.
+//! The steps from a changed history to new claims.
 //!
 //! 1. A host that finds a note in doubt, or finds that commits are missing, has the store begin a new life.
 //! 2. This host pushes its high-water marks.
-//! 3. It asks whether claims were made in the new life. If not, no host has claimed before the store heard of this
-//!    host's numbers, and they stay this host's. Otherwise they are dropped. The push comes first and no clock counts,
-//!    so an answer may take any time.
-//! 4. It waits for the settling time by its own clock, so that the other hosts can do the same, or until it hears that
-//!    another host has claimed. The first claim records in the store that the time is over.
+//! 3. It asks whether claims were made in the new life. If not, no host has claimed before this host reported its
+//!    numbers, so it keeps them. Otherwise it drops them. Because the push comes first and no clock is involved, an
+//!    answer may take any time.
+//! 4. It waits for the settling time by its own clock, so that the other hosts can do the same, or until it learns that
+//!    another host has claimed. The first claim records in the store that settling is over.
 //!
 //! Meanwhile held ids are issued only while it is certain that no other host has claimed: until the settling time has
 //! passed since the last question that was answered under the former history.
@@ -16,37 +16,37 @@ use super::{Event, Request};
 use crate::BootMs;
 use crate::store::{History, Identity, StoreError};
 
-/// A new history that is being dealt with.
+/// A new history that the host is settling in.
 #[derive(Clone, Debug)]
 pub(super) struct Settling {
     /// The store in its new history.
     pub identity: Identity,
-    /// The latest history that was seen meanwhile and was not in doubt: the store must not go back behind it.
+    /// The latest history that was seen meanwhile and was not in doubt. The store must not return to an earlier one.
     pub latest: History,
-    /// When the question was asked that first showed it. If the store can't record who claimed, the time counts from
-    /// here.
+    /// When the question that first revealed it was asked. If the store can't record who claimed, the settling time
+    /// counts from here.
     pub since: BootMs,
     pub held: Held,
-    /// Earlier histories in which the store heard of this host's numbers in time, although it never settled there.
+    /// Earlier histories in which this host reported its numbers in time, although the store never settled in them.
     pub told: Vec<History>,
     /// How many tags were pushed; `None` until they are.
     pub pushed: Option<usize>,
-    /// When claims may continue; `None` until the store has told whether it is settled.
+    /// When claims may continue; `None` until the store has reported whether it has settled.
     pub until: Option<BootMs>,
 }
 
-/// What is known about the numbers that this host holds.
+/// What is known about this host's held numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Held {
     /// No other host can have claimed them before this instant.
     OwnUntil(BootMs),
-    /// The store heard of them in time.
+    /// They were reported in time.
     Own,
     /// They were dropped.
     Distrusted,
 }
 
-/// Clocks of hosts differ in speed by less than one part in this many.
+/// The clocks of two hosts differ in speed by less than one part in this many.
 const CLOCKS_AGREE_TO: u64 = 500;
 
 impl Monitor {
@@ -60,7 +60,7 @@ impl Monitor {
         from: &History,
     ) {
         let was_away = now >= self.proven_until();
-        // Other hosts may have claimed in a life of which this one told the store nothing, and which is lost.
+        // Other hosts may have claimed in a lost life in which this host reported nothing.
         let missed_one = was_away
             && matches!(
                 &self.standing,
@@ -77,7 +77,7 @@ impl Monitor {
         self.next = Some(Request::PushHighWater(found));
     }
 
-    /// The store's note is in doubt, or the store has lost the life that this host trusts: it must begin a new one.
+    /// The store's note is in doubt, or the store has lost the life that this host trusts, so it must begin a new one.
     pub(super) fn renew(&mut self, asked: BootMs, found: Identity, from: &History) {
         if !found.history.is_in_doubt() {
             self.events.push_back(Event::WentBack(found.history.clone()));
@@ -110,7 +110,7 @@ impl Monitor {
             Standing::Settling(Settling { identity, latest, since, held, told, pushed, until });
     }
 
-    /// No other host can have claimed this host's numbers before this instant, whatever has become of the store.
+    /// Before this instant, no other host can have claimed this host's numbers, whatever has happened to the store.
     fn proven_until(&self) -> BootMs {
         match self.proven_at {
             BootMs(0) => BootMs(0),
@@ -132,7 +132,7 @@ impl Monitor {
         });
     }
 
-    /// The store has told whether claims were made in its present life.
+    /// The store has reported whether claims were made in its present life.
     pub(super) fn told_whether_settled(
         &mut self,
         now: BootMs,
@@ -166,7 +166,7 @@ impl Monitor {
         }
     }
 
-    /// When every host has had time to push, if the store has told just now that no claims were made yet.
+    /// When every host will have had time to push, if the store has just reported that no claims were made yet.
     pub(super) fn others_done_at(&self, now: BootMs) -> BootMs {
         let settle_ms = self.settings.settle_ms;
         BootMs(now.0.saturating_add(settle_ms).saturating_add(settle_ms / CLOCKS_AGREE_TO))
@@ -179,7 +179,7 @@ impl Monitor {
                 self.next = Some(Request::IsSettled(settling.identity.clone()));
                 self.events.push_back(Event::Resumed);
             }
-            // With Leaf's table only, there is nowhere to tell the other hosts of a loss.
+            // With Leaf's table only, a loss can't be recorded for the other hosts.
             _ => {
                 self.loss = None;
                 self.events.push_back(Event::Settled(tags));
@@ -203,7 +203,7 @@ impl Monitor {
         renewed: Result<bool, StoreError>,
     ) -> Result<(), StoreError> {
         match renewed {
-            // The new life is found by the next probe. What follows is as after a fail-over.
+            // The next probe finds the new life. The rest is as after a fail-over.
             Ok(true) | Err(StoreError::Changed { .. }) => {
                 self.loss = None;
                 self.probe_at = now;

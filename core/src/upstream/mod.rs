@@ -1,18 +1,18 @@
-//! A store as one daemon sees it: whether it is the expected one, whether it lost commits, which numbers it has been
-//! told of, and when claims may continue.
+//! A store as one daemon sees it: whether it is the expected one, whether it lost commits, which numbers were reported
+//! to it, and when claims may continue.
 //!
-//! [`Monitor`] is a state machine, like the lease. Time and chance are arguments. It emits one [`Step`] at a time and
-//! is fed each outcome, by the daemon or by a simulator.
+//! [`Monitor`] is a state machine, like the lease. Time and randomness are arguments. It returns one [`Step`] at a
+//! time, and the daemon or a simulator reports each outcome to it.
 //!
 //! A store whose history has changed may have lost the last commits that it acknowledged: claims of numbers that are in
 //! use. So every daemon pushes its high-water marks, the highest end that it has seen of each tag. No daemon claims
-//! again until the others have had time to push. Each waits by its own clock. The first claim records in the store that
-//! the time is over. A daemon that pushed before that keeps what it holds. A late daemon may hold numbers that were
-//! claimed anew, and drops them.
+//! again until the others have had time to push, and each waits by its own clock. The first claim records in the store
+//! that settling is over. A daemon that pushed before that keeps its held numbers. A late daemon may hold numbers that
+//! have been claimed again, and drops them.
 //!
 //! - `state`: what to do next.
-//! - `check_in`: the first meeting with a store, and whether it is the expected one.
-//! - `failover`: from a changed history to new claims.
+//! - `check_in`: the first contact with a store, and whether it is the expected one.
+//! - `failover`: the steps from a changed history to new claims.
 //! - `condition`: what the store can be used for now, and why not.
 
 mod check_in;
@@ -30,7 +30,7 @@ use crate::store::{History, Identity, Role, StoreError, StoreId};
 pub use condition::{Away, Condition};
 pub use state::Monitor;
 
-/// What a monitor is told at its start.
+/// What a monitor needs to know at its start.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Where the store is, without secrets, for messages.
@@ -39,13 +39,13 @@ pub struct Settings {
     pub role: Role,
     /// Whether it is this host's own file: no other host claims from it.
     pub embedded: bool,
-    /// The store that was last at this URL, and its trusted history, by the journal.
+    /// The store that was last at this URL, and its trusted history, according to the journal.
     pub remembered: Option<(StoreId, History)>,
     /// How long claims wait after a fail-over, in milliseconds.
     pub settle_ms: u64,
     /// The longest time between two probes of an answering store, in milliseconds.
     pub probe_ms: u64,
-    /// A call that is under way for so long, in milliseconds, takes longer than any may.
+    /// The longest time, in milliseconds, that a call may be pending before the store counts as unavailable.
     pub answer_ms: u64,
 }
 
@@ -60,7 +60,7 @@ pub enum Step {
     Wait(Option<BootMs>),
 }
 
-/// A call of the store, or of the journal.
+/// A call to the store or the journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Identity,
@@ -69,12 +69,12 @@ pub enum Request {
     TakeRole(Identity, Role),
     /// Record this start of the host, and look up the journal's entry of this store.
     CheckIn(Identity),
-    /// Tell whether claims were made in its present life, and enter this host there.
+    /// Ask whether claims were made in its present life, and record this host in it.
     IsSettled(Identity),
-    /// Begin a new life, unless it has begun one by now: it has lost commits, or may have. The history is the one that
-    /// this host trusts.
+    /// Begin a new life, unless the store has already begun one, because it has or may have lost commits. The history
+    /// is the one that this host trusts.
     Renew(Identity, Option<History>),
-    /// Raise every tag to the highest end that this host has seen, in the journal or in use.
+    /// Raise every tag to the highest end that this host has seen, according to the journal or the tags in use.
     PushHighWater(Identity),
     /// Make this durable in the journal.
     Record(Record),
@@ -92,7 +92,7 @@ pub enum Response {
     IsSettled(Result<Option<bool>, StoreError>),
     /// To [`Request::Renew`]: whether the store could record it.
     Renew(Result<bool, StoreError>),
-    /// To [`Request::PushHighWater`]: how many tags this host knows.
+    /// To [`Request::PushHighWater`]: the number of tags that this host knows.
     PushHighWater(Result<usize, StoreError>),
     Record(Result<(), StoreError>),
 }
@@ -102,7 +102,7 @@ pub enum Response {
 pub enum Record {
     /// The store has recorded this start, and this history of it is trusted.
     CheckedIn(StoreId, History),
-    /// A store's new history has been dealt with.
+    /// This host has settled in the store's new history.
     History(StoreId, History),
 }
 
@@ -112,20 +112,20 @@ pub enum Event {
     /// A call failed, for the first time or for another reason than before.
     Away(StoreError),
     Back,
-    /// It can be asked or claimed from again: whatever waits for it continues.
+    /// It can be queried or claimed from again, so everything that waits for it continues.
     Resumed,
-    /// It has recorded this host. What is held of a former store in its place is dropped.
+    /// It has recorded this host. Held ids of a former store in its place are dropped.
     CheckedIn(StoreId),
     /// Its history has changed to this one, and claims wait.
     FailedOver(History),
-    /// It lost everything since it began the life that this host trusts.
+    /// It lost the beginning of the life that this host trusts, and everything since.
     WentBack(History),
-    /// Numbers held of it may have been claimed anew, and are dropped.
+    /// Its held numbers may have been claimed again, and are dropped.
     Distrusted,
     /// This many tags were pushed to it, and claims continue.
     Settled(usize),
     /// It is not the expected store, or not in the expected state: nothing is claimed from it.
     Refused(StoreError),
-    /// It is another database than the one that numbers are held of. They are kept, but not issued.
+    /// It is a different database than the one that granted the held numbers. They are kept, but not issued.
     SetAside,
 }

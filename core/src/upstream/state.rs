@@ -1,4 +1,4 @@
-//! A monitor's state, and the next step that it asks for.
+//! A monitor's state, and its next step.
 
 use std::collections::VecDeque;
 
@@ -14,17 +14,19 @@ use crate::store::{History, Identity, StoreError};
 pub struct Monitor {
     pub(super) settings: Settings,
     pub(super) standing: Standing,
-    /// The last store that was claimed from, whatever the present standing.
+    /// The last store that was claimed from, whatever its present standing.
     pub trusted: Option<Identity>,
-    /// The expected store in its known history, but with another role. Its tags can be asked about, because held
-    /// numbers are still issued.
+    /// The expected store in its known history, but with another role. Its tags can be queried, because held numbers
+    /// are still issued.
     pub(super) in_another_role: Option<Identity>,
-    /// When the last question was asked whose answer proved that held numbers are this host's own.
+    /// When the last question was asked to which the answer proved that the held numbers are this host's own.
     pub(super) proven_at: BootMs,
-    /// It gave, or has, less than it had given under this identity, and the other daemons have not been told yet.
+    /// Whether it granted, or contains, less than it had granted under this identity, and the other daemons don't know
+    /// yet.
     pub(super) loss: Option<Identity>,
     pub(super) checking_in: Option<CheckingIn>,
-    /// It was found in another history than the known one: what is held may have been claimed anew.
+    /// Whether it was found in another history than the known one, so that the held numbers may have been claimed
+    /// again.
     pub(super) suspect: bool,
     /// The next part of the visit.
     pub(super) next: Option<Request>,
@@ -32,10 +34,10 @@ pub struct Monitor {
     pub(super) probe_at: BootMs,
     /// Claims wait until then, because many daemons start at once.
     pub(super) crowded_until: Option<BootMs>,
-    /// Fail-overs noticed since the daemon's start, including those during its absence.
+    /// Fail-overs noticed since the daemon's start, including those that happened before it.
     pub failovers: u64,
     pub(super) failed_over_to: Option<History>,
-    /// What is under way, and since when.
+    /// The pending request, and since when it is pending.
     pending: Option<(Request, BootMs)>,
     /// Since when it can't be used, and why; `None` if the last call was answered.
     pub away: Option<Away>,
@@ -43,16 +45,16 @@ pub struct Monitor {
     pub answered_at: Option<BootMs>,
     /// Visits that have ended, with any outcome.
     pub visits: u64,
-    /// When the daemon last said that it is running.
+    /// When the daemon last reported that it is running.
     pub(super) ran_at: BootMs,
-    /// It was stopped for longer than other hosts wait for its report, and resumed then. Until a question asked since
-    /// has an outcome, another host may have claimed what it holds.
+    /// When the daemon resumed after it was stopped for longer than other hosts wait for its report. Until a question
+    /// asked since then has been answered, another host may have claimed its held ids.
     pub(super) resumed_at: Option<BootMs>,
     retry_at: BootMs,
     backoff: Backoff,
 }
 
-/// How a store stands with this host.
+/// A store's standing with this host.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Standing {
     /// It has not answered since the start.
@@ -66,19 +68,19 @@ pub(super) enum Standing {
     Refused(StoreError, Option<Box<Settling>>),
 }
 
-/// A store is probed at least this often, whatever the setting, so that an outage is noticed.
+/// A store is probed at least this often, whatever the setting, so that outages are noticed.
 const PROBE_MS_MAX: u64 = 15_000;
 
 /// The next probe is not scheduled yet.
 const NEVER: BootMs = BootMs(u64::MAX);
 
 impl Monitor {
-    /// The monitor of a daemon that starts now. It has asked nothing yet.
+    /// The monitor of a daemon that starts now. It has made no request yet.
     pub fn new(settings: Settings, now: BootMs) -> Monitor {
         Monitor { settings, probe_at: now, ran_at: now, retry_at: now, ..Monitor::default() }
     }
 
-    /// What to do now. While a request is under way this only waits.
+    /// What to do now. While a request is pending, this only waits.
     pub fn next(&mut self, now: BootMs) -> Step {
         if let Some(event) = self.events.pop_front() {
             return Step::Event(event);
@@ -123,7 +125,7 @@ impl Monitor {
         Step::Request(request)
     }
 
-    /// Takes in the outcome of the pending request. Pass a fresh `random` to each call.
+    /// Records the outcome of the pending request. Pass a fresh `random` to each call.
     pub fn answered(&mut self, now: BootMs, response: Response, random: u64) {
         let Some((request, asked)) = self.pending.take() else {
             debug_assert!(false, "nothing was asked");
@@ -191,7 +193,7 @@ impl Monitor {
                 self.next = None;
                 self.checking_in = None;
                 self.visits += 1;
-                // The wait counts from the attempt's start: after a timeout the next try follows soon.
+                // The wait counts from the start of the attempt, so after a timeout the next try follows soon.
                 self.retry_at = BootMs(asked.0.saturating_add(self.backoff.next_ms(random)));
                 self.probe_at = self.retry_at;
                 self.goes_away(asked, error, false);
@@ -214,7 +216,7 @@ impl Monitor {
         }
     }
 
-    /// A call could not be made, or was not answered; `silent` as in [`Away`].
+    /// A call failed or was not answered; `silent` as in [`Away`].
     pub(super) fn goes_away(&mut self, since: BootMs, error: StoreError, silent: bool) {
         match &mut self.away {
             Some(away) => {
@@ -249,7 +251,7 @@ impl Monitor {
         }
         self.checking_in = None;
         self.in_another_role = None;
-        // It was not yet known whether the store had heard of the held numbers in time.
+        // It was not known yet whether the held numbers were reported in time.
         self.suspect |=
             matches!(self.standing, Standing::Settling(Settling { held: Held::OwnUntil(_), .. }));
         let settling = match std::mem::take(&mut self.standing) {
