@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use leafd_wire::text::clean;
 use leafd_wire::{InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
 
 use crate::builder::Builder;
@@ -245,7 +246,10 @@ pub(crate) fn info_body() -> [u8; 4] {
 }
 
 pub(crate) fn info_of(body: &[u8]) -> Result<InfoReply> {
-    let info = InfoReply::decode(body).map_err(|error| Error::protocol(error.what))?;
+    let mut info = InfoReply::decode(body).map_err(|error| Error::protocol(error.what))?;
+    // These stand in messages.
+    let texts = info.layouts.iter_mut().map(|(name, _)| name).chain([&mut info.release]);
+    texts.for_each(|text| *text = clean(text));
     if info.version != leafd_wire::VERSION {
         return Err(Error::protocol(format!(
             "leafd {} chose protocol version {}, but this client offered only version {}",

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use leafd_wire::Status;
+use leafd_wire::text::clean;
 
 /// Why a call failed.
 ///
@@ -137,7 +138,7 @@ impl Error {
             number,
             retry_after: (retry_after_ms > 0)
                 .then(|| Duration::from_millis(u64::from(retry_after_ms))),
-            message: message.to_owned(),
+            message: clean(message),
         }
     }
 

@@ -28,7 +28,6 @@ pub mod shares;
 pub mod snowflake;
 pub mod store;
 mod tag;
-pub mod text;
 mod time;
 pub mod upstream;
 

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use leafd_client::Client;
+use leafd_wire::text::clean;
 
 use crate::failure::CommandError;
 
@@ -25,6 +26,7 @@ pub struct MetricsArgs {
 /// Asks and writes.
 pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), CommandError> {
     let asked = Client::builder().socket(socket).build().and_then(|client| client.metrics_text());
+    let asked = asked.map(|text| text.lines().map(|line| clean(line) + "\n").collect::<String>());
     let Some(file) = &args.output else {
         let mut out = io::stdout().lock();
         out.write_all(asked?.as_bytes())?;

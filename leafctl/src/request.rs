@@ -1,5 +1,6 @@
 //! Requests to the daemon whose answers are JSON.
 
+use leafd_checkup::parse;
 use leafd_checkup::snapshot::Snapshot;
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use crate::failure::CommandError;
 
 /// Makes an administrative request.
 pub fn ask(client: &Client, opcode: u8, body: &Value) -> Result<Value, CommandError> {
-    Ok(serde_json::from_str(&client.admin(opcode, &body.to_string())?)?)
+    Ok(parse(&client.admin(opcode, &body.to_string())?)?)
 }
 
 /// A tag's row.
@@ -18,7 +19,7 @@ pub fn show_tag(client: &Client, tag: &str) -> Result<Value, CommandError> {
 
 /// The daemon's status.
 pub fn status(client: &Client) -> Result<Snapshot, CommandError> {
-    Ok(serde_json::from_str(&client.status_json()?)?)
+    Ok(parse(&client.status_json()?)?)
 }
 
 /// Calls `see` with each page. `body` asks for a page, whose `next` the following request has as its member `place`.

@@ -8,8 +8,9 @@ use jiff::{Timestamp, Zoned, tz::TimeZone};
 use leafd_checkup::snapshot::{
     Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers, User,
 };
-use leafd_checkup::{NEAR_PERCENT, duration};
+use leafd_checkup::{NEAR_PERCENT, duration, parse};
 use leafd_client::Client;
+use leafd_wire::text::clean;
 
 use crate::failure::{CommandError, NOT_READY};
 
@@ -35,9 +36,9 @@ pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let answer = client.status_json()?;
     let mut out = io::stdout().lock();
-    let status: Snapshot = serde_json::from_str(&answer)?;
+    let status: Snapshot = parse(&answer)?;
     if args.json {
-        writeln!(out, "{answer}")?;
+        writeln!(out, "{}", clean(&answer))?;
     } else {
         health(&mut out, &status.health)?;
         details(&mut out, &status)?;

@@ -40,6 +40,7 @@ mod public_ids;
 mod releases;
 mod reload;
 mod restores;
+mod rogue;
 mod service;
 mod shown;
 mod starts;

@@ -9,7 +9,8 @@
 //! - [`run`]: ids that follow one another;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how a snowflake id is composed and taken apart;
-//! - [`tag`]: which names a tag may have.
+//! - [`tag`]: which names a tag may have;
+//! - [`text`]: text that others wrote, made safe to show.
 //!
 //! Decoding never allocates by a length that a peer sent: it borrows from the caller's buffer,
 //! whose size the caller bounds by the limits below. Integers are little-endian.
@@ -25,6 +26,7 @@ pub mod request;
 pub mod run;
 pub mod status;
 pub mod tag;
+pub mod text;
 
 pub use bytes::{Malformed, Sink};
 pub use frame::{FrameError, HEADER_BYTES, Header, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX};

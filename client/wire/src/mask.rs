@@ -172,7 +172,7 @@ impl<'a> MaskReply<'a> {
     pub fn texts(&self) -> Result<impl Iterator<Item = &'a str> + use<'a>, Malformed> {
         let length = self.item_length;
         match std::str::from_utf8(self.items) {
-            Ok(text) if text.is_ascii() => {
+            Ok(text) if text.bytes().all(|byte| byte.is_ascii_graphic()) => {
                 Ok((0..text.len() / length).map(move |item| &text[item * length..][..length]))
             }
             _ => Err(Malformed { what: "items that are not text" }),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::text::clean;
+use leafd_wire::text::clean;
 
 /// A daemon that has recorded its use of a number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

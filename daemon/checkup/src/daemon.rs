@@ -7,7 +7,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::snapshot::Snapshot;
-use crate::{CheckResult, Report};
+use crate::{CheckResult, Report, parse};
 use leafd_client::{Client, Error};
 use leafd_core::store::percent_used;
 
@@ -55,7 +55,7 @@ pub fn check_daemon(
         let text = format!("{running}, but this program is release {}", expected.release);
         report.warning("release", text, "restart leafd to run the installed release");
     }
-    let status: Snapshot = match serde_json::from_str(&status) {
+    let status: Snapshot = match parse(&status) {
         Ok(status) => status,
         Err(error) => {
             let text = format!("can't parse its status: {error}");

@@ -9,12 +9,33 @@ pub mod snapshot;
 
 use std::fmt::Write as _;
 
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub use leafd_core::health::duration;
 pub use leafd_core::store::percent_used;
 
 pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon};
+use leafd_wire::text::clean;
+
+/// Parses JSON from the daemon, or whoever answers in its place, with texts that are safe to show.
+///
+/// # Errors
+/// Text that is no JSON, or JSON that is no `T`.
+pub fn parse<T: DeserializeOwned>(json: &str) -> serde_json::Result<T> {
+    serde_json::from_value(cleaned(serde_json::from_str(json)?))
+}
+
+fn cleaned(value: Value) -> Value {
+    match value {
+        Value::String(text) => clean(&text).into(),
+        Value::Array(items) => items.into_iter().map(cleaned).collect(),
+        Value::Object(members) => {
+            members.into_iter().map(|(name, value)| (clean(&name), cleaned(value))).collect()
+        }
+        other => other,
+    }
+}
 
 /// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
 use crate::store::sql::{Cells, Driver, NO_TLS, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
-use leafd_core::text::clean;
+use leafd_wire::text::clean;
 
 /// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
 /// the call while this one is busy, for instance because it sends its state to a new node.

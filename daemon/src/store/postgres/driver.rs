@@ -16,7 +16,7 @@ use super::{connect, kept};
 use crate::config::Endpoint;
 use crate::store::sql::{Call, Cells, Driver, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
-use leafd_core::text::clean;
+use leafd_wire::text::clean;
 
 /// A connection, and the runtime that moves its bytes while a statement runs.
 #[derive(Debug)]

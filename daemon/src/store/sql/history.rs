@@ -10,9 +10,9 @@ use leafd_core::registry::{Former, Holder, Taking};
 use leafd_core::store::{
     ClaimRecord, ClaimedBy, Generation, HostId, HostRecord, StartToken, StoreError,
 };
-use leafd_core::text::clean;
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
+use leafd_wire::text::clean;
 
 /// How far back a host's last claim is looked for, in milliseconds: all claims of that time are read.
 const RECENT_CLAIMS_MS: i64 = 20 * 60_000;

@@ -6,7 +6,7 @@ use leafd_core::Tag;
 use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
-use leafd_core::text::clean;
+use leafd_wire::text::clean;
 
 /// In `leafd_meta`, the names of mask keys' check values begin with this.
 pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";

@@ -19,7 +19,7 @@ use super::schema::{self, Recorded};
 use crate::journal::{Identity, is_same, is_same_host};
 use crate::store::sql::Driver as _;
 use leafd_core::store::{Reason, StartToken, StoreError, StoreId, Why};
-use leafd_core::text::clean;
+use leafd_wire::text::clean;
 
 /// How long a statement waits for another connection's transaction.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
