@@ -1,4 +1,4 @@
-//! Reads the host's clocks in one place; the core gets them as arguments.
+//! The only place that reads the host's clocks; the core gets their readings as arguments.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub fn boot() -> BootMs {
     BootMs(read_us(ClockId::CLOCK_BOOTTIME) / 1_000)
 }
 
-/// How often the daemon checks whatever can change without a request.
+/// How often the daemon checks everything that can change without a request.
 pub const TICK: Duration = Duration::from_secs(1);
 
 /// Waits until this instant, but at most for [`TICK`]: timers stop while the host is suspended, so the caller must read
@@ -39,8 +39,7 @@ pub fn millis(span: Duration) -> u64 {
 
 fn read_us(clock: ClockId) -> u64 {
     let time = clock_gettime(clock).expect("the kernel has these clocks and the address is ours");
-    // A wall clock before 1970 reads as 1970. That is before every layout's epoch, so it is
-    // refused.
+    // A wall clock before 1970 is read as 1970. That is before every layout's epoch, so ids are refused.
     let seconds = u64::try_from(time.tv_sec()).unwrap_or(0);
     let nanoseconds = u64::try_from(time.tv_nsec()).unwrap_or(0);
     seconds.saturating_mul(1_000_000).saturating_add(nanoseconds / 1_000)

@@ -14,7 +14,7 @@ use crate::state_dir::StateDir;
 use crate::store::sqlite;
 use leafd_core::store::CheckIn;
 
-/// Adopts every configured store, and says which.
+/// Adopts every configured store, and prints which.
 ///
 /// # Errors
 /// The configuration is invalid, or a store can't be adopted.
@@ -29,7 +29,7 @@ pub fn adopt_store(args: &Args) -> Result<String> {
         );
     }
     service::become_owner(&config.state_dir)?;
-    // A running daemon counts its claims under the stores' old names. The lock makes sure that none runs.
+    // A running daemon would continue to use the stores' former identities. The lock makes sure that none is running.
     let state_dir = StateDir::open(&config.state_dir)?;
     let identity = Identity::of_host(config.identity.as_deref());
     let host = Identity::of_host(config.identity.as_deref());
@@ -103,7 +103,7 @@ async fn adopt_database(
     let history = found.history.0.clone();
     let mut writes =
         vec![Write::CheckedIn { url: url.as_str().into(), store: found.id.clone(), history }];
-    // A worker claimed in the former database is not this host's here.
+    // A worker that was claimed in the former database doesn't belong to this host in this one.
     let claim = recovered.claim.as_ref();
     if claim.is_some_and(|claim| *claim.place == *url && claim.registry.id != found.id) {
         writes.push(Write::NoWorker);

@@ -1,4 +1,4 @@
-//! `leafd declare-loss`: tells every host that the stores may have lost commits, for whoever restored a backup.
+//! `leafd declare-loss`: makes every host assume that the stores may have lost commits, for example after a restore.
 
 use anyhow::{Context, Result, bail};
 
@@ -13,7 +13,7 @@ use crate::run::backends;
 /// The configuration is invalid, or a store can't record the loss.
 pub fn declare_loss(args: &Args) -> Result<String> {
     let config = service::load(args)?;
-    // For servers that know their users by the socket.
+    // For servers that identify users by the socket.
     if args.store.is_none() {
         service::become_owner(&config.state_dir)?;
     }

@@ -1,4 +1,4 @@
-//! `leafd demo`: shows everything with one command, on a daemon of its own in a temporary folder.
+//! `leafd demo`: shows everything with one command, using a separate daemon in a temporary directory.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -18,7 +18,7 @@ use crate::cli::finish;
 use crate::config::{Args, Config, Env};
 use crate::run;
 
-/// How long to stay.
+/// How long to run.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
     /// Exit after showing everything, instead of running until Ctrl-C
@@ -26,19 +26,19 @@ pub struct DemoArgs {
     exit: bool,
 }
 
-/// How many draws are timed for a row of the table.
+/// The number of draws that are timed for a row of the table.
 const DRAWS: u32 = 20_000;
 
-/// Draws before the timing: it should measure a process at work, not its start.
+/// Draws before timing starts, because the start-up of a process should not be measured.
 const WARM_UP: u32 = 2_000;
 
 /// How long the daemon may take to start.
 const START_MAX: Duration = Duration::from_secs(20);
 
-/// Starts a daemon, shows what it does, and stops it.
+/// Starts a daemon, demonstrates it, and stops it.
 pub fn run(args: &DemoArgs) -> ExitCode {
     match try_run(args.exit) {
-        // The reader has gone: nothing to complain about.
+        // The reader has closed the pipe, which is not an error.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         outcome => finish(outcome.map(|()| String::new())),
     }
@@ -81,7 +81,7 @@ fn try_run(exit: bool) -> Result<()> {
         let _ = kill(Pid::this(), Signal::SIGTERM);
     });
     run::run(&config, None)?;
-    // After Ctrl-C the thread has nothing to tell.
+    // After Ctrl-C, the result of the thread doesn't matter.
     told.try_recv().unwrap_or(Ok(()))
 }
 
@@ -115,7 +115,7 @@ fn show(socket: &Path, exit: bool) -> Result<()> {
         nanos(held(&client, "snowflake")?)
     )?;
     if exit {
-        // Don't suggest commands: the socket goes with the demo.
+        // Don't suggest commands, because the socket disappears with the demo.
         return Ok(());
     }
     let (socket, leafctl) = (socket.display(), leafctl());

@@ -1,4 +1,4 @@
-//! `leafd mask-key new`: makes a key for public ids, and writes it to a file that only its owner can read.
+//! `leafd mask-key new`: generates a key for public ids, and writes it to a file that only its owner can read.
 
 use std::fs;
 use std::io::{ErrorKind, Write as _};
@@ -60,7 +60,7 @@ fn add_to(path: &Path) -> Result<String> {
     ))
 }
 
-/// A new file in the same folder, readable only by its owner. It is removed unless it takes the path's place.
+/// A new file in the same folder, readable only by its owner. It is removed unless it is renamed to the path.
 fn beside(path: &Path, text: &str) -> Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));

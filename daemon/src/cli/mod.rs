@@ -1,12 +1,12 @@
 //! The program's commands other than running the daemon.
 //!
 //! - [`demo`]: shows everything in a temporary folder.
-//! - [`doctor`]: says what is wrong, and what to do about it.
-//! - [`adopt`]: accepts a store other than the one before.
-//! - [`declare_loss`]: tells every host that a store may have lost commits.
+//! - [`doctor`]: reports problems and their remedies.
+//! - [`adopt`]: accepts a different store than before.
+//! - [`declare_loss`]: makes every host assume that a store may have lost commits.
 //! - [`schema`]: shows or creates the tables of the stores.
 //! - [`routes`]: changes the routes that several stores record.
-//! - [`mask_key`]: makes a key for public ids.
+//! - [`mask_key`]: generates a key for public ids.
 //! - `service`: the settings of the service's unit, which doctor, adopt-store and declare-loss use.
 //! - [`version`]: what the program was built from.
 

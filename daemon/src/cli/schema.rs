@@ -41,7 +41,7 @@ pub fn apply(args: &Args) -> Result<String> {
     in_each_store(&config, |spec| apply_to(&config, spec))
 }
 
-/// Does `work` in every store. A store that fails does not stop the others.
+/// Runs `work` in every store. A failure in one store does not stop the others.
 pub(super) fn in_each_store(
     config: &Config,
     work: impl Fn(&StoreSpec) -> Result<String>,

@@ -1,5 +1,4 @@
-//! Reads the systemd unit and the settings that it passes to its daemon. Operators' commands use them wherever they
-//! run.
+//! Reads the systemd unit and the settings that it passes to its daemon. Operators' commands then use them too.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -139,7 +138,7 @@ pub fn become_owner(state_dir: &Path) -> Result<()> {
                 initgroups(&CString::new(user.name)?, user.gid)?;
                 setgid(user.gid)?;
             }
-            // As in a container's volume.
+            // This is the case in a container's volume.
             None => {
                 setgroups(&[group.into()])?;
                 setgid(group.into())?;

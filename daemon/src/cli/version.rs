@@ -1,4 +1,4 @@
-//! Prints what the program was built from.
+//! Prints the version and the origin of the build.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ pub fn print(verbose: bool) -> ExitCode {
     output::print(&text)
 }
 
-/// What the program was built from, a line for each fact.
+/// The origin of the build, one fact a line.
 fn origin() -> String {
     let features = [
         ("http", cfg!(feature = "http")),
@@ -24,7 +24,7 @@ fn origin() -> String {
     let enabled: Vec<&str> =
         features.into_iter().filter_map(|(name, enabled)| enabled.then_some(name)).collect();
     let lines = [
-        // release/build sets it. Other builds may contain changes that no commit has.
+        // release/build sets it. Other builds may contain uncommitted changes.
         ("commit", option_env!("LEAFD_COMMIT").unwrap_or("unknown: not built by release/build")),
         ("toolchain", env!("LEAFD_TOOLCHAIN")),
         ("target", env!("LEAFD_TARGET")),

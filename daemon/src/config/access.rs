@@ -8,15 +8,15 @@ use leafd_core::quota::Quota;
 use super::pattern::{self, Pattern, PatternIndex};
 use super::value::{ConfigNode, InvalidValue};
 
-/// A process at the other end of a connection, by the kernel.
+/// The process at the other end of a connection, as the kernel reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its effective user.
     pub uid: u32,
-    /// Those of its groups that a rule names. A process can have 65,536 others.
+    /// Its groups that a rule names. A process can have 65,536 others.
     pub gids: Vec<u32>,
-    /// Whether it is known to run outside of the daemon's PID namespace, or not known to run inside. This is looked at only
-    /// if it matters: see [`AccessRules::looks_at_namespace`].
+    /// Whether it runs, or may run, outside the daemon's PID namespace. This is checked only if it matters: see
+    /// [`AccessRules::looks_at_namespace`].
     pub is_outside: bool,
 }
 
@@ -45,11 +45,11 @@ struct Members {
 #[derive(Debug)]
 pub(super) struct Rule {
     patterns: Vec<Pattern>,
-    /// The users that it reserves its tags for; `None` for a rule that is only a quota.
+    /// The users for whom it reserves its tags; `None` for a rule that only sets a quota.
     members: Option<Members>,
     /// The additional users that may mask and unmask the ids of its tags.
     unmaskers: Members,
-    /// How much it lets each of its users draw of each tag.
+    /// How much each of its users may draw of each tag.
     quota: Option<Quota>,
 }
 
@@ -79,8 +79,8 @@ impl AccessRules {
         AccessRules(Arc::new(compiled))
     }
 
-    /// Whether this peer may draw ids of this tag (or layout). If no rule matches the tag, everyone may. Otherwise
-    /// root, the daemon's own user, and the users that a matching rule names.
+    /// Whether this peer may draw ids of this tag (or layout). If no rule matches the tag, everyone may draw it;
+    /// otherwise root, the daemon's own user, and the users named by a matching rule.
     pub fn may_draw(&self, tag: &str, peer: &Peer) -> bool {
         let rules = &*self.0;
         if rules.rules.is_empty() || rules.is_trusted(peer) {
@@ -96,7 +96,7 @@ impl AccessRules {
         !reserved
     }
 
-    /// The groups that a rule names. Other groups of a peer mean nothing.
+    /// The groups that a rule names. A peer's other groups don't matter.
     pub fn gids(&self) -> &BTreeSet<u32> {
         &self.0.gids
     }
@@ -128,8 +128,8 @@ impl AccessRules {
         self.0.matching(tag).filter(applies).find_map(|rule| rule.quota)
     }
 
-    /// Whether this peer may mask and unmask ids of this tag: users that a matching rule names for that, and
-    /// administrators. The right to draw ids is not enough.
+    /// Whether this peer may mask and unmask ids of this tag. Administrators may, and the users that a matching rule
+    /// names for that. The right to draw ids is not enough.
     pub fn may_unmask(&self, tag: &str, peer: &Peer) -> bool {
         self.may_administer(peer) || self.0.matching(tag).any(|rule| rule.unmaskers.name(peer))
     }
@@ -167,7 +167,7 @@ impl Members {
 
 pub(super) fn parse_ids(node: &ConfigNode) -> Result<Vec<u32>, InvalidValue> {
     node.items(|item| {
-        // To the kernel the largest 32-bit number means "no change", so it is no user's.
+        // For the kernel, the largest 32-bit number means "no change", so no user has it.
         let id = item.integer(0, u64::from(u32::MAX) - 1)?;
         u32::try_from(id).map_err(|_| item.bad())
     })

@@ -1,4 +1,4 @@
-//! Features of the package that a program may have been built without.
+//! Cargo features that a program may have been built without.
 
 use super::{Config, ConfigError, StoreUrl, WorkerSpec};
 

@@ -1,5 +1,4 @@
-//! What the configuration takes from the process's environment: variables, its user, the host's
-//! name.
+//! The inputs of the configuration from the process's environment: variables, its user and the host's name.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,7 +16,7 @@ pub struct Env {
 }
 
 impl Env {
-    /// Those of this process.
+    /// The surroundings of this process.
     pub fn of_this_process() -> Env {
         Env {
             variables: std::env::vars_os().collect(),

@@ -1,5 +1,5 @@
-//! Why a configuration is refused: where the value was given, which key, which value, and what is
-//! allowed instead. Values that may hold a password are not shown.
+//! Why a configuration is refused: where the value was given, its key, the value, and what is allowed instead. Values
+//! that may contain a password are not shown.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub enum Source {
 /// Why a configuration is refused.
 #[derive(Debug)]
 pub struct ConfigError {
-    /// Where the value was given that is at fault.
+    /// Where the faulty value was given.
     pub source: Source,
     /// What is wrong with it, and what is allowed. Never a secret.
     words: String,
@@ -36,7 +36,7 @@ impl ConfigError {
         ConfigError { source, words: words.into() }
     }
 
-    /// A value that can't be used, in the setting `key` or a place in its list or table.
+    /// A value that can't be used, in the setting `key` or at a place in its list or table.
     pub(super) fn of_value(source: Source, key: &str, value: &str, allowed: &str) -> ConfigError {
         ConfigError::new(source, format!("{key} can't be {value}; allowed: {allowed}"))
     }

@@ -1,5 +1,4 @@
-//! Where the keys of public ids are: in a file or a systemd credential, never in an argument or an environment
-//! variable.
+//! Reads the keys of public ids from a file or a systemd credential, never from an argument or an environment variable.
 
 use std::fmt::Display;
 use std::io::Read as _;
@@ -10,7 +9,7 @@ use leafd_core::mask::MaskKeys;
 
 use super::Config;
 
-/// Longer than all keys with comments between them. A larger file is something else.
+/// More than all keys with comments take. A larger file is something else.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
 
 /// Permission bits for users other than the owner and the group.

@@ -1,10 +1,10 @@
-//! The daemon's configuration. Settings from arguments, environment and file become typed values once, here. Nothing
-//! after this parses an operator's text again.
+//! The daemon's configuration. Settings from arguments, environment and file are parsed into typed values here, once.
+//! No other code parses an operator's text.
 //!
-//! Every setting has one flat key. It is the key in the TOML file, `LEAFD_` and the key in capitals in the
-//! environment, and `--set KEY=VALUE` on the command line (some have an argument of their own). An argument beats the
-//! environment, the environment beats the file, the file beats the default. A setting is taken whole from one of them,
-//! lists and tables included.
+//! Every setting has one flat key. It is the key in the TOML file, `LEAFD_` and the key in capitals in the environment,
+//! and `--set KEY=VALUE` on the command line (some have an argument of their own). Arguments override the environment,
+//! which overrides the file, which overrides the defaults. A setting comes from exactly one of them, even if it is a
+//! list or a table.
 //!
 //! - `settings`: the table of settings in `settings.toml`, the single source of keys, defaults, ranges
 //!   and texts.
@@ -76,7 +76,7 @@ use reader::Reader;
 use leafd_core::registry::Mode;
 pub use zookeeper::{LeafAddress, LeafName, Servers};
 
-/// Stores are not asked more often than this, however short `failover_settle` is.
+/// Stores are not probed more often than this, however short `failover_settle` is.
 const STORE_CHECK_INTERVAL_MIN: Duration = Duration::from_millis(100);
 
 /// Everything that an operator can decide. Each field is the setting of the same name in [`SECTIONS`], which describes
@@ -89,7 +89,7 @@ pub struct Config {
     pub socket_mode: u32,
     /// The group that owns the socket file.
     pub socket_group: Option<SocketGroup>,
-    /// Where the journal lives.
+    /// The directory of the journal.
     pub state_dir: PathBuf,
     /// The stores, and which tags belong to which: `store`, or `stores` and `routes`.
     pub routing: Routing,
@@ -137,7 +137,7 @@ pub struct Config {
     pub max_drift: Duration,
     /// How often the tags in use are looked up in the store.
     pub removed_tag_check: Duration,
-    /// How long the store remembers who claimed what; zero: not at all.
+    /// How long the store keeps records of claims; zero: not at all.
     pub claims_kept: Duration,
     /// How long an unused tag stays in memory.
     pub tag_idle: Duration,
@@ -147,7 +147,7 @@ pub struct Config {
     pub peer_memory_bytes: u64,
     /// Most requests that wait for one tag; from 1.
     pub waiters_max: usize,
-    /// Of how many draws the process is remembered.
+    /// The number of draws whose processes are remembered.
     pub draws_kept: usize,
     /// How long a stop may take.
     pub stop_within: Duration,
@@ -157,7 +157,7 @@ pub struct Config {
     pub mask_key_file: Option<PathBuf>,
     /// What is logged.
     pub log: LogFilter,
-    /// How it is written.
+    /// The format of the log.
     pub log_format: LogFormat,
     /// Where Leaf's own paths are served by HTTP, if they are.
     pub leaf_http: Option<SocketAddr>,
@@ -165,7 +165,7 @@ pub struct Config {
     pub leaf_http_callers: LeafHttp,
     /// The file of the token that callers must send.
     pub leaf_http_token_file: Option<PathBuf>,
-    /// How many tags the metrics list one by one.
+    /// How many tags get their own time series.
     pub metrics_tags: usize,
     /// Where metrics and health are served by HTTP, if they are.
     pub http: Option<HttpAddress>,
@@ -298,8 +298,8 @@ impl Config {
     }
 
     /// How often to check whether each store is still the same: four times in `failover_settle`. So every daemon has
-    /// noticed a fail-over, and reported what it has seen, before the first of them claims again. A single store that
-    /// is `embedded` can't fail over, and each claim finds whether its file is gone.
+    /// noticed a fail-over, and reported the highest ids it has seen, before the first of them claims again. A single
+    /// store that is `embedded` can't fail over, and each claim detects if its file is missing.
     pub fn store_check_interval(&self, embedded: bool) -> Duration {
         let settle = self.failover_settle;
         if embedded { settle * 3 / 2 } else { settle / 4 }.max(STORE_CHECK_INTERVAL_MIN)

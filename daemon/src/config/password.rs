@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use super::env::Env;
 
-/// Where the store's password is. A file is read at each connection, so a new password needs no restart.
+/// The source of the store's password. A file is read for each connection, so a new password needs no restart.
 #[derive(Clone, PartialEq, Eq)]
 pub enum StorePassword {
     /// There is none.
@@ -17,7 +17,7 @@ pub enum StorePassword {
     Variable(String),
 }
 
-/// Not a setting, because settings are shown. For named stores see [`variable_of`].
+/// This is not a setting, because settings are shown. For named stores, see [`variable_of`].
 pub(super) const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
 
 /// The name of the systemd credential.

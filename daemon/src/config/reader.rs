@@ -1,5 +1,5 @@
-//! Takes each setting's value from the inputs, or its default, through the same parser. Reports where a
-//! bad value came from, and remembers what took effect.
+//! Parses each setting's value from the inputs, or its default, with the same parser. Reports the source of a bad
+//! value, and remembers the effective values.
 
 use std::fmt;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::settings::{Setting, ValueKind, named, settings};
 use super::sources::Inputs;
 use super::value::{ConfigNode, InvalidValue, Value, parse_value};
 
-/// A setting as it took effect.
+/// An effective setting.
 #[derive(Clone, Debug)]
 pub struct Effective {
     /// Its key.
@@ -44,7 +44,7 @@ impl Reader {
         self.computed(key, || Err("the table of settings gives none".to_owned()), parse)
     }
 
-    /// A setting whose default is found at the start.
+    /// A setting whose default is determined at the start.
     pub(super) fn computed<T>(
         &mut self,
         key: &str,
@@ -111,7 +111,7 @@ impl Reader {
         self.value(key, ConfigNode::boolean)
     }
 
-    /// What took effect, in the order of the table.
+    /// The effective settings, in the order of the table.
     pub(super) fn finish(self) -> Vec<Effective> {
         let mut effective = self.effective;
         effective.sort_by_key(|one| settings().position(|setting| setting.key == one.key));
@@ -168,8 +168,8 @@ fn show(setting: &Setting, node: &ConfigNode) -> String {
     }
 }
 
-/// A value as the file would have it: bare text gets its setting's type. An accepted store URL has no
-/// password in it.
+/// A value as it would stand in the file: bare text gets its setting's type. An accepted store URL contains no
+/// password.
 fn show_typed(setting: &Setting, node: &ConfigNode) -> String {
     match (&setting.kind, &node.value) {
         _ if ["store", "stores"].contains(&&*setting.key) => node.to_toml(&str::to_owned),

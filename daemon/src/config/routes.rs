@@ -18,7 +18,7 @@ pub(super) enum RouteTarget {
     One(usize),
     /// Each in one of these, by its hash.
     Hashed(Vec<usize>),
-    /// In all of these; each owns the numbers that are congruent to its place.
+    /// In all of these; each owns the numbers whose remainder is its index.
     Primaries(Vec<usize>, u32),
 }
 
@@ -140,7 +140,7 @@ fn check_reached(node: &ConfigNode, rule: &Rule, earlier: &[Rule]) -> Result<(),
     Ok(())
 }
 
-/// Refuses a store that is one of several primaries and also used alone: its rows count differently.
+/// Refuses a store that is one of several primaries and is also used alone, because its rows would have two meanings.
 fn check_shared(
     node: &ConfigNode,
     rule: &Rule,

@@ -1,5 +1,5 @@
-//! Where each tag belongs, and what a store records about its own role. Daemons that would look for a tag in
-//! different stores notice it by that record.
+//! Where each tag belongs, and what a store records about its own role. That record reveals daemons that would look for
+//! a tag in different stores.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,7 +28,7 @@ pub enum Placement<'a> {
     One(usize),
     /// In every one of these.
     Primaries {
-        /// Primary i of N gives the ids that leave the remainder i when divided by N; 2 to 64 of them.
+        /// Primary i of N grants the ids with the remainder i when divided by N; there are 2 to 64 primaries.
         members: &'a [usize],
         /// Counts changes of the list, from 1.
         era: u32,
@@ -38,7 +38,7 @@ pub enum Placement<'a> {
 /// What a store records about itself as one of several primaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrimaryRole {
-    /// Its place and the number of primaries, 2 to 64: they tell which ids it gives.
+    /// Its index and the number of primaries, 2 to 64, which determine the ids that it grants.
     pub shard: Shard,
     /// The era, from 1.
     pub era: u32,
@@ -90,7 +90,7 @@ impl Routing {
     /// Where a tag belongs; `None` if no rule matches it.
     pub fn placement(&self, tag: &Tag) -> Option<Placement<'_>> {
         let name = tag.as_str();
-        // No earlier rule has a prefix of a tag that a later one names in full: it would have been refused.
+        // No earlier rule has a prefix of a tag that a later one names in full, because such rules are refused.
         Some(match self.homes.get(self.by_pattern.matching(name).next()?)? {
             RouteTarget::One(store) => Placement::One(*store),
             RouteTarget::Hashed(members) => {
@@ -173,9 +173,9 @@ fn number(text: &str) -> Option<u32> {
 
 /// The routing in one line, such as `pay.*->pay; *->hash(s0,s1)`.
 ///
-/// If two patterns match one tag, the narrower one stands in the earlier rule, because a rule that an earlier one
-/// covers is refused. So the narrowest pattern decides, and the order of the rules adds nothing. Therefore patterns
-/// are sorted, and those that say the same as the next wider one are left out.
+/// If two patterns match one tag, the narrower one is in the earlier rule, because a rule that an earlier one covers is
+/// refused. So the narrowest pattern decides, and the order of the rules doesn't matter. Therefore patterns are sorted,
+/// and those with the same effect as the next wider one are omitted.
 fn describe(stores: &[StoreSpec], rules: &[Rule]) -> String {
     let all: BTreeMap<&Pattern, String> = rules
         .iter()

@@ -1,5 +1,5 @@
-//! The table of settings, which `settings.toml` holds. `leafd --help` and leafd(8) are made from it here;
-//! `docs/reference/settings.md` and `systemd/leafd.toml` are made from it by the tests.
+//! The table of settings, which is in `settings.toml`. `leafd --help` and leafd(8) are generated from it here; the
+//! tests generate `docs/reference/settings.md` and `systemd/leafd.toml` from it.
 
 use std::fmt::{self, Write as _};
 use std::sync::LazyLock;
@@ -15,13 +15,13 @@ use super::value::{parse_duration, show_duration};
 pub struct Setting {
     /// Its key in the file; see [`Setting::variable`] for the environment.
     pub key: String,
-    /// What values it takes.
+    /// The values that it accepts.
     #[serde(flatten)]
     pub kind: ValueKind,
-    /// The value that applies if none is given, as in an environment variable. Without it the setting is unset, or its
-    /// value is found at the start.
+    /// The value that applies if none is given, as in an environment variable. Without it, the setting is unset, or its
+    /// value is determined at the start.
     pub default: Option<String>,
-    /// How the value is found at the start.
+    /// How the value is determined at the start, in words.
     pub found: Option<String>,
     /// Lines of TOML that can be activated, in place of a missing or empty default.
     pub example: Option<String>,
@@ -33,7 +33,7 @@ pub struct Setting {
     pub is_reloaded: bool,
 }
 
-/// What values a setting takes.
+/// The values that a setting accepts.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ValueKind {

@@ -1,5 +1,5 @@
-//! Collects which values were given where, at most one for each setting. An unknown name is refused: a misspelt
-//! setting must not silently be a default.
+//! Collects the given values with their sources, at most one for each setting. Unknown names are refused, because a
+//! misspelt setting must not silently fall back to its default.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -48,7 +48,7 @@ fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
         ConfigError::new(named_by, words)
     })?;
     let entries = parse_document(&text).map_err(|(line, cause)| {
-        // Of the line only a known key is shown; the rest may be a secret.
+        // Only a known key of the line is shown; the rest may be a secret.
         let key = line.and_then(|line| text.lines().nth(line - 1)?.split('=').next());
         let setting = key.and_then(|key| settings::by_key(key.trim()));
         let key = setting.map_or(String::new(), |setting| format!("{}: ", setting.key));
@@ -105,7 +105,7 @@ fn is_password(name: &str) -> bool {
 /// configurations during a change.
 ///
 /// # Errors
-/// A variable of neither form: it is misspelt.
+/// A variable of neither form, which must be misspelt.
 pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>, ConfigError> {
     let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
     let is_sole = stores == [""];

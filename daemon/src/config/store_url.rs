@@ -1,5 +1,5 @@
-//! The store's address: one URL form for every kind of store. It has a parser of its own, because the database
-//! crates' parsers lack several hosts (MySQL) or certificate checks (PostgreSQL).
+//! The store's address: one URL form for every kind of store. It is parsed here, because the database crates' parsers
+//! don't support several hosts (MySQL) or certificate checks (PostgreSQL).
 //!
 //! A password in the URL is refused: URLs end up in process lists, unit files and logs.
 
@@ -30,7 +30,7 @@ pub struct NetworkUrl {
     pub user: String,
     /// The servers' places in order of preference; never empty.
     pub endpoints: Vec<Endpoint>,
-    /// Those that failed, and when, the last one at the end.
+    /// The servers that failed, and when; the latest at the end.
     failed: Vec<(usize, Instant)>,
     /// The database's name.
     pub database: String,
@@ -58,8 +58,8 @@ pub struct Tls {
     pub client: Option<(PathBuf, PathBuf)>,
 }
 
-/// For how long a server that failed before another one did is tried after those that did not. Later it is as good as
-/// any: who has heard of no failure prefers it.
+/// How long a server that has failed is tried after the others. After that it gets its normal place again, because
+/// hosts that noticed no failure prefer it anyway.
 const FAILED_LATELY: Duration = Duration::from_secs(60);
 
 /// What distinguishes the kinds of network stores.
@@ -186,8 +186,8 @@ pub(super) fn is_host(host: &str) -> bool {
     !host.is_empty() && host.chars().all(plain)
 }
 
-/// What the parameters say of TLS, and whether they ask for plain text. Servers that are not all on this host are verified
-/// unless they do.
+/// The TLS parameters, and whether they request plain text. Unless they do, servers are verified if any of them is on
+/// another host.
 fn tls(parameters: &str, all_local: bool) -> Result<(Option<Tls>, bool), String> {
     let (mut asked, mut disabled) = (false, false);
     let (mut roots, mut certificate, mut key) = (None, None, None);
@@ -200,7 +200,7 @@ fn tls(parameters: &str, all_local: bool) -> Result<(Option<Tls>, bool), String>
             ("sslrootcert", _) if !value.is_empty() => roots = path(),
             ("sslcert", _) if !value.is_empty() => certificate = path(),
             ("sslkey", _) if !value.is_empty() => key = path(),
-            // This is always so: only a server that accepts writes can give numbers.
+            // This is always the case, because only a server that accepts writes can grant claims.
             ("target_session_attrs", "read-write" | "primary") => {}
             _ => return Err(format!("after the ? only these, with & between them: {PARAMETERS}")),
         }
@@ -252,14 +252,14 @@ impl fmt::Display for Endpoint {
 }
 
 impl NetworkUrl {
-    /// Whether the server at this place may get the password in a form that it can read.
+    /// Whether this server may get the password in clear text.
     pub fn may_send_password(&self, endpoint: &Endpoint) -> bool {
         self.tls.is_some() || self.plain_text || matches!(endpoint, Endpoint::Unix(..))
     }
 
-    /// The servers in the order to try them: as preferred, and at the end those that failed, the last of them last.
-    /// Hosts that lose a server together then meet again at the same one, and while a cluster serves nowhere, nobody
-    /// goes back to the server that began it. A failure counts for a minute.
+    /// The servers in the order in which to try them: in order of preference, and then those that failed, the latest
+    /// failure last. Hosts that lose a server together thus switch to the same one, and while no node of a cluster
+    /// serves, no host returns to the server that failed first. A failure counts for a minute.
     pub fn in_turn(&self, now: Instant) -> impl Iterator<Item = &Endpoint> {
         let lately = move |(index, at): &(usize, Instant)| {
             (now.saturating_duration_since(*at) < FAILED_LATELY).then_some(*index)
@@ -282,7 +282,7 @@ impl NetworkUrl {
         self.failed.push((failed, now));
     }
 
-    /// Each of the servers alone that are tried after this one. Those before it have just not answered.
+    /// URLs with one server each: those that are tried after this one. The ones before it have just failed to answer.
     pub fn after(&self, endpoint: &str, now: Instant) -> impl Iterator<Item = NetworkUrl> {
         let from_it = self.in_turn(now).skip_while(move |one| one.to_string() != endpoint);
         from_it.skip(1).map(|one| NetworkUrl {
@@ -294,7 +294,7 @@ impl NetworkUrl {
 }
 
 impl Endpoint {
-    /// Whether no network leads there: a Unix socket, or a loopback address.
+    /// Whether it is reached without a network: a Unix socket or a loopback address.
     fn is_local(&self) -> bool {
         match self {
             Endpoint::Unix(..) => true,

@@ -55,7 +55,7 @@ pub(super) fn parse(node: &ConfigNode, routed: bool) -> Result<Vec<Named>, Inval
     node.entries(|name, value| {
         check_name(name, value)?;
         let store = parse_store(name, value)?;
-        // Without its parameters: a store with other certificate checks is the same store.
+        // Without its parameters, because a store with other certificate checks is the same store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
             let why = format!("another store; {} is this one already", same.name);

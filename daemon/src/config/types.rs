@@ -20,7 +20,7 @@ pub struct SocketGroup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogFilter(String);
 
-/// How a line of the log is written.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFormat {
     /// Human, with colour on a terminal.
@@ -34,8 +34,8 @@ pub enum LogFormat {
 /// The maximum length of a socket's path in bytes: `sun_path` without its final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// While its ensemble is unavailable, this client logs that several times a second. The code that needs the ensemble
-/// logs the consequences.
+/// While its ensemble is unavailable, this client logs so several times a second. The code that needs the ensemble logs
+/// the consequences.
 const QUIET: &str = "zookeeper_client=error";
 
 /// Longest identity.
@@ -127,7 +127,7 @@ impl LogFilter {
     pub fn to_targets(&self) -> Targets {
         let checked = match &*self.0 {
             "off" => "off".to_owned(),
-            // The last mention counts.
+            // The last occurrence applies.
             text => format!("{QUIET},{text}"),
         };
         checked.parse().expect("the setting was checked")

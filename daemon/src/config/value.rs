@@ -19,9 +19,9 @@ pub(super) enum Value {
     /// Text without a type of its own; the setting decides the type.
     Bare(String),
     Text(String),
-    /// A number in base 10; `None` if it has more digits than any setting allows.
+    /// A decimal number; `None` if it has more digits than any setting allows.
     Integer(Option<i128>),
-    /// Types that no setting (or only one) allows, as they were written.
+    /// Values of types that no setting (or only one) accepts, as they were written.
     Other(&'static str, String),
     Boolean(bool),
     List(Vec<ConfigNode>),
@@ -31,7 +31,7 @@ pub(super) enum Value {
 /// The keys and values of a table.
 pub(super) type Entries = Vec<(String, ConfigNode)>;
 
-/// What is wrong with a value.
+/// Why a value is invalid.
 #[derive(Debug)]
 pub(super) struct InvalidValue {
     /// The place within the setting's value, such as `[1].uids`.
@@ -287,7 +287,7 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// Of a URL to another place, or a text with a password, only the kind is shown.
+/// For a URL of another place, or a text with a password, only the kind is shown.
 pub(super) fn redact(text: &str) -> String {
     if let Some((scheme, _)) = text.split_once("://")
         && scheme != "sqlite"

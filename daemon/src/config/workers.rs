@@ -141,7 +141,7 @@ pub(super) fn parse(node: &ConfigNode, context: &Context<'_>) -> Result<WorkerSp
     }
 }
 
-/// The numbers of hosts: each has its own.
+/// The numbers of hosts, which must be distinct.
 pub(super) fn parse_numbers(
     node: &ConfigNode,
     layouts: &Layouts,

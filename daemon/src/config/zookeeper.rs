@@ -102,7 +102,7 @@ impl FromStr for LeafAddress {
         let plain = !text.contains(['-', '/']);
         let address = parts.filter(|_| plain).and_then(|(ip, port)| {
             let port = port.parse().ok().filter(|port| *port > 0)?;
-            // Another spelling would be another holder for Java Leaf.
+            // For Java Leaf, another spelling would be another holder.
             Some(LeafAddress { ip: ip.to_owned(), port }).filter(|one| one.to_string() == text)
         });
         address.ok_or_else(|| {

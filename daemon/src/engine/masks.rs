@@ -1,6 +1,6 @@
-//! The keys of public ids: which this host has, and whether all hosts have the same. No id is masked before the first
-//! store has confirmed that. With two different keys of the same number, one id would get two public ids, and two ids
-//! could get the same one.
+//! The keys of public ids: which keys this host has, and whether all hosts have the same. No id is masked before the
+//! first store has confirmed that. With two different keys of the same number, one id would get two public ids, and two
+//! ids could get the same one.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,11 +31,12 @@ pub struct Masks {
     renewed: Notify,
 }
 
-/// An error that is repeated to all who ask soon after, so that they don't all make attempts of their own.
+/// An error that is returned to all callers for a short time, so that they don't each make an attempt.
 struct ConfirmFailure {
     failure: Failure,
     until: BootMs,
-    /// What the store was after the attempt; `None` while it couldn't be used. The error says nothing of another one.
+    /// The store's identity after the attempt; `None` while it couldn't be used. The error doesn't apply to another
+    /// store.
     under: Option<Identity>,
 }
 
@@ -58,7 +59,7 @@ impl Masks {
         })
     }
 
-    /// Uses other keys from now on. Keys that were confirmed remain so, even while the store can't be reached.
+    /// Uses other keys from now on. Keys that were confirmed stay confirmed, even while the store can't be reached.
     pub fn renew(&self, keys: Option<MaskKeys>) {
         let known = self.confirmed().zip(keys.as_ref()).is_some_and(|(confirmed, keys)| {
             keys.iter().all(|key| {
@@ -102,7 +103,7 @@ impl Masks {
         confirmed.is_some() && self.upstream.monitor.borrow().history() == confirmed.as_ref()
     }
 
-    /// Has the store confirm that all hosts have the same keys, if it hasn't yet.
+    /// Asks the store to confirm that all hosts have the same keys, if it hasn't yet.
     ///
     /// # Errors
     /// This host has no keys, a key differs from that of other hosts, or the store can't be reached.
@@ -167,7 +168,7 @@ impl Masks {
         ))
     }
 
-    /// Has the keys confirmed before anybody needs them, and logs what is wrong with them, until dropped.
+    /// Gets the keys confirmed before they are needed, and logs problems with them, until dropped.
     pub async fn run(&self) {
         loop {
             let mut told = None;

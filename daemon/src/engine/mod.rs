@@ -2,14 +2,14 @@
 //! watches the stores.
 //!
 //! Everything here runs on one thread and never blocks. Work that needs the store or the journal waits in a queue with
-//! its deadline, and goes on when the thread that blocks has reported back.
+//! its deadline, and continues when the blocking thread has reported back.
 //!
 //! - [`segments`]: segment tags, from a request to the journal and the store.
 //! - [`snowflakes`]: snowflake layouts.
 //! - [`lease`]: the host's worker.
 //! - [`upstream`]: the stores in which tags live, whether each is the configured one, and their fail-overs.
 //! - [`quotas`]: how many ids of a tag its users may draw.
-//! - [`writer`]: writes changes to the journal, and does what follows from them.
+//! - [`writer`]: writes changes to the journal, and then runs their effects.
 
 pub mod lease;
 pub mod masks;
@@ -26,10 +26,10 @@ use std::time::Duration;
 /// How often tags with waiting requests are checked.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// A call that a state machine has requested, if one is under way.
+/// The pending call that a state machine has requested, if there is one.
 pub(crate) type PendingCall<T> = Option<Pin<Box<dyn Future<Output = T>>>>;
 
-/// The response to the call under way. Never returns if there is none.
+/// The response to the pending call. Never returns if there is none.
 pub(crate) async fn response<T>(pending: &mut PendingCall<T>) -> T {
     let Some(call) = pending else { return std::future::pending().await };
     let response = call.await;

@@ -1,4 +1,4 @@
-//! What is left of the users' quotas of one tag, for as long as the tag is in use.
+//! What remains of the users' quotas of one tag, for as long as the tag is in use.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -7,17 +7,18 @@ use std::rc::Rc;
 use leafd_core::BootMs;
 use leafd_core::quota::{Bucket, Quota};
 
-/// What is left of one user's quota of a tag, for all connections of the user.
+/// What remains of one user's quota of a tag, for all connections of the user.
 pub type QuotaBucket = Rc<RefCell<Bucket>>;
 
-/// What is left of the quotas of a tag's users, by user.
+/// What remains of the quotas of a tag's users, by user.
 #[derive(Default)]
 pub struct Quotas {
     buckets: HashMap<u32, QuotaBucket>,
 }
 
 impl Quotas {
-    /// What is left of a user's quota. It is full if the user has drawn nothing for long, or the rule was another one.
+    /// What remains of a user's quota. It is full if the user has drawn nothing for a long time, or if the rule has
+    /// changed.
     pub fn bucket(&mut self, uid: u32, quota: Quota, now: BootMs) -> QuotaBucket {
         if self.buckets.len() == self.buckets.capacity() {
             self.forget_full(now);
@@ -35,7 +36,7 @@ impl Quotas {
         self.buckets.values().all(|bucket| bucket.borrow_mut().is_full(now))
     }
 
-    /// Forgets those that are full, but for those that somebody draws from: another connection of the user has to find
+    /// Forgets full quotas, except those that a connection is using, because another connection of the user must find
     /// the same one.
     fn forget_full(&mut self, now: BootMs) {
         self.buckets

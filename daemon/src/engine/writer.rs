@@ -1,5 +1,5 @@
-//! Writes changes to the journal, and then does what follows from them on the thread that answers requests: a mark may
-//! be used, or a segment is held.
+//! Writes changes to the journal, and then runs their effects on the thread that answers requests: a mark may be used,
+//! or a segment is held.
 //!
 //! The journal makes changes durable in the order in which they were written. Their effects run in the same order.
 
@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use crate::journal::{Journal, JournalError, Write, Written};
 use crate::reply::Failure;
 
-/// A disk that has not answered for so long counts as one that doesn't.
+/// A disk that has not answered for this long counts as hanging.
 const HANGS_FROM: Duration = Duration::from_secs(5);
 
-/// What to do when changes are durable, or were refused because they contradict what is recorded.
+/// What to do when changes are durable, or were refused because they contradict the journal's records.
 type Effect = Box<dyn FnOnce(Result<(), JournalError>)>;
 
 /// Writes changes to the journal, and runs their effects.
@@ -49,7 +49,7 @@ impl Writer {
     }
 
     /// Writes changes, all of them or none. `effect` runs when they are durable. It gets an error if they contradict
-    /// what is recorded and were left out.
+    /// the journal's records and were not made.
     pub fn write(
         &self,
         writes: Vec<Write>,
@@ -61,7 +61,7 @@ impl Writer {
         self.queued.notify_one();
     }
 
-    /// An error while the journal can't be used: then nothing may be issued.
+    /// An error while the journal can't be used, when no ids may be issued.
     pub fn failure(&self) -> Option<Failure> {
         if !self.failed() {
             return None;
@@ -74,13 +74,13 @@ impl Writer {
         self.journal.failed()
     }
 
-    /// Why ids come to an end: the journal fails, or its disk doesn't answer. In the second case what the journal has
-    /// recorded is issued still.
+    /// Why ids will run out: the journal fails, or its disk doesn't answer. In the second case, ids that the journal
+    /// has already recorded are still issued.
     pub fn trouble(&self) -> Option<Failure> {
         self.failure().or_else(|| self.hangs().then(|| self.hanging()))
     }
 
-    /// Whether there is no such trouble.
+    /// Whether there is no such problem.
     pub fn works(&self) -> bool {
         !self.failed() && !self.hangs()
     }
@@ -112,7 +112,7 @@ impl Writer {
         }
     }
 
-    /// Waits until everything that was written is durable. If the journal fails, this may take for ever, so limit the
+    /// Waits until everything that was written is durable. If the journal fails, this may take forever, so limit the
     /// time.
     pub async fn drained(&self) {
         while self.owed.get() > 0 {

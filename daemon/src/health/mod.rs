@@ -1,5 +1,5 @@
-//! The daemon's health. It gathers what the engine finds for the core's model, and reports it to the status, the
-//! service manager and the log.
+//! The daemon's health. It collects the engine's findings for the core's model, and reports the result to the status,
+//! the service manager and the log.
 //!
 //! - `remedy`: what to do about each cause, on this host.
 
@@ -25,7 +25,8 @@ use leafd_core::store::{StoreError, Why};
 
 pub use remedy::Remedies;
 
-/// Most conditions that the status and the metrics report: thousands of tags may have one each.
+/// The maximum number of conditions that the status and the metrics report, because thousands of tags may have one
+/// each.
 pub const CONDITIONS_MAX: usize = 50;
 
 /// Watches the daemon's health.
@@ -38,7 +39,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A watch that has seen nothing yet.
+    /// A watch without findings.
     pub fn new(
         segments: Rc<Segments>,
         snowflakes: Rc<Snowflakes>,
@@ -48,7 +49,7 @@ impl Watch {
         Watch { segments, snowflakes, writer, remedies, health: RefCell::default() }
     }
 
-    /// Looks, and passes the present health to `read`.
+    /// Checks the health, and passes it to `read`.
     pub fn with<T>(&self, read: impl FnOnce(&Health, BootMs) -> T) -> T {
         let now = clock::now();
         let findings = self.findings(now);
@@ -57,7 +58,7 @@ impl Watch {
         read(&health, now.boot)
     }
 
-    /// Looks, and logs what has changed. Call this every second.
+    /// Checks the health, and logs changes. Call this every second.
     pub fn tell(&self) {
         self.with(|_, _| ());
         let notices = self.health.borrow_mut().notices(clock::boot());
@@ -75,12 +76,12 @@ impl Watch {
         causes.iter().any(|cause| cause.code == Code::WorkerStarting)
     }
 
-    /// What everybody may see, with at most `most` conditions, the worst first: nothing of single tags.
+    /// The part that everyone may see, without single tags; at most `most` conditions, the worst first.
     pub fn public(&self, most: usize) -> snapshot::Health<PublicCondition> {
         self.shown(most, |code| !code.is_of_a_tag(), public)
     }
 
-    /// What administrators see, with at most `most` conditions, the worst first.
+    /// The part that administrators see; at most `most` conditions, the worst first.
     pub fn snapshot(&self, most: usize) -> snapshot::Health<snapshot::Condition> {
         let show = |condition: &ActiveCause<'_>| snapshot::Condition {
             public: public(condition),
@@ -226,7 +227,7 @@ impl Watch {
         }
     }
 
-    /// The cause of a trouble of a layout. Without a worker nobody asks for ids of layouts, so it counts as idle then.
+    /// The cause for a layout's problem. Without a worker, no ids of layouts are requested, so it counts as idle then.
     fn of_layout(&self, code: Code, name: &str, message: &str) -> Cause {
         let idle = matches!(self.snowflakes.worker, Worker::None);
         let cause = Cause::new(code, name, Why::Other, message, Lasts::Over);

@@ -1,5 +1,5 @@
-//! What to do about each cause on this host: a `match` on what it is and on the class of its reason. A remedy names,
-//! for instance, the file of the password, the certificate that counts, or the command that helps.
+//! The remedy for each cause on this host: a `match` on its code and on the class of its reason. A remedy names, for
+//! instance, the password file, the CA in use, or the command that helps.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use crate::engine::lease::ZOOKEEPER;
 use leafd_core::health::{Cause, Code};
 use leafd_core::store::Why;
 
-/// What the configuration says about things that may need repair.
+/// The parts of the configuration that remedies name.
 #[derive(Debug, Default)]
 pub struct Remedies {
     stores: BTreeMap<String, Origins>,
@@ -25,11 +25,11 @@ struct Origins {
     authority: String,
 }
 
-/// A new database doesn't know the ids that the former one gave, so adopting it is no quick remedy.
+/// A new database doesn't know the ids that the former one granted, so adopting it is no quick remedy.
 const PUT_BACK: &str = "restore the first database; leafd then continues. If the change is intended, stop leafd on all hosts, \
      raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
 
-/// An embedded registry has the host's clock.
+/// An embedded registry uses the host's clock.
 const CLOCK: &str = "correct the host's clock and keep it synchronized (timedatectl, chronyc tracking); no restart is needed";
 const CLOCK_OF_REGISTRY: &str = "correct the clock of the registry's server and keep it synchronized (timedatectl, chronyc \
      tracking); no restart is needed";
@@ -94,7 +94,7 @@ impl Remedies {
         remedy.to_owned()
     }
 
-    /// What to do about a store's error that was found by another program than the daemon.
+    /// What to do about a store's error that another program than the daemon has found.
     pub fn of_error(&self, spec: &StoreSpec, why: Why) -> String {
         self.of_store(store_subject(&spec.name), why)
     }

@@ -1,4 +1,4 @@
-//! Questions of the HTTP threads to the thread that answers requests.
+//! Queries from the HTTP threads to the thread that answers requests.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::requests::Dispatcher;
 
-/// Has the thread answer a question.
+/// Sends queries to the thread.
 pub type Inquiry = Box<dyn FnOnce(Rc<Dispatcher>) + Send>;
 
 /// How long the thread may take to answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Has the thread do this work. `None` if it has not answered in time. The work ends early if nobody waits for it.
+/// Lets the thread do this work. `None` if it has not answered in time. The work ends early if its caller no longer
+/// waits.
 pub(super) async fn asked<T: Send + 'static>(
     ask: &mpsc::Sender<Inquiry>,
     work: impl AsyncFnOnce(Rc<Dispatcher>) -> T + Send + 'static,
@@ -34,7 +35,7 @@ pub(super) async fn asked<T: Send + 'static>(
     tokio::time::timeout(ANSWERS_WITHIN, asked).await.ok().flatten()
 }
 
-/// Answers inquiries until nobody can send any more. The thread that answers requests must run this.
+/// Answers queries until there are no senders left. The thread that answers requests must run this.
 pub(super) async fn attend(dispatcher: Rc<Dispatcher>, mut inquiries: mpsc::Receiver<Inquiry>) {
     while let Some(inquiry) = inquiries.recv().await {
         inquiry(Rc::clone(&dispatcher));

@@ -1,5 +1,5 @@
-//! `leafd doctor`: checks everything that ids depend on, and says what is wrong and what to do. It writes nothing, and
-//! can run beside a running daemon.
+//! `leafd doctor`: checks everything that ids depend on, and reports each problem with a remedy. It writes nothing, and
+//! can run beside a daemon.
 //!
 //! - `state`: the state directory, the journal and the embedded store.
 //! - `store`: a database: the login, its clock, rights and tables.
@@ -24,7 +24,7 @@ use crate::health::Remedies;
 use crate::output;
 use crate::store::sql::WorkersWish;
 
-/// What to look at, and how to say it.
+/// What to check, and how to print it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each line is ok, warning or failed, and each problem is followed by its remedy. The doctor writes
@@ -126,7 +126,7 @@ fn check_port(report: &mut Report, host: &str, port: u16, config: &Config) {
     }
 }
 
-/// Which workers to ask a store for: the pool's. Where the operator assigns the number: all that other hosts may have
+/// The workers to ask a store for: those of the pool. If the operator assigns the number: all that other hosts may have
 /// leased in the first store.
 fn workers_wish(config: &Config, store: usize) -> Option<WorkersWish> {
     match &config.worker {

@@ -1,4 +1,4 @@
-//! The state directory and its content, as far as it can be checked without a lock and without writing.
+//! Checks the state directory and its content, as far as that is possible without a lock and without writing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -14,7 +14,7 @@ use crate::journal::{self, Identity};
 use crate::state_dir;
 use crate::store::sqlite;
 
-/// What the other checks learn from the state directory.
+/// Facts from the state directory that other checks need.
 #[derive(Debug, Default)]
 pub struct StateFound {
     /// The process of the daemon that owns the directory.
@@ -25,10 +25,10 @@ pub struct StateFound {
 
 const SUBJECT: &str = "state directory";
 
-/// With less free space the journal fails: its write-ahead log may take this much.
+/// With less free space the journal fails, because its write-ahead log may need this much.
 const FREE_MIN_BYTES: u64 = 2 << 20;
 
-/// With less free space a warning is due.
+/// With less free space, the doctor warns.
 const FREE_LOW_BYTES: u64 = 64 << 20;
 
 /// Checks the directory, the journal and the embedded stores.
@@ -157,7 +157,7 @@ fn check_space(report: &mut Report, dir: &Path) {
     }
 }
 
-/// Returns the journal's name of this host.
+/// Returns this host's id in the journal.
 fn check_journal(report: &mut Report, dir: &Path, identity: &Identity) -> Option<String> {
     match journal::look(dir, identity) {
         Ok(None) => {

@@ -15,7 +15,7 @@ use crate::store::sql::{Examination, Purpose, WorkersWish};
 /// A clock that is off by more is worth a warning, in milliseconds.
 const CLOCK_OFF_MS: u64 = 1_000;
 
-/// Checks a database. Returns what it found there if the login worked.
+/// Checks a database. Returns what it found if the login succeeded.
 pub fn check(
     report: &mut Report,
     config: &Config,

@@ -13,13 +13,13 @@ pub type Workers = Result<(UnixMs, Vec<Entry>), RegistryError>;
 
 const SUBJECT: &str = "workers";
 
-/// Less than one free number in this many is worth a warning.
+/// Warns if fewer than one number in this many is free.
 const FEW_FREE: u64 = 10;
 
 /// This host's identity in registries.
 #[derive(Clone, Copy, Debug)]
 pub struct Ourselves<'a> {
-    /// The host id, by the journal or the running daemon, if one of them could be asked.
+    /// The host id from the journal or the running daemon, if one of them could be asked.
     pub host: Option<&'a str>,
     /// The running daemon's status.
     pub status: Option<&'a Snapshot>,
@@ -36,7 +36,7 @@ pub fn check(
     let (now, entries) = match found {
         Ok(found) => found,
         Err(error) => {
-            // If numbers come from elsewhere, this is harmless.
+            // If numbers come from another registry, this is harmless.
             if matches!(config.worker, WorkerSpec::Store(_)) {
                 report.failed(SUBJECT, error.to_string(), remedy(error.why()));
             }

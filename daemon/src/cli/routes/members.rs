@@ -27,12 +27,12 @@ pub(super) struct Member {
     pub(super) index: Option<usize>,
 }
 
-/// How far a store's change has got.
+/// The progress of a store's change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
     /// It has another role, or none.
     Before,
-    /// It is frozen: no daemon claims from it any more.
+    /// It is frozen, so no daemon claims from it any more.
     Frozen,
     /// It has its new role.
     Done,
@@ -66,7 +66,7 @@ impl Member {
         &self.identity.role.0
     }
 
-    /// How far its change has got.
+    /// The progress of its change.
     pub(super) fn progress(&self) -> Progress {
         match Frozen::parse(self.role()) {
             Some(_) => Progress::Frozen,
@@ -80,7 +80,7 @@ impl Member {
         Frozen::parse(self.role()).map_or_else(|| self.role().to_owned(), |frozen| frozen.from)
     }
 
-    /// Which of several primaries it is so far, if it is one.
+    /// Which of several primaries it is at present, if it is one.
     pub(super) fn primary(&self) -> Option<PrimaryRole> {
         parse_primary(&self.place())
     }
@@ -90,7 +90,7 @@ impl Member {
         parse_primary(&self.to)
     }
 
-    /// Whether it will give other ids than before.
+    /// Whether it will grant different ids than before.
     pub(super) fn changes_shard(&self) -> bool {
         let shard = |primary: Option<PrimaryRole>| primary.map(|primary| primary.shard);
         self.index.is_some() && shard(self.primary()) != shard(self.primary_to_be())
@@ -105,7 +105,7 @@ impl Member {
         }
     }
 
-    /// Records a role in place of the present one. At that moment no claim under the former role is under way.
+    /// Replaces the recorded role. At that moment, no claim under the former role is in progress.
     pub(super) async fn record(&mut self, place: &str) -> Result<()> {
         let role = Role(place.into());
         let (under, to) = (self.identity.clone(), role.clone());
@@ -120,7 +120,7 @@ impl Member {
         self.record(&frozen.text()).await
     }
 
-    /// The rows after a tag, each with the end of what was ever claimed under its name; none at the end.
+    /// The rows after a tag, each with the end of all claims ever made under its name; none at the end.
     pub(super) async fn page(&self, after: Option<&Tag>) -> Result<Vec<(TagRow, u64)>> {
         let (under, after) = (self.identity.clone(), after.cloned());
         let page = move |store: &mut Store| {
@@ -146,8 +146,8 @@ impl Member {
         }
     }
 
-    /// Calls `see` with every name that the store remembers, including those of deleted tags, and the end of what was
-    /// claimed.
+    /// Calls `see` with every name that the store remembers, including those of deleted tags, and the end of its
+    /// claims.
     pub(super) async fn each_end(&self, mut see: impl FnMut(Tag, u64)) -> Result<()> {
         let mut after: Option<Tag> = None;
         loop {

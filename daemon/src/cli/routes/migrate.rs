@@ -1,11 +1,11 @@
-//! Carries out a change of routes. It may be interrupted at any point; the same command finishes it:
+//! Carries out a change of routes. It may be interrupted at any point, and the same command then finishes it:
 //!
 //! 1. Every store is frozen: it records that it is being changed, and from which role to which. No daemon claims from
 //!    it then.
 //! 2. All rows are read once more, because tags may have been created meanwhile.
-//! 3. Each name is raised in its new stores to the end of what was ever claimed of it anywhere.
-//! 4. One store after the other records its new role, and is in use from then on. All it gives lies above everything
-//!    that was given by the former routes, and no other store gives the same ids.
+//! 3. Each name is raised in its new stores to the end of all claims ever made under it in any store.
+//! 4. One store after the other records its new role, and is in use from then on. All ids that it grants lie above
+//!    everything granted under the former routes, and no other store grants the same ids.
 
 use anyhow::{Result, bail};
 
@@ -44,7 +44,7 @@ pub(super) async fn carry_out(members: &mut [Member], routing: &Routing) -> Resu
     Ok(())
 }
 
-/// Makes a store know every name that it needs; `at` is its place in the list.
+/// Records in a store every name that it must know; `at` is its place in the list.
 async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     let mut ends = Vec::new();
     for (tag, known) in found.known.iter().filter(|(_, known)| known.needed_in.contains(&at)) {
@@ -65,8 +65,8 @@ async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     Ok(())
 }
 
-/// Creates a tag that other stores have. Its ceiling may be below its start: then it is used up. Returns false if the
-/// tag exists by now: an interrupted run's last statement arrived late.
+/// Creates a tag that other stores have. Its ceiling may be below its start, which means that it is exhausted. Returns
+/// false if the tag exists by now, because an interrupted run's last statement arrived late.
 async fn create(member: &Member, tag: &Tag, known: &Known) -> Result<bool> {
     let Some(row) = &known.row else { return Ok(true) };
     let new = NewTag {

@@ -1,5 +1,4 @@
 //! What a store records while its role is being changed, so that an interrupted change is recognised and finished.
-//! Pure.
 
 /// The record of a role that is being changed. No daemon is configured for this text, so none claims from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +15,7 @@ pub const RETIRED: &str = "retired";
 impl Frozen {
     /// Reads the output of [`Frozen::text`]; `None` for any other text.
     pub fn parse(role: &str) -> Option<Frozen> {
-        // The length tells where the role ends, because a role may contain any text.
+        // The length shows where the role ends, because a role may contain any text.
         let (length, rest) = role.strip_prefix("frozen, ")?.split_once(" from ")?;
         let (from, rest) = rest.split_at_checked(length.parse().ok()?)?;
         let to = rest.strip_prefix(" to ")?;

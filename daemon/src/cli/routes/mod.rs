@@ -1,7 +1,7 @@
 //! `leafd routes apply`: gives stores that already have tags their roles among several, and changes recorded roles.
 //!
 //! - `members`: the stores.
-//! - `plan`: whether the change is allowed, and what each store must know for it.
+//! - `plan`: whether the change is allowed, and what each store must record for it.
 //! - `migrate`: carries the change out.
 //! - `migration_state`: what a store records meanwhile.
 //! - `rollback`: what happens to frozen stores when the change is refused.
@@ -58,7 +58,7 @@ fn without_settings(around: &Env) -> Env {
     alone
 }
 
-/// Loads a configuration although the environment may have passwords of stores that only the other configuration has.
+/// Loads a configuration even if the environment has passwords of stores that only the other configuration names.
 fn load(args: &Args, around: &Env) -> Result<Config, ConfigError> {
     let mut known = around.clone();
     known.variables.retain(|name, _| !is_password(&name.to_string_lossy()));
@@ -100,7 +100,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<S
     if let Some(refusal) = found.refusal() {
         bail!("{}", rollback::refuse(&mut members, Vec::new(), yes, &refusal).await?);
     }
-    // If the reader is gone, the change goes on.
+    // If nobody reads the output any more, the change continues.
     let _ = output::print(&shown(&members, &found));
     if !yes {
         return Ok("nothing was changed yet; to apply this, add --yes\n".to_owned());

@@ -19,7 +19,7 @@ const SHOWN_MAX: usize = 10;
 pub(super) struct Survey {
     /// How many rows each store has.
     pub(super) rows: Vec<usize>,
-    /// The names that some store must learn from another, and what was claimed of them.
+    /// The names that one store must take over from another, and what was claimed under them.
     pub(super) known: BTreeMap<Tag, Known>,
     /// Rows that forbid the change: the first ones, in words.
     pub(super) offenders: Vec<String>,
@@ -41,11 +41,11 @@ const FINISH: &str = "under the former routes, finish what was interrupted (leaf
 pub(super) struct Known {
     /// Every id that was ever claimed is below this; at least 1.
     pub(super) end: u64,
-    /// What each store knows to be claimed, by the store's place in the list.
+    /// The end of the claims that each store has recorded, by the store's place in the list.
     pub(super) ends: Vec<(usize, u64)>,
     /// The tag, if there is one.
     pub(super) row: Option<KnownRow>,
-    /// The stores that must know the name, by their places in the list.
+    /// The stores that must record the name, by their places in the list.
     pub(super) needed_in: Vec<usize>,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct KnownRow {
     pub(super) stores: Vec<usize>,
 }
 
-/// Refuses what the recorded roles alone forbid.
+/// Refuses changes that the recorded roles alone forbid.
 pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> {
     for (index, member) in members.iter().enumerate() {
         if let Some(same) =
@@ -109,7 +109,7 @@ fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
         });
         let mut changed = together.filter(undone).filter(|other| other.changes_shard());
         let Some(changed) = changed.next() else { continue };
-        // A member with its new role and era is done.
+        // A member that has its new role and era is finished.
         let own = if undone(&member) { era(member) } else { 0 };
         let highest = former.max(own);
         if primary.era <= highest {
@@ -126,7 +126,7 @@ fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
     Ok(())
 }
 
-/// The names of the stores in the routes of a place, as `Routing::role` writes them.
+/// The names of the stores in the routes of a recorded role, as `Routing::role` writes them.
 fn stores_named(place: &str) -> Vec<String> {
     let Some((_, routes)) = place.split_once(", of: ") else { return Vec::new() };
     let mut names = Vec::new();
@@ -180,7 +180,7 @@ pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Surv
         survey.rows.push(rows);
         member
             .each_end(|tag, end| {
-                // Below 1 there is no id.
+                // There are no ids below 1.
                 if end > 1
                     && let Some(known) = survey.known(members, routing, at, &tag)
                 {
@@ -192,8 +192,8 @@ pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Surv
     Ok(survey)
 }
 
-/// The stores that must learn what the store at this place knows of a name: the stores where the name lives from now
-/// on, unless they are exactly those where it lived before.
+/// The stores that must take over what the store at this place knows about a name: the stores to which the name will
+/// belong, unless it already belongs to exactly these.
 fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec<usize> {
     let homes: Vec<usize> =
         (0..members.len()).filter(|at| members[*at].is_home_of(routing, tag)).collect();
@@ -235,7 +235,7 @@ fn offence(member: &Member, routing: &Routing, row: &TagRow) -> Option<Offence> 
     routing.is_primary(index).then_some((why, STAY)).or_else(|| unfinished(row))
 }
 
-/// A store that learned of such a tag could neither issue its ids nor know that its creation must be repeated.
+/// A store that took over such a tag could neither grant its ids nor know that its creation must be repeated.
 fn unfinished(row: &TagRow) -> Option<Offence> {
     (row.ceiling == UNFINISHED).then(|| ("its creation was interrupted".to_owned(), FINISH))
 }
@@ -249,7 +249,7 @@ impl Survey {
         }
     }
 
-    /// What is known of a name, if another store must learn it.
+    /// What is known about a name, if another store must take it over.
     fn known(
         &mut self,
         members: &[Member],

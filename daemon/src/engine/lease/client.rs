@@ -1,8 +1,7 @@
-//! Calls the registry behind the lease. The registry is in a store, on the store's own thread, or has a thread of its
-//! own.
+//! Calls the registry behind the lease. A registry in a store uses the store's thread; any other has its own thread.
 //!
-//! A store's registry counts only while the store is the one from which this host claims segments too: both are judged
-//! together. While the store doesn't answer, only its monitor tries again, and the lease waits for the result.
+//! A store's registry counts only while the store is the one from which this host also claims segments: both are
+//! checked together. While the store doesn't answer, only its monitor retries, and the lease waits for the result.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -27,7 +26,7 @@ pub struct RegistryClient {
     layouts: Arc<[(Tag, Layout)]>,
     /// The registry with which the layouts were agreed on.
     agreed: RefCell<Option<RegistryId>>,
-    /// The other stores of this host, in which no host may claim the same workers.
+    /// The other stores of this host, which must not lease the same workers.
     others: Vec<Rc<Upstream>>,
     /// Notified when another host seems to have changed the record of the worker.
     pub written: Arc<Notify>,
@@ -41,7 +40,8 @@ pub enum Backend {
 }
 
 impl RegistryClient {
-    /// Calls this registry. `others` must not give the same workers. `written`: see [`Registry::tell_of_writes`].
+    /// A client of this registry. `others` must not lease the same workers. `written`: see
+    /// [`Registry::tell_of_writes`].
     pub fn new(
         backend: Backend,
         layouts: Arc<[(Tag, Layout)]>,
@@ -101,7 +101,7 @@ impl RegistryClient {
         self.call(move |registry| registry.former(worker, at)).await
     }
 
-    /// Gives a holder a permanent worker.
+    /// Assigns a permanent worker to a holder.
     ///
     /// # Errors
     /// See [`Registry::assign`] and [`RegistryClient::snapshot`].
@@ -123,8 +123,8 @@ impl RegistryClient {
         }
     }
 
-    /// Checks that no other store that this host knows gives workers of the same pool: two registries know nothing of
-    /// each other. A store that doesn't answer, or has no workers, is passed over.
+    /// Checks that no other store of this host leases workers of the same pool, because two registries don't know about
+    /// each other. A store that doesn't answer, or has no workers, is skipped.
     async fn check_others(&self, pool: &Range<u64>) -> Result<(), RegistryError> {
         for Upstream { name, store, .. } in self.others.iter().map(|other| &**other) {
             let range = pool.clone();

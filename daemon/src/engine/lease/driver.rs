@@ -18,16 +18,16 @@ use leafd_core::snowflake::Now;
 use leafd_core::{UnixMs, WorkerId};
 use leafd_wire::Status;
 
-/// Keeps the lease of a worker.
+/// Manages the lease of a worker.
 pub struct LeaseDriver {
     pub(crate) lease: RefCell<Lease>,
     pub(crate) link: RegistryClient,
-    /// The registry's name, without where it is.
+    /// The registry's name, without its address.
     pub(super) subject: Box<str>,
     journal: Journal,
-    /// Notified when something was requested of the lease.
+    /// Notified when the lease has a new request.
     woken: Notify,
-    /// Where to report that the worker was given back.
+    /// Receives the outcome of the worker's release.
     releasing: RefCell<Option<oneshot::Sender<Result<(), RegistryError>>>>,
     ended: Cell<bool>,
     has_ended: Notify,
@@ -36,7 +36,7 @@ pub struct LeaseDriver {
 }
 
 impl LeaseDriver {
-    /// Keeps this lease at the registry behind `link`. Nothing happens before [`LeaseDriver::run`] is called.
+    /// Manages this lease in the registry behind `link`. Nothing happens before [`LeaseDriver::run`] is called.
     pub fn new(
         lease: Lease,
         link: RegistryClient,
@@ -56,8 +56,8 @@ impl LeaseDriver {
         })
     }
 
-    /// Carries out step after step, until the lease was given back for a stop. Calls `changed` whenever the right to
-    /// issue ids may have changed.
+    /// Carries out step after step, until the lease has ended for a stop. Calls `changed` whenever the right to issue
+    /// ids may have changed.
     pub async fn run(self: &Rc<Self>, changed: impl Fn()) {
         let mut pending: PendingCall<Response> = None;
         loop {
@@ -135,7 +135,7 @@ impl LeaseDriver {
         Failure::soon_over(Status::NoWorker, because)
     }
 
-    /// What is wrong, even if ids can be issued.
+    /// The present problem, even if ids can be issued.
     pub(crate) fn error(&self, now: Now) -> Option<String> {
         let lease = self.lease.borrow();
         match lease.standing(now) {
@@ -177,7 +177,7 @@ impl LeaseDriver {
         self.woken.notify_one();
     }
 
-    /// Gives the worker back at once, and reports the result. Call this after the last id was issued with it. Nothing
+    /// Releases the worker immediately, and reports the result. Call this after the last id was issued with it. Nothing
     /// is reported if the daemon stops meanwhile. `issued_below`: see [`Lease::release`].
     pub fn release(&self, issued_below: UnixMs) -> oneshot::Receiver<Result<(), RegistryError>> {
         let (report, outcome) = oneshot::channel();
@@ -203,12 +203,12 @@ impl LeaseDriver {
         }
     }
 
-    /// Closes what only the lease uses.
+    /// Closes everything that only the lease uses.
     pub async fn close(&self) {
         self.link.close().await;
     }
 
-    /// Logs which worker this host has. The daemon's health reports what is wrong.
+    /// Logs which worker this host has. The daemon's health reports problems.
     fn log_worker(&self) {
         let now = clock::now();
         let lease = self.lease.borrow();

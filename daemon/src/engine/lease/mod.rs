@@ -1,4 +1,4 @@
-//! The host's snowflake worker as the issuing code sees it: which number, until when, and if there is none, why.
+//! The host's snowflake worker for the issuing code: its number, until when it may be used, and if there is none, why.
 //!
 //! - `driver`: drives the lease on a worker, in the background.
 //! - `client`: calls the registry behind it.
@@ -18,7 +18,7 @@ use leafd_core::UnixMs;
 use leafd_core::lease::{IssueWindow, LeaseProblem};
 use leafd_core::snowflake::Now;
 
-/// The name of a registry in ZooKeeper where everybody may read it.
+/// The name of a registry in ZooKeeper, in texts that everyone may read.
 pub(crate) const ZOOKEEPER: &str = "zookeeper";
 
 pub use client::{Backend, RegistryClient};
@@ -28,7 +28,7 @@ use leafd_wire::Status;
 /// Where the worker number comes from.
 pub enum Worker {
     None,
-    /// From the operator; or why the operator's number can't be used.
+    /// From the operator, or why the operator's number can't be used.
     Static(RefCell<Result<Rc<StaticWorker>, String>>),
     Leased(Rc<LeaseDriver>),
 }
@@ -58,7 +58,7 @@ impl Worker {
         }
     }
 
-    /// Call this when somebody asks for an id. Returns true if it is worth waiting for a worker.
+    /// Call this when an id is requested. Returns true if it is worth waiting for a worker.
     pub fn want(&self) -> bool {
         match self {
             Worker::Leased(driver) => driver.want(),
@@ -108,7 +108,7 @@ impl Worker {
         }
     }
 
-    /// Whether ids can be issued, or could be if somebody asked for one.
+    /// Whether ids can be issued, or could be if one were requested.
     pub fn ready(&self, now: Now) -> bool {
         match self {
             Worker::Leased(driver) => driver.ready(now),
@@ -121,7 +121,7 @@ impl Worker {
         self.claim(now).map(|claim| claim.worker.0)
     }
 
-    /// The claim, the clock and what is wrong with either, for the status.
+    /// The claim, the clock and any problem with either, for the status.
     pub fn lease_snapshot(&self, now: Now) -> Option<Lease> {
         match self {
             Worker::Leased(driver) => Some(driver.snapshot(now)),
@@ -129,7 +129,7 @@ impl Worker {
         }
     }
 
-    /// What is wrong, for the status.
+    /// The present problem, for the status.
     pub fn error(&self, now: Now) -> Option<String> {
         match self {
             Worker::Leased(driver) => driver.error(now),
@@ -139,7 +139,7 @@ impl Worker {
     }
 }
 
-/// Whether a trouble ends without anybody's help.
+/// Whether a problem ends on its own.
 fn passes_by_itself(trouble: &LeaseProblem) -> bool {
     !matches!(
         trouble,

@@ -8,7 +8,7 @@ use leafd_core::snowflake::Now;
 use leafd_core::store::Why;
 
 impl Worker {
-    /// What is wrong with the worker, or with the clock of its lease. Other code says what to do about it.
+    /// The problems of the worker, or of the clock of its lease. The remedies are elsewhere.
     pub fn causes(&self, now: Now) -> Vec<Cause> {
         match self {
             Worker::None => Vec::new(),

@@ -1,4 +1,4 @@
-//! Claims: carries out those that the allocator wants, and handles their results.
+//! Claims: carries out the claims that the allocator wants, and handles their results.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,7 +17,7 @@ use crate::store::{Store, StoreHandle};
 use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
 use leafd_core::{Backoff, BootMs};
 
-/// How long a refused claim is refused again without asking the store, in milliseconds.
+/// How long a refused claim is refused again without calling the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
 
 /// The operator is warned when this much of a tag's ids is claimed, in percent.
@@ -27,10 +27,10 @@ const CLAIMED_WARNINGS: [u8; 4] = [80, 90, 95, 99];
 /// delete at the same time.
 const CLAIMS_A_DELETION: u32 = 16;
 
-/// How many old records that deletes at most: more than were made in between, so that their number goes down.
+/// The maximum number of old records to delete: more than were added in between, so that their number decreases.
 const DELETED_AT_ONCE: u32 = 64;
 
-/// How the store remembers which ids this host claimed.
+/// How this host's claims are recorded in the store.
 #[derive(Debug)]
 pub struct ClaimLog {
     name: Arc<str>,
@@ -45,12 +45,12 @@ pub(crate) struct Sent {
     pub(crate) shard: usize,
     pub(crate) under: Identity,
     pub(crate) wish: ClaimWish,
-    /// Set if nothing is known of the tag's name yet.
+    /// Set if nothing is known about the tag's name yet.
     pub(crate) asked: Option<Asked>,
     pub(crate) _under_way: UnderWay,
 }
 
-/// Whoever waits for the end of a claim waits until this is dropped.
+/// Code that waits for the end of a claim waits until this is dropped.
 pub(crate) struct UnderWay(Rc<Segments>);
 
 impl UnderWay {
@@ -76,8 +76,8 @@ impl ClaimLog {
 
 impl Segments {
     /// The shard to claim from next: the host's first choice, or the next one whose store can be reached. `None` while
-    /// the journal is asked about the first choice: otherwise all hosts would choose the shard that is looked up
-    /// first.
+    /// the journal's record of the first choice is being read, because otherwise all hosts would choose the shard whose
+    /// record is read first.
     pub(crate) fn shard_to_claim(&self, tag: &SegmentTag) -> Option<(usize, Identity)> {
         let shards = tag.shards.len();
         let now = clock::boot();
@@ -134,10 +134,11 @@ impl Segments {
         if known.is_some_and(|known| known != claim.generation) {
             self.made_anew(tag, sent.shard);
         }
-        // A daemon that was stopped asks the store before it issues ids that it holds, and these are not held.
+        // A daemon that was stopped asks the store before it issues held ids. These ids are not held yet, so that check
+        // doesn't cover them.
         let is_late = claim.strict && !shard.upstream.may_issue();
         if is_late || !shard.upstream.counts(&sent.under) {
-            // The store may have failed over since. It may give these ids again before hosts have reported them.
+            // The store may have failed over since. It may grant these ids again before hosts have reported them.
             self.losses.lose(&tag.tag, Cause::Store, claim.run);
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
@@ -158,7 +159,7 @@ impl Segments {
         }
         let number = shard_number(sent.shard);
         if tag.allocator.borrow().is_strict() {
-            // Somebody created the strict tag again as a plain one.
+            // The strict tag was recreated as a plain one.
             return self.start_over(tag);
         }
         let cut = tag.allocator.borrow_mut().set_ceiling(number, claim.ceiling);
@@ -191,8 +192,8 @@ impl Segments {
         }
     }
 
-    /// Answers the requests that wait for a strict tag's claim, once the journal has recorded the claim. After a fail-over
-    /// the journal shows the store how far the tag had come. Nothing of the claim is left to issue.
+    /// Answers the requests that wait for a strict tag's claim, once the journal has recorded the claim. After a
+    /// fail-over, the host reports the tag's position from its journal. No ids of the claim are left to issue.
     fn distribute(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
         let shard = &tag.shards[sent.shard];
         if tag.shards.len() > 1 {
@@ -253,7 +254,7 @@ impl Segments {
                 self.retry_claim(tag, failure);
             }
             StoreError::Exhausted { left, ceiling, .. } => self.exhausted(tag, *left, *ceiling),
-            // The ids that are held are issued first.
+            // Held ids are issued first.
             StoreError::Refused(_) if tag.allocator.borrow().has_enough() => {
                 self.retry_claim(tag, failure);
             }
@@ -278,7 +279,7 @@ impl Segments {
     }
 
     /// The store has so few ids left that the claim took none of them. Requests that need more than these and the held
-    /// ones are refused; the others go on.
+    /// ones are refused; the others continue.
     fn exhausted(self: &Rc<Self>, tag: &Rc<SegmentTag>, left: u64, ceiling: u64) {
         self.serve(tag);
         let now = clock::boot();
@@ -313,7 +314,7 @@ impl Segments {
         })
     }
 
-    /// Now and then deletes some records that are older than `kept`. Call this after the claim was answered.
+    /// Occasionally deletes some records that are older than `kept`. Call this after the claim was answered.
     async fn forget_claims(&self, store: &StoreHandle) {
         let (kept, warned) = (self.claim_log.kept, &self.claim_log.warned);
         if kept.is_zero() || fastrand::u32(..CLAIMS_A_DELETION) != 0 {
@@ -343,13 +344,13 @@ impl SegmentTag {
 }
 
 impl TagShard {
-    /// Whether its store may have ids, once it answers.
+    /// Whether its store may have ids once it answers.
     fn may_have_some(&self, now: BootMs) -> bool {
         self.state.get() != ShardState::Absent && now >= self.used_up_until.get()
     }
 }
 
-/// Warns the operator early that a tag runs out of ids.
+/// Warns the operator early that a tag is running out of ids.
 fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim) {
     let claimed_to = claim.run.end() - 1;
     let claimed = percent_used(claimed_to, claim.ceiling);

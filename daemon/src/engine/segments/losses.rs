@@ -1,5 +1,5 @@
-//! Claimed ids that nobody gets: how many by cause, and which ones, to explain later why they are missing. What is
-//! issued doesn't depend on it. The latest are kept in a small file in the state directory, written with a delay.
+//! Claimed ids that are never issued: how many by cause, and which ones, to explain later why they are missing. Issuing
+//! doesn't depend on these records. The latest are kept in a small file in the state directory, written with a delay.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -30,7 +30,7 @@ const GAPS_OF_A_TAG_MAX: usize = 400;
 /// How long gaps are collected before they are written.
 const WRITTEN_AFTER: Duration = Duration::from_millis(200);
 
-/// Why nobody gets some ids. The first variants are counted, as many as `COUNTED`.
+/// Why some ids are never issued. The first `COUNTED` variants are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
@@ -38,28 +38,28 @@ pub enum Cause {
     Surplus,
     /// They lie above a ceiling that was lowered.
     Ceiling,
-    /// The tag was deleted, or the journal contradicted what was held of it.
+    /// The tag was deleted, or the journal contradicted its held ids.
     Removed,
     /// Their store failed over or was replaced by another one, so another host may have them.
     Store,
-    /// At the start it was in doubt which ids the journal's records left.
+    /// At the start, it was uncertain which ids in the journal's records were unused.
     Journal,
     /// The host lacked the key of a masked tag.
     MaskKey,
-    /// The daemon did not stop cleanly. It went on at its marks, and skipped unused ids below them.
+    /// The daemon did not stop cleanly. It continued at its marks, and skipped unused ids below them.
     Crash,
-    /// A claim that failed may have been made all the same. The ids that the store gave this host in between are lost.
+    /// A failed claim may have been made all the same. The ids that it may have taken are lost.
     Unanswered,
 }
 
-/// A range of ids that nobody gets.
+/// A range of ids that are never issued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap {
     pub at: UnixMs,
     /// The tag of the ids.
     pub tag: Tag,
     pub cause: Cause,
-    /// The ids. After a crash: from the id at which the daemon went on, up to the end of all that it had claimed.
+    /// The ids. After a crash: from the id at which the daemon continued, up to the end of all its claims.
     pub ids: Range<u64>,
 }
 
@@ -97,10 +97,10 @@ impl Cause {
 
 impl Gap {
     /// Whether the gap can include ids of the residue class of `id` modulo `stride`. Each of several stores that feed a
-    /// tag gives the ids of one residue class.
+    /// tag grants the ids of one residue class.
     pub fn is_of(&self, id: u64, stride: u32) -> bool {
-        // A gap ends past an id that was claimed. A claim without an answer ended where the next one begins, and after a
-        // crash nothing may have been left to go on with.
+        // A gap ends past an id that was claimed. A claim without an answer ended where the next one begins, and after
+        // a crash no ids may have been left.
         let Range { start, end } = self.ids;
         let of_class = match self.cause {
             Cause::Unanswered => end,
@@ -112,7 +112,7 @@ impl Gap {
 }
 
 impl Losses {
-    /// Reads the file in this directory. If it can't be read, a new one is begun, because it only explains.
+    /// Reads the file in this directory. If it can't be read, a new one is started, because it is only informative.
     pub fn open(state_dir: &Path, crashed: bool) -> Losses {
         let file = state_dir.join(FILE);
         let text = match fs::read_to_string(&file) {
@@ -148,7 +148,7 @@ impl Losses {
         latest
     }
 
-    /// Writes what is not written yet, for a stop.
+    /// Writes everything that is not written yet, for a stop.
     pub fn flush(&self) {
         if self.writing.replace(false) {
             write(&self.file, &self.text());
@@ -167,7 +167,7 @@ impl Losses {
         self.note(tag, cause, run.range());
     }
 
-    /// Remembers that nobody gets these ids.
+    /// Remembers that these ids are never issued.
     pub(super) fn note(self: &Rc<Self>, tag: &Tag, cause: Cause, ids: Range<u64>) {
         if !ids.is_empty() {
             self.remember(Gap { at: clock::now().unix, tag: tag.clone(), cause, ids });
@@ -220,7 +220,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
 }
 
 impl Segments {
-    /// Counts and remembers the held ids of a shard from this one on, which nobody gets.
+    /// Counts and remembers the held ids of a shard from this one on, which are never issued.
     pub(super) fn lose_held(&self, tag: &SegmentTag, shard: usize, from: u64, cause: Cause) {
         let allocator = tag.allocator.borrow();
         let held = allocator.held.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
@@ -240,7 +240,7 @@ impl Segments {
         }
     }
 
-    /// Remembers where a tag went on after a crash, if there was one.
+    /// Remembers where a tag continued after a crash, if there was one.
     pub(super) fn note_crash(&self, tag: &SegmentTag, ids: Range<u64>) {
         if let Some(at) = self.losses.crashed {
             tag.trouble.borrow_mut().after_crash = true;

@@ -1,4 +1,4 @@
-//! Marks: what the journal records of the held ids, before they are issued, and when they won't be.
+//! Marks: what the journal records about held ids before they are issued, and when they are dropped.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use leafd_core::segment::{MarkMove, Truncation};
 use leafd_core::store::{Generation, StoreId};
 
 impl Segments {
-    /// Has the journal move marks ahead of use.
+    /// Makes the journal move marks ahead of use.
     pub(crate) fn move_marks(self: &Rc<Self>, tag: &Rc<SegmentTag>, moves: Vec<MarkMove>) {
         let write = |moved: &MarkMove| {
             let shard = &tag.shards[moved.shard as usize];
@@ -28,7 +28,7 @@ impl Segments {
         });
     }
 
-    /// Has the journal record which ids will not be issued.
+    /// Makes the journal record which ids will not be issued.
     pub(crate) fn journal_cut(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -37,7 +37,7 @@ impl Segments {
     ) {
         let shard = &tag.shards[index];
         if tag.is_masked() {
-            // For the journal these ids are used up already.
+            // In the journal, these ids already count as used.
             return;
         }
         let Some(store) = shard.upstream.key() else { return };
@@ -64,8 +64,8 @@ impl Segments {
     }
 }
 
-/// What the journal records of a cut. The mark of the rest of a segment moves down, because it may have risen if this
-/// is recorded a second time.
+/// What the journal records about a cut. The mark of the rest of a segment moves down, because it may have risen if
+/// this is recorded a second time.
 pub(crate) fn cut_writes(
     cut: &Truncation,
     store: &StoreId,

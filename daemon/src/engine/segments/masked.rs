@@ -1,4 +1,4 @@
-//! Masked tags: the ids that leave the daemon are not the claimed numbers, but what a mask makes of them.
+//! Masked tags: the daemon doesn't issue the claimed numbers themselves, but their masked forms.
 //!
 //! The first claim shows that a tag is masked, before any of its ids is held. The journal records its segments as used
 //! up from the beginning. So after a start the daemon never holds ids of a tag without knowing that they are masked.
@@ -14,16 +14,16 @@ use crate::reply::outbox::{Outbox, ReplyTo};
 use leafd_core::Want;
 use leafd_core::mask::{Mask, Masking};
 
-/// Most ids of a masked tag in a request: each takes a run of its own in the reply.
+/// The maximum number of ids of a masked tag in a request, because each takes a separate run in the reply.
 pub const MASKED_COUNT_MAX: u32 = 10_000;
 
 /// How a tag's numbers become ids, as far as is known.
 #[derive(Debug, Default)]
 pub(super) enum Form {
-    /// The numbers are the ids, or none is held so far.
+    /// The numbers are the ids, or no number has been claimed yet.
     #[default]
     Plain,
-    /// A mask makes ids of them: this one, or one whose key this host lacks.
+    /// A mask turns them into ids: this one, or one whose key this host lacks.
     Masked(Box<(Masking, Option<Rc<Mask>>)>),
 }
 
@@ -31,7 +31,7 @@ impl Segments {
     /// Remembers how a claim's numbers become ids.
     ///
     /// # Errors
-    /// This host can't make ids of the numbers.
+    /// This host can't turn the numbers into ids.
     pub(super) fn note_form(
         &self,
         tag: &SegmentTag,
@@ -64,7 +64,7 @@ impl Segments {
         Ok(())
     }
 
-    /// An error if the tag's key is still missing: then nothing is claimed of it.
+    /// An error if the tag's key is still missing, because then no ids of it are claimed.
     pub(super) fn lacks_key(&self, tag: &SegmentTag) -> Option<Failure> {
         let lacking = match &*tag.form.borrow() {
             Form::Masked(masked) if masked.1.is_none() => masked.0,
@@ -90,8 +90,8 @@ impl SegmentTag {
         matches!(&*self.form.borrow(), Form::Masked(masked) if masked.1.is_some())
     }
 
-    /// Limits a request for a masked tag's ids. A process that would hold ids gets one, because each is sent
-    /// individually anyway.
+    /// Limits a request for a masked tag's ids. A process that wants to hold ids gets one, because each is sent
+    /// separately anyway.
     ///
     /// # Errors
     /// The request is for more ids than fit into a reply.
@@ -115,10 +115,10 @@ impl SegmentTag {
         Ok(())
     }
 
-    /// What makes ids of these issued numbers, which it has; `None` if they are the ids.
+    /// The conversion of these issued numbers into ids; `None` if they are the ids themselves.
     ///
     /// # Errors
-    /// They can't be turned into ids, and are lost.
+    /// The numbers can't be turned into ids, and are lost.
     fn mask_of(&self, runs: &[Run]) -> Result<Option<Rc<Mask>>, Failure> {
         let form = self.form.borrow();
         let mask = match &*form {

@@ -1,8 +1,8 @@
-//! Segment tags: passes requests to the tag's allocator, and carries out what the allocator wants of the journal
-//! (`marks`) and of the store (`claims`).
+//! Segment tags: passes requests to the tag's allocator, and carries out what the allocator wants from the journal
+//! (`marks`) and from the store (`claims`).
 //!
-//! - `claims`: carries out the claims that the allocator wants; `losses`: claimed ids that nobody gets.
-//! - `restart`: loads a tag again when the journal contradicts what is held.
+//! - `claims`: carries out the claims that the allocator wants; `losses`: claimed ids that are never issued.
+//! - `restart`: loads a tag again when the journal contradicts its held ids.
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
 //! - `tag`: a tag, and its state in each of its stores; `tags`: which tags are in use;
@@ -65,7 +65,7 @@ pub struct SegmentSettings {
     pub tag_idle: Duration,
 }
 
-/// What this host was before this start.
+/// This host's past before this start.
 #[derive(Debug)]
 pub struct Past {
     /// Its identity in its stores.
@@ -84,18 +84,18 @@ pub struct Segments {
     routing: Routing,
     /// The independent primary that this host tries first.
     first_shard: usize,
-    /// This host's identity in its stores: that in the journal at the start, unless a store knew a later start.
+    /// This host's identity in its stores: the one in the journal at the start, unless a store knew a later start.
     pub(crate) host: RefCell<HostId>,
     former_stores: Vec<(StoreId, Arc<str>)>,
-    /// How claims of this host are recorded in the store.
+    /// How this host's claims are recorded in the store.
     claim_log: ClaimLog,
-    /// Claimed ids that nobody gets.
+    /// Claimed ids that are never issued.
     pub(crate) losses: Rc<Losses>,
     pub(crate) writer: Rc<Writer>,
     /// The keys of masked tags.
     masks: Rc<Masks>,
-    /// The tags in use. Their order allows work on some at a time: there may be a hundred thousand, and work on all at
-    /// once would delay every request.
+    /// The tags in use. Their order allows work on some of them at a time, because there may be a hundred thousand, and
+    /// work on all at once would delay every request.
     tags: RefCell<IndexMap<Tag, Rc<SegmentTag>>>,
     /// Tags that a store didn't have when it was last asked, and until when to rely on that.
     unknown: RefCell<HashMap<Tag, BootMs>>,
@@ -113,7 +113,7 @@ pub struct Segments {
     estimates: RefCell<Vec<(BootMs, Option<Lasts>)>>,
     /// Tags in use that have few ids left.
     near_ceilings: RefCell<BTreeMap<Tag, NearCeiling>>,
-    /// How many ids were issued of tags that are not in use any more.
+    /// How many ids of tags that are no longer in use were issued.
     issued_before: Cell<u64>,
     /// How many claims wait for the store or the journal.
     claiming: Cell<usize>,
@@ -164,7 +164,7 @@ impl Segments {
         })
     }
 
-    /// The tag; brings it into use if it isn't. `claimant` is the process that asks for it.
+    /// The tag, which is brought into use if it isn't yet. `claimant` is the requesting process.
     ///
     /// # Errors
     /// No store is configured for it, its store didn't have it a moment ago, or too many names are being looked up.
@@ -185,7 +185,7 @@ impl Segments {
         Ok(tag)
     }
 
-    /// A tag of which nothing is held or loaded yet.
+    /// A tag without held ids, which is not loaded yet.
     fn bring_into_use(
         &self,
         name: &Tag,
@@ -247,7 +247,7 @@ impl Segments {
         taken
     }
 
-    /// Has a request wait until `deadline`. Answers it at once if waiting is useless.
+    /// Lets a request wait until `deadline`. Answers it immediately if waiting is useless.
     pub fn wait(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -270,7 +270,7 @@ impl Segments {
         tag.allocator.borrow_mut().waiting.push(uid, want, deadline, reply);
         self.drive(tag);
         if deadline <= now {
-            // The others were checked before. To look at all each time would let one client starve the others.
+            // The others were checked before. Checking all of them each time would let one client starve the others.
             let expired = tag.allocator.borrow_mut().waiting.expire_last(now);
             if let Some(reply) = expired {
                 reply.failure(&tag.deadline(self.writer.trouble()));
@@ -296,7 +296,7 @@ impl Segments {
         if let Some(failure) = self.lacks_key(tag) {
             return self.abandon(tag, &failure);
         }
-        // While no store can be claimed from, nothing is asked. Waiting requests go on when one can.
+        // While no store can be claimed from, no claim is made. Waiting requests continue when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
         if tag.unconfirmed.borrow().as_ref().is_some_and(|name| !name.has_its_turn(tag)) {
             return;
@@ -380,7 +380,7 @@ impl Segments {
         abandoned.into_iter().for_each(|reply| reply.failure(failure));
     }
 
-    /// Looks at every tag again, after the journal has recovered.
+    /// Checks every tag again, after the journal has recovered.
     pub fn drive_all(self: &Rc<Self>) {
         tokio::task::spawn_local(Rc::clone(self).drive_in_turns(self.all_in_use()));
     }
@@ -406,7 +406,7 @@ impl Segments {
         }
     }
 
-    /// Waits until the claims under way are in the journal or have failed.
+    /// Waits until the claims in flight are in the journal or have failed.
     pub async fn claims_ended(&self) {
         loop {
             let progressed = self.progressed.notified();

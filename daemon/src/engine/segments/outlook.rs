@@ -15,10 +15,10 @@ use leafd_core::{BootMs, Tag};
 /// How long an estimate of the held ids is reused, in milliseconds.
 const ESTIMATE_LASTS_MS: u64 = 100;
 
-/// A tag that is drawn at a lower rate, in ids per second, counts as not drawn.
+/// A tag with a lower rate, in ids per second, counts as unused.
 const DRAWN_RATE_MIN: f64 = 0.01;
 
-/// A trouble that keeps a store from giving ids.
+/// A problem that keeps a store from granting ids.
 pub struct StoreTrouble {
     pub code: Code,
     /// The class of its reason.
@@ -30,7 +30,7 @@ pub struct StoreTrouble {
     pub last_success: Option<BootMs>,
 }
 
-/// How many ids of a tag with few ids left are claimed.
+/// The claimed part of a tag with few ids left.
 #[derive(Clone, Copy, Debug)]
 pub struct NearCeiling {
     /// The highest id that is known to be claimed.
@@ -81,7 +81,7 @@ impl Segments {
         self.upstreams.iter().position(|known| Rc::ptr_eq(known, upstream))
     }
 
-    /// What keeps a store from giving ids, if anything does. `index` is its place in the configuration.
+    /// The problem that keeps a store from granting ids, if there is one. `index` is its place in the configuration.
     pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<StoreTrouble> {
         let upstream = &self.upstreams[index];
         let condition = upstream.condition();
@@ -109,7 +109,7 @@ impl Segments {
             });
         }
         let claims = claims?;
-        // If its probes succeed and its claims fail in turns, that counts as one trouble.
+        // If its probes succeed and its claims fail in turns, that counts as one problem.
         let code = if unanswered.is_some() { Code::StoreAway } else { Code::ClaimsFailing };
         Some(StoreTrouble {
             code,
@@ -120,9 +120,9 @@ impl Segments {
         })
     }
 
-    /// How long ids can be issued if a store gives no more: until the first of its tags in use runs out. Strict tags and
-    /// those without ids left below their ceilings don't count: they have none in reserve, and one of them must not stop
-    /// the others.
+    /// How long ids can be issued if a store grants no more: until the first of its tags in use runs out. Strict tags
+    /// and tags without ids left below their ceilings don't count, because they have no reserve, and one of them must
+    /// not stop the others.
     pub fn lasts_without(&self, index: usize, now: BootMs) -> Lasts {
         let mut estimates = self.estimates.borrow_mut();
         let (at, estimate) = &mut estimates[index];
@@ -139,13 +139,13 @@ impl Segments {
             other.is_some_and(|other| self.store_trouble(other, now).is_none())
         };
         if self.upstreams_beside(index).iter().any(serves) {
-            // Another independent primary gives ids of its tags.
+            // Another independent primary grants ids of its tags.
             return Lasts::NoEnd;
         }
         let tags = self.tags.borrow();
         let of_store = tags.values().filter(|tag| {
             let lives_there = tag.shards.iter().any(|shard| Rc::ptr_eq(&shard.upstream, upstream));
-            // Anybody can request a tag that doesn't exist.
+            // Any user can request a tag that doesn't exist.
             lives_there && tag.unconfirmed.borrow().is_none() && tag.keeps_a_reserve()
         });
         of_store.filter_map(|tag| tag.lasts(now)).reduce(Lasts::min).unwrap_or(Lasts::Over)
@@ -160,7 +160,7 @@ impl Segments {
         })
     }
 
-    /// Which stores give no ids, and why; `None` when all do.
+    /// Which stores grant no ids, and why; `None` if all do.
     pub fn store_failure(&self) -> Option<String> {
         let now = clock::boot();
         let troubles = (0..self.upstreams.len()).filter_map(|index| self.store_trouble(index, now));
@@ -170,7 +170,7 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// Whether ids of it are held ahead of use.
+    /// Whether its ids are held ahead of use.
     fn keeps_a_reserve(&self) -> bool {
         let allocator = self.allocator.borrow();
         !allocator.is_strict() && allocator.ceiling_used() < 1.0

@@ -1,7 +1,7 @@
-//! Handles a refusal by the journal: the held ids of the tag contradict what is recorded, so none of them is used.
+//! Handles a refusal by the journal: the tag's held ids contradict its records, so none of them is used.
 //!
-//! The tag starts over. Its held ids are dropped, in the journal too. Then the tag is loaded again from journal and
-//! store, and ids are claimed above everything that was ever seen of it.
+//! The tag starts over. Its held ids are dropped, in the journal too. Then the tag is loaded again from the journal and
+//! the store, and ids are claimed above everything that this host has ever seen of it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::journal::{JournalError, Write};
 use crate::reply::Failure;
 
 impl Segments {
-    /// Has the journal record changes of a tag, all or none. `effect` runs when they are durable. If the journal
-    /// refuses them, the tag starts over instead. `shard` is one of the shards that they concern, for the log.
+    /// Makes the journal record changes of a tag, all or none. `effect` runs when they are durable. If the journal
+    /// refuses them, the tag starts over instead. `shard` is one of the affected shards, for the log.
     pub(super) fn write_journal(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -34,7 +34,7 @@ impl Segments {
 
     /// Handles the journal's refusal of a change.
     fn contradicted(self: &Rc<Self>, tag: &Rc<SegmentTag>, store: &str, refused: &JournalError) {
-        // Other changes on their way to the journal belong to the tag as it was before.
+        // Other pending changes belong to the tag as it was before.
         if tag.evicted.replace(true) {
             return;
         }

@@ -1,8 +1,8 @@
-//! Does regular work for all tags in use: looks them up in their stores, draws marks back, and removes idle tags
+//! Does the regular work for all tags in use: looks them up in their stores, moves marks back, and removes idle tags
 //! from memory. It handles some tags at a time, so that no request waits while a hundred thousand are checked.
 //!
-//! Before a tag leaves memory, the journal records what is held, down to the first id that was not issued. The next
-//! request loads the tag as after a restart, and goes on at that id.
+//! Before a tag leaves memory, the journal records its held ids exactly. The next request loads the tag as after a
+//! restart, and continues at the first id that was not issued.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -14,10 +14,10 @@ use crate::journal::Write;
 use crate::memory;
 use leafd_core::BootMs;
 
-/// How many tags are checked before requests are served: as many as a statement to a store may name.
+/// How many tags are checked before requests are served again: as many as one statement to a store may name.
 const SLICE: usize = 200;
 
-/// The duration of a round that draws marks back.
+/// The duration of a round that moves marks back.
 const ROUND: Duration = Duration::from_secs(10);
 
 /// How often in a round of look-ups the number of tags is read again.
@@ -29,7 +29,7 @@ const CROWD: usize = 1 << 17;
 /// ... after this time.
 const CROWD_IDLE: Duration = Duration::from_secs(60);
 
-/// The memory that a tag takes, about.
+/// The approximate memory that a tag takes.
 const TAG_BYTES: u64 = 512;
 
 /// How long a round waits between two slices of this many tags: `most`, or a slice's part of the round if that is
@@ -96,7 +96,7 @@ impl Segments {
         }
     }
 
-    /// Looks at each tag, as fast as requests allow.
+    /// Checks each tag, as fast as requests allow.
     pub(super) async fn drive_in_turns(self: Rc<Self>, tags: Vec<Rc<SegmentTag>>) {
         for some in tags.chunks(SLICE) {
             some.iter().for_each(|tag| self.drive(tag));
@@ -104,7 +104,7 @@ impl Segments {
         }
     }
 
-    /// Draws marks back and removes idle tags, until dropped.
+    /// Moves marks back and removes idle tags, until dropped.
     pub(super) async fn keep_small(self: &Rc<Self>) {
         let round = ROUND.min(self.settings.tag_idle);
         let keep_small = async |tags: Vec<_>| {
@@ -134,7 +134,7 @@ impl Segments {
         if self.count() > CROWD { idle.min(CROWD_IDLE) } else { idle }
     }
 
-    /// Has the journal draw back marks that are further ahead of use than they need to be by now.
+    /// Makes the journal move back marks that are further ahead of use than necessary.
     fn draw_marks_back(self: &Rc<Self>, tag: &Rc<SegmentTag>, now: BootMs) {
         if tag.is_masked() {
             return;
@@ -146,8 +146,8 @@ impl Segments {
         }
     }
 
-    /// Has the journal record exactly where a tag is, and takes it out of use when that is durable, unless somebody
-    /// has drawn from it meanwhile.
+    /// Makes the journal record a tag's exact position, and takes the tag out of use when that is durable, unless it
+    /// has been drawn meanwhile.
     fn lay_to_rest(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
         let (moved, issued) = {
             let mut allocator = tag.allocator.borrow_mut();
@@ -159,8 +159,7 @@ impl Segments {
         let writes = tag.drawn_back(moved);
         let (segments, resting) = (Rc::clone(self), Rc::clone(tag));
         self.write_journal(tag, &tag.shards[0], writes, move || {
-            // If a mark has moved since then, its change would be on its way to the journal, or ids would have been
-            // issued.
+            // If a mark had moved since then, its change would be pending, or ids would have been issued.
             let untouched = resting.allocator.borrow().issued() == issued;
             if untouched && resting.may_rest(clock::boot()) && !segments.stopping.get() {
                 segments.rest(&resting);
@@ -179,7 +178,7 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// Whether the journal can record all of it: nothing is under way, and a load would find what is held.
+    /// Whether the journal can record all of it, because no work is pending and a load would find its held ids.
     fn may_rest(&self, now: BootMs) -> bool {
         let allocator = self.allocator.borrow();
         let holds = allocator.held.unissued() > 0;
@@ -193,12 +192,12 @@ impl SegmentTag {
             && self.unconfirmed.borrow().is_none()
             // It would come back with full quotas.
             && self.quotas.borrow().are_full(now)
-            // For a masked tag the journal records nothing that is left.
+            // For a masked tag, the journal records no unused ids.
             && !(holds && self.is_masked())
             && self.shards.iter().all(can_be_loaded)
     }
 
-    /// What the journal records of marks that were drawn back.
+    /// What the journal records about marks that moved back.
     fn drawn_back(&self, moved: Vec<(u32, leafd_core::Run, u64)>) -> Vec<Write> {
         let write = |(number, run, mark): (u32, leafd_core::Run, u64)| {
             let shard = &self.shards[number as usize];

@@ -30,13 +30,13 @@ pub struct SegmentTag {
     pub(super) in_retry_queue: Cell<bool>,
     /// When a draw from it was last noticed.
     pub(super) drawn: Cell<LastDraw>,
-    /// Its place among the names of which nothing is known yet.
+    /// Its place among the unconfirmed names.
     pub(super) unconfirmed: RefCell<Option<NameSlot>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// The places for waiting requests, divided among the users.
     pub(super) places: Rc<RefCell<Shares>>,
-    /// What is left of the users' quotas, where an access rule sets some.
+    /// What remains of the users' quotas, if an access rule sets some.
     pub(crate) quotas: RefCell<Quotas>,
     pub(super) last_claim: Cell<LastClaim>,
     /// What requests wait for. It is part of the error when a deadline passes.
@@ -44,16 +44,17 @@ pub struct SegmentTag {
     pub(super) trouble: RefCell<Trouble>,
 }
 
-/// What is wrong with a tag.
+/// A tag's problems.
 #[derive(Debug, Default)]
 pub(super) struct Trouble {
     /// Counts claims that failed in a row.
     pub(super) backoff: Backoff,
     /// Counts how often in a row the tag was loaded again because the journal refused a change.
     pub(super) restarts: Backoff,
-    /// Why the last claim failed, and until when requests that need a claim are refused at once.
+    /// Why the last claim failed, and until when requests that need a claim are refused immediately.
     pub(super) refused: Option<ClaimRefusal>,
-    /// The daemon has crashed since the last known claim: there may be another claim that this host doesn't know.
+    /// Whether the daemon has crashed since the last known claim, so that there may be another claim that this host
+    /// doesn't know.
     pub(super) after_crash: bool,
 }
 
@@ -64,7 +65,7 @@ pub(super) struct LastDraw {
     at: BootMs,
 }
 
-/// Why requests that need a claim are refused without asking the store again.
+/// Why requests that need a claim are refused without calling the store again.
 #[derive(Debug)]
 pub(super) struct ClaimRefusal {
     pub(super) failure: Failure,
@@ -84,7 +85,7 @@ pub(super) struct LastClaim {
 /// The state of a tag in one of its stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ShardState {
-    /// The journal's record of it was not asked for yet.
+    /// The journal's record of it has not been read yet.
     Unloaded,
     Loading,
     /// The journal's record of it is known.
@@ -106,7 +107,7 @@ pub(super) struct TagShard {
 }
 
 impl SegmentTag {
-    /// A tag of which nothing is held or loaded yet.
+    /// A tag without held ids, which is not loaded yet.
     pub(super) fn new(
         tag: Tag,
         allocator: Allocator<ReplyTo>,
@@ -140,7 +141,7 @@ impl SegmentTag {
         self.waits_for("the store has not answered a claim yet");
     }
 
-    /// Whether a claim from this shard's store is under way, or its result is on its way to the journal.
+    /// Whether a claim from this shard's store is in flight, or its result is being recorded in the journal.
     pub(super) fn claims_from(&self, shard: usize) -> bool {
         self.allocator.borrow().claiming() && self.last_claim.get().shard == shard
     }
@@ -150,7 +151,7 @@ impl SegmentTag {
         self.waits_for.replace(what.into());
     }
 
-    /// For how long no draw from it was noticed. A draw since the last call restarts the time.
+    /// How long no draw from it has been noticed. A draw since the last call restarts the time.
     pub(super) fn undrawn_for(&self, now: BootMs) -> Duration {
         let known = self.drawn.get();
         let ids = self.allocator.borrow().issued();
@@ -161,7 +162,7 @@ impl SegmentTag {
         Duration::from_millis(now.0.saturating_sub(known.at.0))
     }
 
-    /// The store's refusal of a moment ago, if it applies to this request.
+    /// The store's recent refusal, if it applies to this request.
     pub(super) fn recent_refusal(&self, want: Want, now: BootMs) -> Option<Failure> {
         let trouble = self.trouble.borrow();
         let refused = trouble.refused.as_ref().filter(|refusal| now < refusal.until)?;
@@ -173,8 +174,8 @@ impl SegmentTag {
         !self.allocator.borrow().waiting.is_empty()
     }
 
-    /// Why a request's deadline has passed: no store can be claimed from, or the work under way takes too long. `trouble`:
-    /// the journal's, if there is any.
+    /// Why a request's deadline has passed: no store can be claimed from, or the pending work takes too long.
+    /// `trouble`: the journal's problem, if there is one.
     pub(super) fn deadline(&self, trouble: Option<Failure>) -> Failure {
         let excuses: Vec<_> =
             self.shards.iter().map(|shard| shard.upstream.unavailable_reason()).collect();
@@ -212,7 +213,7 @@ impl TagShard {
     }
 }
 
-/// The allocator's number of a shard. There are as many shards as stores at most.
+/// The allocator's number of a shard. There are at most as many shards as stores.
 pub(super) fn shard_number(index: usize) -> u32 {
     u32::try_from(index).expect("there are at most 64 shards")
 }

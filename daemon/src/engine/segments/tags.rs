@@ -17,13 +17,13 @@ use leafd_core::shares::Claimant;
 use leafd_core::store::{HostId, StoreError, TagTerms};
 use leafd_core::{BootMs, Run, Tag};
 
-/// How long a tag that the store doesn't have is refused without asking again, in milliseconds.
+/// How long a tag that the store doesn't have is refused without another call, in milliseconds.
 const UNKNOWN_MS: u64 = 1_000;
 
 /// How many unknown tags are remembered.
 const UNKNOWN_MAX: usize = 10_000;
 
-/// When tags leave use, room for this many is kept.
+/// When tags leave use, memory for this many is kept.
 const ROOM_KEPT: usize = 1_024;
 
 /// How long it may take to read an unused tag from the journal.
@@ -33,8 +33,8 @@ const LOADED_WITHIN: Duration = Duration::from_secs(5);
 const FIRST_ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
 impl Segments {
-    /// Loads the journal's record of a tag in one store, after asking the store whether it is still the same tag. If
-    /// the journal doesn't know the store and it doesn't answer, the tag is loaded once it answers.
+    /// Loads the journal's record of a tag in one store, after checking with the store that it is still the same tag.
+    /// If the journal doesn't know the store, and the store doesn't answer, the tag is loaded once it answers.
     pub(crate) async fn load(self: Rc<Self>, tag: Rc<SegmentTag>, index: usize) {
         let shard = &tag.shards[index];
         let _ = tokio::time::timeout(FIRST_ANSWER_WITHIN, shard.upstream.tried()).await;
@@ -64,7 +64,7 @@ impl Segments {
             };
             let terms = terms.map(|mut found| found.pop().flatten());
             missing = terms == Some(None);
-            // The store behind the URL changed while the journal was asked.
+            // The store behind the URL changed while the journal was read.
             if shard.upstream.key().as_ref() != Some(&key) || tag.evicted.get() {
                 shard.state.set(ShardState::Unloaded);
                 return;
@@ -81,11 +81,11 @@ impl Segments {
         self.drive(&tag);
     }
 
-    /// Checks a tag that this host never claimed from this store, but perhaps from a store that the configuration has
-    /// replaced: its ids must not begin again.
+    /// Checks a tag that this host has never claimed from this store, but perhaps from a store that the configuration
+    /// has replaced, because its ids must not start over.
     ///
     /// # Errors
-    /// The tag lies below what was claimed then. `None`: the store can't be asked now.
+    /// The tag lies below those claims. `None`: the store can't be asked now.
     async fn check_former_stores(
         &self,
         tag: &SegmentTag,
@@ -113,7 +113,7 @@ impl Segments {
         Ok(())
     }
 
-    /// Uses the held ids in the journal's record if the store agrees, or can't be asked.
+    /// Uses the held ids in the journal's record if the store agrees or can't be asked.
     fn restore(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -145,7 +145,7 @@ impl Segments {
         let number = shard_number(index);
         let cut = tag.allocator.borrow_mut().restore(number, unissued, record.highest_end);
         self.journal_cut(tag, index, cut);
-        // Somebody may have lowered the ceiling while this host was off.
+        // The ceiling may have been lowered while this host was off.
         if let Some(terms) = terms.filter(|_| usable) {
             self.set_terms(tag, index, terms);
         }
@@ -169,7 +169,7 @@ impl Segments {
         }
     }
 
-    /// Removes a tag from the tags in use. Whoever waits for it looks again.
+    /// Removes a tag from the tags in use. Requests that wait for it look it up again.
     pub(super) fn put_out_of_use(&self, tag: &SegmentTag) {
         let mut tags = self.tags.borrow_mut();
         tags.swap_remove(tag.tag.as_str());
@@ -204,7 +204,7 @@ impl Segments {
         }
     }
 
-    /// A tag is not what it was believed to be. The next request looks it up again.
+    /// The tag's known state is wrong. The next request looks it up again.
     pub(crate) fn start_over(&self, tag: &Rc<SegmentTag>) {
         let failure = Failure::store_away(format!(
             "tag {:?} was deleted and recreated; retry",
@@ -213,7 +213,7 @@ impl Segments {
         self.remove(tag, &failure);
     }
 
-    /// Call this after a tag was created or changed through this daemon: what was known of it is out of date. Waits
+    /// Call this after a tag was created or changed through this daemon, because its known state is out of date. Waits
     /// until its stores have been asked.
     pub async fn changed(self: &Rc<Self>, name: &Tag) {
         self.unknown.borrow_mut().remove(name.as_str());
@@ -222,7 +222,7 @@ impl Segments {
             tag.trouble.borrow_mut().refused = None;
             tag.shards.iter().for_each(|shard| shard.used_up_until.set(BootMs(0)));
             for (index, shard) in tag.shards.iter().enumerate() {
-                // The store has just taken the change, even if its last probe failed.
+                // The store has just accepted the change, even if its last probe failed.
                 shard.upstream.reach_now().await;
                 // The claim's answer may be from before the change.
                 self.claim_ended(&tag, index).await;
@@ -233,8 +233,8 @@ impl Segments {
         }
     }
 
-    /// Waits until the claim from this shard's store that is under way has ended. While the journal can't be written, no
-    /// claim ends and none is issued from, so this returns.
+    /// Waits until the pending claim from this shard's store has ended. While the journal can't be written, no claim
+    /// ends and no claimed ids are issued, so this returns.
     async fn claim_ended(&self, tag: &SegmentTag, shard: usize) {
         let under_way = tag.last_claim.get();
         let ended = async {
@@ -283,7 +283,7 @@ impl Segments {
         }
     }
 
-    /// Asks a store, in one query, whether these tags still exist, are the same, and on which terms.
+    /// Asks a store, in one query, whether these tags still exist and are the same, and for their present terms.
     pub(super) async fn check_terms(
         self: &Rc<Self>,
         upstream: &Rc<Upstream>,
@@ -297,7 +297,7 @@ impl Segments {
         let names = of_store.iter().map(|(tag, _)| tag.tag.clone()).collect();
         let Ok(found) = upstream.look_up(&under, names).await else { return };
         for ((tag, index), terms) in of_store.into_iter().zip(found) {
-            // A claim from this store that is under way will find out by itself.
+            // A pending claim from this store will find out by itself.
             if !tag.evicted.get() && !tag.claims_from(index) {
                 self.judge_terms(tag, index, terms.as_ref());
             }
@@ -347,7 +347,7 @@ impl Segments {
         self.forget(tag, &tag.shards[index]);
     }
 
-    /// Drops the ids that a tag holds, and counts them and those that it has issued, because it leaves use.
+    /// Drops a tag's held ids, and counts them and its issued ids, because the tag leaves use.
     pub(super) fn leave(&self, tag: &SegmentTag) {
         for index in 0..tag.shards.len() {
             self.lose_held(tag, index, 0, Cause::Removed);
@@ -405,7 +405,7 @@ impl Tenants for Segments {
         seen.filter(|(_, end)| *end > 0).collect()
     }
 
-    /// Loads tags for which the store was not asked yet, and goes on with the others.
+    /// Loads tags for which the store has not been asked yet, and continues with the others.
     fn resume(self: Rc<Self>, upstream: &Rc<Upstream>) {
         let mut known = self.all_in_use();
         known.retain(|tag| tag.shard_in(upstream).is_some());
@@ -430,7 +430,7 @@ impl Tenants for Segments {
 }
 
 impl Segments {
-    /// Answers the requests that wait for something that only an operator can bring about.
+    /// Answers the requests that wait for something that only an operator can change.
     pub(super) fn refuse(&self, tag: &SegmentTag) {
         if tag.allocator.borrow().waiting.is_empty() || tag.allocator.borrow().has_enough() {
             return;
@@ -456,7 +456,7 @@ impl Segments {
 }
 
 impl SegmentTag {
-    /// The ids that are held and not issued, and the highest end seen in each store.
+    /// The held ids, and the highest end seen in each store.
     fn held(&self) -> (Vec<Run>, Vec<u64>) {
         let allocator = self.allocator.borrow();
         let held = allocator.held.exact_marks().map(|(_, run, first)| Run {

@@ -1,6 +1,6 @@
-//! Names that no journal or store has confirmed yet. Anybody can make names up, so their number is limited for each
-//! user, and they are forgotten as soon as no request waits for them. The store is asked for only a few of each
-//! user's names at a time: its calls run one after the other, and other users' names must soon have their turn.
+//! Names that no journal or store has confirmed yet. Users can invent names, so their number is limited for each user,
+//! and they are forgotten as soon as no request waits for them. The store is asked for only a few of each user's names
+//! at a time: its calls run one after the other, and other users' names must soon have their turn.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -23,7 +23,7 @@ pub(super) struct Names(Rc<RefCell<State>>);
 
 struct State {
     places: Shares,
-    /// By user. Users who ask for nothing are removed.
+    /// By user. Users without names are removed.
     turns: HashMap<u32, Turns>,
 }
 
@@ -43,7 +43,7 @@ pub(super) struct NameSlot {
     waits: Cell<bool>,
 }
 
-/// A name for which the store is being asked. Dropping it gives the turn to the user's next name.
+/// A name for which the store is being asked. Dropping it passes the turn to the user's next name.
 pub(crate) struct Asked {
     names: Names,
     uid: u32,
@@ -57,7 +57,7 @@ impl Default for Names {
 }
 
 impl Names {
-    /// A place for a name that this user asks for.
+    /// A place for a name that this user requests.
     ///
     /// # Errors
     /// Too many of the user's names are not confirmed yet.
@@ -130,8 +130,8 @@ impl Drop for Asked {
 }
 
 impl Segments {
-    /// Forgets a tag of which nothing is known and for which no request waits: its name may be made up. A
-    /// name whose claim is under way keeps its place until the store has answered.
+    /// Forgets a tag about which nothing is known and for which no request waits, because its name may be invented. A
+    /// name with a pending claim keeps its place until the store has answered.
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {
             let allocator = tag.allocator.borrow();

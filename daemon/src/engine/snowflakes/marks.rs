@@ -1,7 +1,7 @@
 //! The mark that the journal keeps above a layout's ids. It moves ahead of use, and is made exact at a stop.
 //!
 //! If the journal refuses a mark, it has a higher one, or another layout under this name. Then no id of the layout is
-//! issued until the layout was read again. After that ids go on above the journal's mark.
+//! issued until the layout has been read again. After that, ids continue above the journal's mark.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -15,12 +15,12 @@ use crate::reply::Failure;
 use leafd_core::UnixMs;
 use leafd_core::snowflake::{Generator, Now};
 
-/// After a layout's last use its mark is kept ahead for this long, in milliseconds, so that the next id need not wait
-/// for the journal.
+/// How long a layout's mark is kept ahead after its last use, in milliseconds, so that the next id need not wait for
+/// the journal.
 const WARM_MS: u64 = 60_000;
 
 impl Snowflakes {
-    /// Has the journal move the layout's mark ahead of use.
+    /// Makes the journal move the layout's mark ahead of use.
     pub(super) fn keep_mark(
         self: &Rc<Self>,
         tag: &Rc<SnowflakeTag>,
@@ -39,7 +39,7 @@ impl Snowflakes {
             }
             tag.mark_in_flight.set(false);
             tag.restarts.take();
-            // A static worker's own note of the mark must also precede the use.
+            // A static worker's own record of the mark must also precede its use.
             if let Err(why) = snowflakes.worker.journal_reached(mark) {
                 return snowflakes.give_up_worker(why);
             }
@@ -49,7 +49,7 @@ impl Snowflakes {
     }
 
     /// The journal has refused a mark: it has a higher one, or another layout under this name. No id is issued until
-    /// the layout was read again.
+    /// the layout has been read again.
     fn contradicted(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, refused: &JournalError) {
         if !tag.restarts.borrow().failing() {
             error!(
@@ -75,12 +75,12 @@ impl Snowflakes {
         tag.contradicted.replace(Some(failure));
     }
 
-    /// Goes on above the journal's mark.
+    /// Continues above the journal's mark.
     async fn start_over(self: Rc<Self>, tag: Rc<SnowflakeTag>) {
         loop {
             let wait_ms = tag.restarts.borrow_mut().next_ms(fastrand::u64(..));
             tokio::time::sleep(Duration::from_millis(wait_ms)).await;
-            // If the journal fails, try again until it works.
+            // If the journal fails, this retries until it works.
             let Ok(found) = self.writer.journal().layout(&tag.name).await else { continue };
             if found.as_ref().is_some_and(|found| found.layout != tag.layout) {
                 self.refuse_for_now(

@@ -1,4 +1,4 @@
-//! Snowflake layouts: passes requests to the layout's generator, and keeps the journal's mark above what is issued.
+//! Snowflake layouts: passes requests to the layout's generator, and keeps the journal's mark above the issued ids.
 //!
 //! - `marks`: moves that mark, and handles a refusal by the journal.
 
@@ -28,7 +28,7 @@ pub struct Snowflakes {
     layouts: Vec<Rc<SnowflakeTag>>,
     /// The worker under whose number ids are issued.
     pub worker: Worker,
-    /// Ids before this instant may have been issued in layouts that are not configured any more.
+    /// Ids before this instant may have been issued in layouts that are no longer configured.
     dropped_mark: UnixMs,
     writer: Rc<Writer>,
     waiters_max: usize,
@@ -44,7 +44,7 @@ pub struct SnowflakeTag {
     waiting: RefCell<Lines<Waiter>>,
     pub(crate) quotas: RefCell<Quotas>,
     mark_in_flight: Cell<bool>,
-    /// Set after the journal refused a mark: why no id is issued until the layout was read from the journal again.
+    /// Set after the journal refused a mark: why no id is issued until the layout has been read from the journal again.
     contradicted: RefCell<Option<Failure>>,
     /// Counts such refusals in a row.
     restarts: RefCell<Backoff>,
@@ -66,13 +66,14 @@ struct Waiter {
 /// How many ids one connection's requests take from a capped layout before another one has its turn.
 const TURN_IDS: u32 = 1_024;
 
-/// How long a process may hold snowflake ids, in milliseconds: their time must be close to that of their use.
+/// How long a process may hold snowflake ids, in milliseconds. It is short, because an id's time must be close to that
+/// of its use.
 pub const HOLD_MS: u32 = 8;
 
-/// From how many ticks a request may take ids at most. This limits the runs in a reply.
+/// The maximum number of ticks from which a request may take ids, which limits the runs in a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
 
-/// What a request waits for that gets no id by its deadline, unless more is known.
+/// What a request that gets no id by its deadline has waited for, unless more is known.
 const USED_UP: &str = "earlier requests exhausted the sequence of each tick";
 
 /// How long before the end of a layout's time bits the log warns of it, and how often, in milliseconds.
@@ -147,8 +148,8 @@ impl Snowflakes {
         self.writer.works() && self.worker.ready(now) && self.layouts_allow(now)
     }
 
-    /// Whether the layouts allow it. A clock that is behind stops draws of every layout. The end of its time bits, or
-    /// a contradiction in the journal, stops one layout alone.
+    /// Whether the layouts allow it. A clock that is behind stops draws of every layout. The end of its time bits, or a
+    /// contradiction in the journal, stops only one layout.
     fn layouts_allow(&self, now: Now) -> bool {
         let mut some_allowed = false;
         for tag in &self.layouts {
@@ -200,7 +201,7 @@ impl Snowflakes {
         true
     }
 
-    /// Has a request wait. `drawn` are the ids that [`Snowflakes::take`] already drew for it.
+    /// Lets a request wait. `drawn` are the ids that [`Snowflakes::take`] has already drawn for it.
     pub fn wait(
         self: &Rc<Self>,
         tag: &Rc<SnowflakeTag>,
@@ -262,8 +263,8 @@ impl Snowflakes {
         outcome
     }
 
-    /// Serves the waiting requests as far as the ids go: each connection's in their order, and users and their connections
-    /// in turn.
+    /// Serves the waiting requests as far as there are ids: each connection's in their order, and users and their
+    /// connections in turn.
     fn serve(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
         if self.writer.failed() || tag.contradicted.borrow().is_some() {
             return;
@@ -291,7 +292,8 @@ impl Snowflakes {
             };
             let until_deadline_ms = waiter.deadline.0.saturating_sub(now.boot.0);
             let wait_ms = match refused {
-                // The answer of the journal or the registry serves the request; this timer only watches the deadline.
+                // The answer of the journal or the registry will serve the request; this timer only watches the
+                // deadline.
                 Refusal::MarkReached => until_deadline_ms,
                 Refusal::NoWorker | Refusal::LeaseEnds => {
                     if self.worker.want() {
@@ -303,7 +305,7 @@ impl Snowflakes {
                 Refusal::TickUsedUp { wait_ms } | Refusal::ClockBehind { wait_ms, .. } => wait_ms,
                 Refusal::TimeExhausted | Refusal::BeforeEpoch => u64::MAX,
             };
-            // If the wait would outlast the deadline, the client learns that at once, with the length of the wait.
+            // If the wait would outlast the deadline, the client learns that immediately, with the length of the wait.
             let overdue = waiter.deadline <= now.boot;
             if overdue || now.boot.0.saturating_add(wait_ms) > waiter.deadline.0 {
                 waiter.reply.failure(&match refused {
@@ -323,7 +325,7 @@ impl Snowflakes {
         if tag.timer_set.replace(true) {
             return;
         }
-        // At most one tick of the daemon at a time, so that the deadlines of later requests are watched too.
+        // At most one [`TICK`] at a time, so that the deadlines of later requests are watched too.
         let wait = Duration::from_millis(wait_ms.max(1)).min(TICK);
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
         tokio::task::spawn_local(async move {
@@ -357,14 +359,14 @@ impl Snowflakes {
         drop(gone);
     }
 
-    /// This host may not use the worker number any more, or can't: no more ids are issued.
+    /// This host may no longer use the worker number, or can't, so no more ids are issued.
     pub fn give_up_worker(self: &Rc<Self>, why: String) {
         error!("{why}; snowflake ids are refused until then");
         self.worker.give_up(why);
         self.follow_worker();
     }
 
-    /// No id of this instant or later was issued in any layout, including those that are not configured any more.
+    /// No id of this instant or later was issued in any layout, including those that are no longer configured.
     pub fn issued_below(&self) -> UnixMs {
         let ends = self.layouts.iter().map(|tag| tag.generator.borrow().issued_below());
         ends.max().unwrap_or_default().max(self.dropped_mark)

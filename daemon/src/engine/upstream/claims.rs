@@ -9,12 +9,12 @@ use leafd_core::Tag;
 use leafd_core::store::StoreError;
 use leafd_wire::Run;
 
-/// Claims by their result, and how long the store took for them.
+/// Claims by result, and the time that the store took for them.
 #[derive(Debug, Default)]
 pub struct ClaimCounts {
     recent: RefCell<VecDeque<(Tag, Run)>>,
     counts: [Cell<u64>; RESULTS.len()],
-    /// The time that claims took, whatever their result.
+    /// The duration of claims, whatever their result.
     pub took: Histogram,
 }
 

@@ -1,5 +1,5 @@
 //! Drives the monitor of a store: carries out its steps one after the other, calls the store and the journal, and
-//! reports changes to those whose tags live in the store.
+//! reports changes to the code whose tags live in the store.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -58,11 +58,11 @@ pub struct Driver<T> {
     journal: Journal,
     /// What the journal reported at the start.
     start: Rc<Recovered>,
-    /// The number of this host's last write that the journal has.
+    /// The number of this host's last write according to the journal.
     written: Cell<u64>,
-    /// The later era of its list that the journal has.
+    /// The later era of its list according to the journal.
     later_era: Cell<u32>,
-    /// Claims whose ids may have been given to another host.
+    /// Claims whose ids may also have been granted to another host.
     distrusted: RefCell<BTreeMap<Tag, Vec<Run>>>,
 }
 
@@ -162,8 +162,8 @@ impl<T: Tenants + 'static> Driver<T> {
         }
     }
 
-    /// Records this start in the store. If the store knows a start that the journal doesn't know, this host goes on as a new one: the held ids
-    /// in the journal, of any store, are as old as the journal.
+    /// Records this start in the store. If the store knows a start that the journal doesn't know, this host continues
+    /// as a new one, because the journal's held ids of all stores are as old as the journal.
     async fn check_in(&self, under: &Identity) -> Result<(), StoreError> {
         let check_in = async |known: Vec<StartToken>| {
             let (under, host, token) =
@@ -192,29 +192,31 @@ impl<T: Tenants + 'static> Driver<T> {
         Ok(())
     }
 
-    /// The number of this host's last write in a history, by the journal.
+    /// The number of this host's last write in a history, according to the journal.
     fn written_in(&self, history: &History) -> u64 {
         let mut records = self.start.stores.iter();
         records.find(|record| *record.history == *history.0).map_or(0, |record| record.written)
     }
 
-    /// Whether this host has gone on as a new one since the start. What the journal reported then is the former host's.
+    /// Whether this host has continued as a new one since the start. The journal's reports from the start are then the
+    /// former host's.
     fn is_anew(&self) -> bool {
         self.tenants.host() != self.start.host
     }
 
-    /// Has the journal record how far this host's writes have come, so that the next start finds out if they are gone.
+    /// Makes the journal record the number of this host's last write, so that the next start detects if that write is
+    /// missing.
     async fn record_written(&self, found: &Identity, written: u64) {
         let is_trusted = self.upstream.claimable().as_ref() == Some(found);
-        // Before a host that goes on as a new one has started again, a store may have the former host's number.
+        // Until a host that continues as a new one has started again, a store may have the former host's number.
         if !is_trusted || self.is_anew() || written <= self.written.replace(written) {
             return;
         }
         self.note(Write::Written { store: found.id.clone(), number: written }).await;
     }
 
-    /// Has the journal record a later era of its list, with each store of the list: after a restart any of them may be
-    /// the only one that answers.
+    /// Makes the journal record a later era of its list, with each store of the list, because after a restart any of
+    /// them may be the only one that answers.
     async fn record_later_era(&self, store: &StoreId) {
         let era = self.upstream.later_era();
         if era > self.later_era.get() && self.note(self.later_era_of(store)).await {
@@ -222,8 +224,8 @@ impl<T: Tenants + 'static> Driver<T> {
         }
     }
 
-    /// Has the journal record something without which less is noticed at the next start. If the journal fails, whoever
-    /// needs it reports that. Returns whether it is recorded.
+    /// Makes the journal record something that helps to detect problems at the next start. If the journal fails, other
+    /// code reports that. Returns whether it is recorded.
     async fn note(&self, write: Write) -> bool {
         let written = self.commit(vec![write]).await;
         if let Err(error) = &written {
@@ -263,8 +265,8 @@ impl<T: Tenants + 'static> Driver<T> {
         Ok(pushed)
     }
 
-    /// Reports ids that this host claimed, and which another host claimed as well: from another server, or after the
-    /// store had lost this host's claims.
+    /// Reports ids that both this host and another host have claimed, from another server or after the store had lost
+    /// this host's claims.
     async fn report_repeats(self: Rc<Self>) {
         let host = self.tenants.host();
         for (tag, own) in self.distrusted.take() {
@@ -274,7 +276,7 @@ impl<T: Tenants + 'static> Driver<T> {
             };
             let is_own = |record: &&ClaimRecord| {
                 let by = &record.by.host;
-                // It may have claimed this before it went on as a new host.
+                // It may have claimed this before it continued as a new host.
                 *by == host || *by == self.start.host && own.contains(&record.run)
             };
             for record in records.iter().filter(|record| !is_own(record)) {
@@ -293,7 +295,7 @@ impl<T: Tenants + 'static> Driver<T> {
         }
     }
 
-    /// Has the journal record which store it is. This must be durable before anything is claimed.
+    /// Makes the journal record the store's identity. This must be durable before anything is claimed.
     async fn record(&self, record: Record) -> Result<(), StoreError> {
         let writes = match record {
             Record::CheckedIn(store, history) => {
@@ -328,7 +330,7 @@ impl<T: Tenants + 'static> Driver<T> {
                 }
                 *upstream.key.borrow_mut() = Some(key);
             }
-            // It heals itself. What it lost, if anything, is logged as an error by those who find it.
+            // This ends on its own. If the store lost anything, the code that detects the loss logs an error.
             Event::FailedOver(to) => warn!(
                 %store, history = %to,
                 "the store has failed over or was restored (its history has changed), and may have lost its last \
@@ -363,8 +365,8 @@ impl<T: Tenants + 'static> Driver<T> {
 }
 
 impl Upstream {
-    /// The store shows or gives less of a tag than before: it has lost commits without showing another history. Every
-    /// daemon is told.
+    /// The store reports or grants less of a tag than before, so it has lost commits without changing its history.
+    /// Every daemon must learn of this.
     pub(crate) fn lost_commits<T: Tenants>(self: &Rc<Self>, tenants: &T, tag: &Tag, seen: u64) {
         let Some(under) = self.claimable() else { return };
         if !self.monitor.borrow_mut().lost_commits(&under) {
@@ -382,7 +384,7 @@ impl Upstream {
         self.woken.notify_one();
     }
 
-    /// Copies the monitor's answer about the held ids, as every request needs it.
+    /// Copies the monitor's answer about the held ids, because every request needs it.
     pub(super) fn follow(&self) {
         let monitor = self.monitor.borrow();
         self.issues_until.set(monitor.own_until().unwrap_or(NO_END).min(monitor.runs_until()));

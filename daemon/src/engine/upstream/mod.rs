@@ -1,4 +1,4 @@
-//! A store of the daemon as it is known at present: which one it is, whether it may be claimed from, and if not, why.
+//! The present state of one of the daemon's stores: which one it is, whether it may be claimed from, and if not, why.
 //! The core's [`Monitor`] decides; `driver` drives it.
 
 mod claims;
@@ -40,7 +40,7 @@ pub struct Upstream {
     pub role: Role,
     /// Whether it is this host's own file.
     pub embedded: bool,
-    /// Which ids of its tags it gives.
+    /// The ids of its tags that it grants.
     pub shard: Shard,
     /// The results of claims.
     pub claims: ClaimCounts,
@@ -52,13 +52,13 @@ pub struct Upstream {
     issues_until: Cell<BootMs>,
     /// See [`Store::conflicts`](crate::store::Store::conflicts).
     pub conflicts: Arc<AtomicU64>,
-    /// The latest era that a primary of its list has recorded, as far as this host has heard. All of the list share it.
+    /// The latest era that a primary of its list is known to have recorded. All stores of the list share it.
     pub latest_era: Rc<Cell<u32>>,
     /// Whether the held ids in the journal may be used.
     pub leftovers: Cell<bool>,
-    /// Whether it knows a later start of this host than the journal does.
+    /// Whether the store knows a later start of this host than the journal does.
     pub stale: Cell<bool>,
-    /// Notified when something outside of the driver changed, so that the monitor must be asked what to do.
+    /// Notified when something outside the driver has changed, so that the monitor must be asked for the next step.
     woken: Notify,
     /// Notified when a visit has ended.
     visited: Notify,
@@ -135,7 +135,7 @@ impl Upstream {
         self.store.call(move |store| store.claims_after(&tag, id, limit)).await
     }
 
-    /// It has this role, and its list has had the role's era.
+    /// The store has this role, and its list has had the role's era.
     fn hear_role(&self, role: &Role) {
         let era = parse_primary(&role.0).map_or(0, |primary| primary.era);
         self.latest_era.set(era.max(self.latest_era.get()));
@@ -146,8 +146,8 @@ impl Upstream {
         self.outdated().map_or(0, |_| self.latest_era.get())
     }
 
-    /// The refusal of a store whose list has a later era than this host's: the store may have been restored from the
-    /// former one, and then it would give ids again.
+    /// The refusal of a store whose list has a later era than this host's, because the store may have been restored
+    /// from the former era, and would then grant ids again.
     fn outdated(&self) -> Option<StoreError> {
         let (own, latest) = (parse_primary(&self.role.0)?.era, self.latest_era.get());
         (latest > own).then(|| {
@@ -169,7 +169,7 @@ impl Upstream {
         self.monitor.borrow().claimable().filter(|_| self.outdated().is_none()).cloned()
     }
 
-    /// The identity under which it can be asked now, whether it may be claimed from or not; `None` while it doesn't
+    /// The identity under which it can be queried now, whether or not it may be claimed from; `None` while it doesn't
     /// answer.
     pub fn present(&self) -> Option<Identity> {
         self.monitor.borrow().present().cloned()
@@ -199,7 +199,7 @@ impl Upstream {
     }
 
     /// Why its tags can't be administered; `None` when they can. They can't if it is not, or not known to be, the
-    /// configured store. Whether it answers is not checked here.
+    /// configured store. This doesn't check whether it answers.
     pub fn admin_refusal(&self) -> Option<Failure> {
         self.monitor.borrow().admin_refusal().map(|condition| self.failure(&condition))
     }
@@ -226,7 +226,7 @@ impl Upstream {
         })
     }
 
-    /// Why it is refused, if it is: then it can't be used until an operator acts.
+    /// Why it is refused, if it is. It then can't be used until an operator acts.
     pub fn refusal(&self) -> Option<Failure> {
         let outdated = self.outdated();
         outdated.as_ref().or(self.monitor.borrow().refusal()).map(Failure::from)
@@ -269,7 +269,7 @@ impl Upstream {
             !monitor.tried() || monitor.away.is_some()
         };
         if away() {
-            // A slow answer is not waited for: then the result is what is known by that time.
+            // This doesn't wait for a slow answer; the result is what is known by then.
             let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.visited.notified()).await;
         }
         match &self.monitor.borrow().away {
@@ -291,14 +291,13 @@ impl Upstream {
         let _ = tokio::time::timeout(ATTEMPT_WITHIN, self.tried()).await;
     }
 
-    /// Has it probed soon, because a call found another store than it was made for.
+    /// Requests a probe soon, because a call reached another store than intended.
     pub(crate) fn probe_soon(&self) {
         self.monitor.borrow_mut().probe_soon(clock::boot());
         self.woken.notify_one();
     }
 
-    /// Notices a call that has been under way for longer than any may, and that the daemon was stopped. Call this every
-    /// second.
+    /// Detects a call that has been pending for too long, and that the daemon was stopped. Call this every second.
     pub(crate) fn watch(&self) {
         let for_ms = clock::millis(self.store.busy_for());
         let mut monitor = self.monitor.borrow_mut();
@@ -310,7 +309,7 @@ impl Upstream {
         self.follow();
     }
 
-    /// A call could not be made, or got no answer.
+    /// A call failed or was not answered.
     pub(crate) fn call_failed(&self, error: &StoreError) {
         self.monitor.borrow_mut().call_failed(clock::boot(), error);
         self.woken.notify_one();

@@ -1,4 +1,4 @@
-//! The answers of Leaf's server, byte for byte where programs read them.
+//! The answers of Leaf's server, identical byte for byte where programs read them.
 
 use std::fmt::Write as _;
 
@@ -56,7 +56,7 @@ pub(super) fn error(
     with(code, "application/json;charset=UTF-8", text)
 }
 
-/// A snowflake id of Leaf's layout, taken apart: texts, in the order of Java's map.
+/// The parts of a snowflake id of Leaf's layout, as texts in the order of Java's map.
 pub(super) fn decoded(id: &str) -> Response<String> {
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
