@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use anyhow::anyhow;
 use leafd_client::Client;
 use leafd_wire::text::clean;
 
@@ -32,6 +33,10 @@ pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), CommandError> {
         out.write_all(asked?.as_bytes())?;
         return Ok(out.flush()?);
     };
+    // Replacing or removing a device would break it for every program.
+    if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) {
+        return Err(anyhow!("{} is not a regular file; choose another path", file.display()).into());
+    }
     match asked {
         Ok(text) => Ok(replace(file, &text)?),
         Err(error) => {

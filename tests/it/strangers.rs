@@ -3,11 +3,13 @@
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
 use leafd_tests::http::{get, get_with};
 use leafd_wire::opcode;
+use nix::sys::stat::Mode;
 use serde_json::json;
 
 use crate::access::{STRANGER, raw_as};
@@ -75,7 +77,7 @@ fn the_socket_is_never_open_to_more_users_than_its_mode_says() {
 fn a_fifo_in_the_place_of_a_lock_is_an_error() {
     let mut host = Host::new().worker(17);
     let lock = host.path("leafd.sock.lock");
-    nix::unistd::mkfifo(&lock, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    nix::unistd::mkfifo(&lock, Mode::S_IRWXU).unwrap();
     let refusal = host.try_start().unwrap_err();
     assert!(refusal.said.contains("not a regular file"), "{}", refusal.said);
 }
@@ -95,6 +97,27 @@ fn metrics_are_written_through_no_link() {
     assert_eq!(fs::read_to_string(&victim).unwrap(), "root's");
     assert!(fs::symlink_metadata(&file).unwrap().is_file());
     assert!(fs::read_to_string(&file).unwrap().contains("leafd_"));
+}
+
+#[test]
+fn metrics_replace_nothing_but_regular_files() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    let [fifo, link] = ["fifo", "link"].map(|name| host.path(name));
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    symlink("/dev/null", &link).unwrap();
+    let refused = |file: &Path, socket: &str| {
+        let words = ["--socket", socket, "metrics", "--output", file.to_str().unwrap()];
+        let output = host.leafctl(&words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("not a regular file"), "{said}");
+    };
+    for file in [&fifo, &link] {
+        let before = fs::symlink_metadata(file).unwrap().ino();
+        refused(file, host.socket().to_str().unwrap());
+        refused(file, "/nonexistent");
+        assert_eq!(fs::symlink_metadata(file).unwrap().ino(), before);
+    }
 }
 
 #[test]
