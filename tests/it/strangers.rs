@@ -121,6 +121,32 @@ fn metrics_replace_nothing_but_regular_files() {
 }
 
 #[test]
+fn a_fifo_in_the_place_of_a_secret_is_an_error() {
+    let mut host = Host::new().worker(17);
+    let fifo = host.path("fifo");
+    nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
+    let (fifo, state_dir) = (fifo.to_str().unwrap(), host.state_dir());
+    let refused = |words: &[&str]| {
+        // Whoever waits for a FIFO's writer waits for ever.
+        let mut command = Command::new("timeout");
+        let output = command.arg("20").arg(leafd_binary()).args(words).output().unwrap();
+        let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
+        assert!(!output.status.success() && said.contains("not a regular file"), "{said}");
+    };
+    let doctor = ["doctor", "--state-dir", state_dir.to_str().unwrap(), "--set"];
+    refused(&[&doctor[..], &[&format!("mask_key_file={fifo}")]].concat());
+    for file in [fifo, "/dev/zero"] {
+        let store = ["--store", "postgres://leafd@localhost/leafd"];
+        let password = format!("store_password_file={file}");
+        refused(&[&doctor[..], &[&password], &store].concat());
+    }
+    refused(&["mask-key", "new", fifo, "--add"]);
+    host = host.set("mask_key_file", fifo);
+    let refusal = host.try_start().unwrap_err();
+    assert!(refusal.said.contains("not a regular file"), "{}", refusal.said);
+}
+
+#[test]
 fn a_setuid_program_goes_by_no_variable() {
     let mut host = Host::new().worker(17).set("socket_mode", "0666");
     host.start();

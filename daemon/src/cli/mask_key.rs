@@ -1,6 +1,5 @@
 //! `leafd mask-key new`: generates a key for public ids, and writes it to a file that only its owner can read.
 
-use std::fs;
 use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::Path;
@@ -41,13 +40,12 @@ fn begin(path: &Path) -> Result<String> {
 /// Replaces the file atomically, because other programs may be reading it. It keeps its owner and mode, so the daemon
 /// can still read it if root ran this.
 fn add_to(path: &Path) -> Result<String> {
-    let keys = read_mask_keys(path).map_err(anyhow::Error::msg)?;
+    // What is read later by the same name may be another file.
+    let (keys, text, former) = read_mask_keys(path).map_err(anyhow::Error::msg)?;
     let last = keys.iter().map(|key| key.number.get()).max().unwrap_or(0);
     let next = KeyNumber::new(last + 1).context("key 31 is the last possible key")?;
-    let text = fs::read_to_string(path).context("can't read the file again")?;
     let file = beside(path, &format!("{}\n{}", text.trim_end_matches('\n'), line(next)?))?;
     let replace = || {
-        let former = fs::metadata(path)?;
         fchown(file.as_file(), Some(former.uid()), Some(former.gid()))?;
         file.as_file().set_permissions(former.permissions())?;
         file.persist(path).map_err(|failed| failed.error)

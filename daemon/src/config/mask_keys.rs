@@ -1,13 +1,13 @@
 //! Reads the keys of public ids from a file or a systemd credential, never from an argument or an environment variable.
 
 use std::fmt::Display;
-use std::io::Read as _;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use leafd_core::mask::MaskKeys;
 
-use super::Config;
+use super::{Config, read_regular_file};
 
 /// More than all keys with comments take. A larger file is something else.
 const FILE_BYTES_MAX: u64 = 16 * 1024;
@@ -22,19 +22,21 @@ impl Config {
     /// # Errors
     /// As those of [`read_mask_keys`].
     pub fn mask_keys(&self) -> Result<Option<MaskKeys>, String> {
-        self.mask_key_file.as_deref().map(read_mask_keys).transpose()
+        let read = self.mask_key_file.as_deref().map(read_mask_keys).transpose()?;
+        Ok(read.map(|(keys, ..)| keys))
     }
 }
 
-/// Reads a file of keys.
+/// Reads a file of keys. Returns also its text and its metadata.
 ///
 /// # Errors
 /// Why it can't be used, without quotes from it.
-pub fn read_mask_keys(path: &Path) -> Result<MaskKeys, String> {
+pub fn read_mask_keys(path: &Path) -> Result<(MaskKeys, String, Metadata), String> {
     let failed =
         |cause: &dyn Display| format!("the mask keys in {} can't be used: {cause}", path.display());
-    let file = std::fs::File::open(path).map_err(|cause| failed(&cause))?;
-    let mode = file.metadata().map_err(|cause| failed(&cause))?.mode();
+    let (text, metadata) =
+        read_regular_file(path, FILE_BYTES_MAX).map_err(|cause| failed(&cause))?;
+    let mode = metadata.mode();
     if mode & OTHERS != 0 {
         let mode = mode & 0o777;
         return Err(failed(&format!(
@@ -42,10 +44,6 @@ pub fn read_mask_keys(path: &Path) -> Result<MaskKeys, String> {
              treat the keys as compromised"
         )));
     }
-    let mut text = String::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(|cause| failed(&cause))?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(failed(&format!("it is larger than {FILE_BYTES_MAX} bytes")));
-    }
-    MaskKeys::parse(&text).map_err(|cause| failed(&cause))
+    let keys = MaskKeys::parse(&text).map_err(|cause| failed(&cause))?;
+    Ok((keys, text, metadata))
 }

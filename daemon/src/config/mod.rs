@@ -15,7 +15,7 @@
 //! - `workers`: where the snowflake worker comes from.
 //! - `backend`: which of these this program was built with.
 //! - `http`: where HTTP is served.
-//! - `mask_keys`: the keys of public ids.
+//! - `mask_keys`: the keys of public ids; `regular_file`: reads such files.
 //! - `access`, `layouts`, `pattern`, `types`: the other settings that are more than a number.
 
 mod access;
@@ -31,6 +31,7 @@ mod password;
 mod paths;
 mod pattern;
 mod reader;
+mod regular_file;
 mod routes;
 mod routing;
 mod settings;
@@ -60,6 +61,7 @@ pub use layouts::Layouts;
 pub use mask_keys::read_mask_keys;
 pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
+pub use regular_file::read_regular_file;
 pub use routes::PRIMARIES_MAX;
 pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
 pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings, settings_help};

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use super::env::Env;
+use super::read_regular_file;
 
 /// The source of the store's password. A file is read for each connection, so a new password needs no restart.
 #[derive(Clone, PartialEq, Eq)]
@@ -24,7 +25,7 @@ pub(super) const VARIABLE: &str = "LEAFD_STORE_PASSWORD";
 const CREDENTIAL: &str = "store_password";
 
 /// Longer than any password. A larger file is something else.
-const FILE_BYTES_MAX: usize = 4096;
+const FILE_BYTES_MAX: u64 = 4096;
 
 /// The environment variable of a store's password; an empty name means the only store.
 pub fn variable_of(store: &str) -> String {
@@ -62,14 +63,9 @@ impl StorePassword {
             StorePassword::Variable(password) => return Ok(Some(password.clone())),
             StorePassword::File(path) => path,
         };
-        let failed = |cause: &dyn fmt::Display| {
+        let (text, _) = read_regular_file(path, FILE_BYTES_MAX).map_err(|cause| {
             format!("the password file {} can't be used: {cause}", path.display())
-        };
-        let bytes = std::fs::read(path).map_err(|cause| failed(&cause))?;
-        if bytes.len() > FILE_BYTES_MAX {
-            return Err(failed(&format!("it is larger than {FILE_BYTES_MAX} bytes")));
-        }
-        let text = String::from_utf8(bytes).map_err(|_| failed(&"it is not UTF-8"))?;
+        })?;
         let password = text.strip_suffix('\n').unwrap_or(&text);
         Ok(Some(password.strip_suffix('\r').unwrap_or(password).to_owned()))
     }

@@ -9,6 +9,7 @@ use super::args::Args;
 use super::env::Env;
 use super::error::{ConfigError, Source, most_like};
 use super::password;
+use super::read_regular_file;
 use super::settings::{self, Setting, ValueKind};
 use super::value::{ConfigNode, parse_document, parse_value};
 
@@ -43,7 +44,7 @@ fn file_named(args: &Args, env: &Env) -> Option<(PathBuf, Source)> {
 }
 
 fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
-    let text = read_file(path).map_err(|cause| {
+    let (text, _) = read_regular_file(path, FILE_BYTES_MAX).map_err(|cause| {
         let words = format!("the configuration file {} can't be read: {cause}", path.display());
         ConfigError::new(named_by, words)
     })?;
@@ -62,19 +63,6 @@ fn from_file(path: &Path, named_by: Source) -> Result<Inputs, ConfigError> {
         given.insert(&setting.key, (node, source));
     }
     Ok(given)
-}
-
-fn read_file(path: &Path) -> Result<String, String> {
-    // Checked before opening: opening a pipe would wait for a writer.
-    let meta = std::fs::metadata(path).map_err(|error| error.to_string())?;
-    if !meta.is_file() {
-        return Err("it is not a regular file".to_owned());
-    }
-    if meta.len() > FILE_BYTES_MAX {
-        return Err(format!("it is larger than {FILE_BYTES_MAX} bytes"));
-    }
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
-    String::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())
 }
 
 fn from_variables(env: &Env) -> Result<Inputs, ConfigError> {

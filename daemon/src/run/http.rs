@@ -50,9 +50,12 @@ pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Liste
 
 #[cfg(feature = "http")]
 fn read_token(file: &std::path::Path) -> Result<String> {
+    use crate::config::read_regular_file;
     use anyhow::{Context as _, ensure};
+    const BYTES_MAX: u64 = 4096;
     let name = file.display();
-    let text = std::fs::read_to_string(file)
+    let (text, _) = read_regular_file(file, BYTES_MAX)
+        .map_err(anyhow::Error::msg)
         .with_context(|| format!("cannot read {name}, the file of leaf_http_token_file"))?;
     let token = text.trim();
     let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
