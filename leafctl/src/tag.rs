@@ -57,7 +57,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<u64>,
-    /// Make ids increase strictly across all hosts. They are never claimed ahead, so each one needs the store
+    /// Make ids increase strictly across all hosts. While several hosts draw, each request needs the store
     #[arg(long)]
     strict: bool,
     /// Issue ids of this many bits, from 20 to 63, that reveal neither count nor order

@@ -85,9 +85,10 @@ const TOLD: &[(&str, &str)] = &[
 ];
 
 /// What is no measure; and who draws how much, which only administrators are told, while metrics are for all who reach them.
-const NO_MEASURE: [&str; 9] = [
+const NO_MEASURE: [&str; 10] = [
     "pid",
     "segments.tags[].strict",
+    "segments.tags[].holding",
     "segments.tags[].masked",
     "events[].times",
     "events[].unix_ms",

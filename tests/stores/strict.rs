@@ -1,5 +1,5 @@
 //! A strict tag on three daemons and one server: whoever asks after another was answered gets the larger id, on
-//! whatever hosts the two are, also when a daemon is killed meanwhile; and nobody holds any.
+//! whatever hosts the two are, also when a daemon is killed or stopped meanwhile. A host that draws alone holds the tag.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,8 @@ use leafd_tests::order::{Answer, overtaken};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::servers::Server;
 use leafd_wire::{IdsReply, IdsRequest, Run, Status, opcode};
-use serde_json::json;
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
 
 use crate::scene::{RESUMES_WITHIN, report};
 
@@ -31,7 +32,9 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 on_each_server!(
     who_asks_later_gets_more_on_any_host,
-    nothing_is_held,
+    a_host_that_draws_alone_holds_the_tag_until_another_one_comes,
+    a_holder_that_stops_or_dies_delays_the_others_for_the_time_held,
+    nothing_is_held_if_that_is_off,
     what_can_t_be_met_takes_nothing,
 );
 
@@ -107,15 +110,31 @@ fn ask(client: &Client, count: u64, stop: &AtomicBool) -> Vec<Answer> {
     answers
 }
 
+/// Three hosts on a new server, which may hold the tag for this time.
+fn three_hosts<S: Server>(strict_hold: &str) -> (S, Vec<Host>) {
+    let server = S::new();
+    let host = |_| Host::on_store(&server.url()).set("strict_hold", strict_hold);
+    let mut hosts: Vec<Host> = (0..3).map(host).collect();
+    hosts.iter_mut().for_each(Host::start);
+    create_strict(&hosts[0]);
+    (server, hosts)
+}
+
+/// Waits until a host, which is drawing, holds the tag.
+fn holds(host: &Host) {
+    eventually("a hold", RESUMES_WITHIN, || of_tag(host)["holding"].as_bool()?.then_some(()));
+}
+
+fn of_tag(host: &Host) -> Value {
+    host.status()["segments"]["tags"][0].clone()
+}
+
 fn create_strict(host: &Host) {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true }));
 }
 
 fn who_asks_later_gets_more_on_any_host<S: Server>() {
-    let server = S::new();
-    let mut hosts: Vec<Host> = (0..3).map(|_| Host::on_store(&server.url())).collect();
-    hosts.iter_mut().for_each(Host::start);
-    create_strict(&hosts[0]);
+    let (_server, mut hosts) = three_hosts::<S>("2s");
     let asking = Asking::start(&hosts);
     std::thread::sleep(DRAWS);
     hosts[2].kill();
@@ -124,13 +143,7 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
     std::thread::sleep(DRAWS);
     let answers = asking.stop();
 
-    let mut drawn = Drawn::default();
-    let ids: Vec<u64> = answers.iter().flat_map(|one| one.first..=one.last).collect();
-    drawn.add_ids(TAG, &ids);
-    report::<S>("strict, 3 daemons, one killed", ids.len() as u64, &drawn, None);
-    drawn.assert_sound();
-    assert!(answers.len() > 30, "too few to say anything: {}", answers.len());
-    assert_eq!(overtaken(&answers), None);
+    check::<S>("strict, 3 daemons, one killed", &answers);
     // Those that wait together share a claim.
     let claims = hosts[0].status()["segments"]["claims"].as_u64().unwrap();
     let of_host = hosts[0].status()["requests"].as_u64().unwrap();
@@ -138,6 +151,84 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
         claims * 4 < of_host * 3,
         "{claims} claims for {of_host} requests of {THREADS} threads"
     );
+}
+
+fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
+    // A holder that died would be waited for much longer.
+    let (_server, hosts) = three_hosts::<S>("8s");
+    let alone = Asking::start(&hosts[..1]);
+    holds(&hosts[0]);
+    let claims = || hosts[0].status()["segments"]["claims"].as_u64().unwrap();
+    let (before, claimed) = (of_tag(&hosts[0])["issued"].as_u64().unwrap(), claims());
+    std::thread::sleep(DRAWS);
+    let drawn = of_tag(&hosts[0])["issued"].as_u64().unwrap() - before;
+    let claimed = claims() - claimed;
+    println!("{}: {drawn} ids of {claimed} claims from memory", S::NAME);
+    assert!(drawn > claimed * 100, "{drawn} ids took {claimed} claims");
+
+    let mut raw = hosts[0].raw();
+    assert_eq!(draw_to_hold(&mut raw).len(), 1);
+
+    let begun = Instant::now();
+    let id = hosts[1].raw().draw(TAG, 1)[0];
+    let handed_over = begun.elapsed();
+    println!("{}: handed over within {handed_over:?}, id {id}", S::NAME);
+    assert!(handed_over < Duration::from_secs(5), "{handed_over:?}");
+    assert_eq!(of_tag(&hosts[0])["holding"], json!(false));
+    let together = Asking::start(&hosts[1..]);
+    std::thread::sleep(DRAWS);
+    assert_eq!(hosts.iter().filter(|host| of_tag(host)["holding"] == json!(true)).count(), 0);
+    let mut answers = together.stop();
+    // The other hosts have left.
+    holds(&hosts[0]);
+    answers.extend(alone.stop());
+    // Nobody draws, so nobody holds it: the next host need not wait.
+    eventually("the end of the hold", RESUMES_WITHIN, || {
+        (of_tag(&hosts[0])["holding"] == json!(false)).then_some(())
+    });
+    let begun = Instant::now();
+    let last = hosts[2].raw().draw(TAG, 1)[0];
+    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    assert!(answers.iter().all(|answer| answer.last < last));
+    check::<S>("strict, held and shared in turn", &answers);
+}
+
+fn a_holder_that_stops_or_dies_delays_the_others_for_the_time_held<S: Server>() {
+    let (_server, mut hosts) = three_hosts::<S>("1s");
+    let held = Asking::start(&hosts[..1]);
+    let mut answers = Vec::new();
+    for round in 0..4 {
+        holds(&hosts[0]);
+        let dies = round % 2 == 1;
+        match dies {
+            true => hosts[0].kill(),
+            false => hosts[0].signal(Signal::SIGSTOP),
+        }
+        // The others draw, and answer after the time held.
+        let others = Asking::start(&hosts[1..]);
+        std::thread::sleep(2 * DRAWS);
+        match dies {
+            true => hosts[0].start(),
+            false => hosts[0].signal(Signal::SIGCONT),
+        }
+        std::thread::sleep(DRAWS / 3);
+        let of_others = others.stop();
+        assert!(of_others.len() > 30, "too few to say anything: {}", of_others.len());
+        answers.extend(of_others);
+    }
+    answers.extend(held.stop());
+    check::<S>("strict, the holder stopped and killed", &answers);
+}
+
+/// Checks that the answers are in order, and that no id came twice.
+fn check<S: Server>(what: &str, answers: &[Answer]) {
+    let mut drawn = Drawn::default();
+    let ids: Vec<u64> = answers.iter().flat_map(|one| one.first..=one.last).collect();
+    drawn.add_ids(TAG, &ids);
+    report::<S>(what, ids.len() as u64, &drawn, None);
+    drawn.assert_sound();
+    assert!(answers.len() > 30, "too few to say anything: {}", answers.len());
+    assert_eq!(overtaken(answers), None);
 }
 
 fn what_can_t_be_met_takes_nothing<S: Server>() {
@@ -163,9 +254,23 @@ fn what_can_t_be_met_takes_nothing<S: Server>() {
     assert_eq!(ids, (1..=1_000).collect::<Vec<u64>>());
 }
 
-fn nothing_is_held<S: Server>() {
+/// Asks for a run to hold, of any length. One id comes, and it must not be held.
+fn draw_to_hold(raw: &mut Raw) -> Vec<u64> {
+    let mut bytes = Vec::new();
+    IdsRequest { tag: TAG.as_bytes(), count: 100, deadline_ms: 5_000 }.put(true, 1, &mut bytes);
+    raw.send(&bytes);
+    let reply = raw.reply();
+    assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
+    let answer = IdsReply::decode(&reply.body).unwrap();
+    assert_eq!(answer.hold_ms, 0, "nobody may hold them");
+    let ids: Vec<u64> = answer.runs().flat_map(Run::ids).collect();
+    assert_eq!(ids.len(), 1, "{ids:?}");
+    ids
+}
+
+fn nothing_is_held_if_that_is_off<S: Server>() {
     let mut server = S::new();
-    let mut host = Host::on_store(&server.url());
+    let mut host = Host::on_store(&server.url()).set("strict_hold", "0s");
     host.start();
     create_strict(&host);
     let mut raw = host.raw();
@@ -175,17 +280,7 @@ fn nothing_is_held<S: Server>() {
     let mut end = server.max_id(TAG);
     assert_eq!(end, 2, "the first claim is of what was asked for");
     for _ in 0..5 {
-        // A run to hold is asked for, of any length.
-        let mut bytes = Vec::new();
-        IdsRequest { tag: TAG.as_bytes(), count: 100, deadline_ms: 5_000 }.put(true, 1, &mut bytes);
-        raw.send(&bytes);
-        let reply = raw.reply();
-        assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
-        let answer = IdsReply::decode(&reply.body).unwrap();
-        assert_eq!(answer.hold_ms, 0, "nobody may hold them");
-        let runs: Vec<Run> = answer.runs().collect();
-        assert_eq!(runs.iter().map(|run| run.count).sum::<u32>(), 1, "{runs:?}");
-        ids.push(runs[0].first);
+        ids.extend(draw_to_hold(&mut raw));
         end += 1;
         assert_eq!(server.max_id(TAG), end, "no more than was asked for is claimed");
     }

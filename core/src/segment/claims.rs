@@ -2,10 +2,11 @@
 
 use leafd_wire::Run;
 
-use super::prefetch::Need;
+use super::hold::{HoldNeed, StrictHold};
+use super::prefetch::{Need, PrefetchPolicy};
 use super::{Allocator, ClaimState, MarkMove, Truncation};
 use crate::BootMs;
-use crate::store::ClaimWish;
+use crate::store::{ClaimWish, Holding};
 
 /// How a strict tag's grant was distributed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +14,7 @@ use crate::store::ClaimWish;
 pub struct Distribution<T> {
     /// The requests that got ids, in the order of their ids.
     pub served: Vec<(T, Run)>,
-    /// How many granted ids were dropped.
+    /// How many granted or held ids were dropped.
     pub dropped: u64,
 }
 
@@ -27,23 +28,32 @@ impl<T> Allocator<T> {
             ClaimState::RetryAt(instant) if now < instant => return None,
             ClaimState::Idle | ClaimState::RetryAt(_) => {}
         }
-        let wish = match self.strict {
-            true => self.strict_wish(),
+        let wish = match self.is_strict() {
+            true => self.strict_wish(now),
             false => self.held_wish(now),
         };
         self.claim = match wish {
-            Some(_) => ClaimState::Sent { before: self.waiting.next_ticket },
+            Some(_) => ClaimState::Sent { before: self.waiting.next_ticket, at: now },
             None => ClaimState::Idle,
         };
         wish
     }
 
-    /// Claims enough for all waiting requests, or nothing. Surplus ids are dropped.
-    fn strict_wish(&self) -> Option<ClaimWish> {
-        let step_max = self.sizing.provision.step_max;
+    /// Claims enough for all waiting requests, and more if the tag is held. Or nothing.
+    fn strict_wish(&mut self, now: BootMs) -> Option<ClaimWish> {
+        let PrefetchPolicy { step_max, hold_ms, .. } = *self.sizing.provision;
         let most = self.left.map_or(step_max, |left| left.min(step_max));
-        let want = self.waiting.waited_for_within(most);
-        (want > 0).then_some(ClaimWish { least: want, ..ClaimWish::new(want, step_max) })
+        let waited_for = self.waiting.waited_for_within(most);
+        let need = HoldNeed {
+            hold_ms,
+            waited_for,
+            drawn: self.sizing.rate.ids_in(now, hold_ms),
+            claimed_last: self.sizing.claimed_last,
+            ceiling: self.shards[0].ceiling,
+            most: step_max,
+        };
+        let (want, hold) = self.strict.as_mut()?.wish(now, need)?;
+        Some(ClaimWish { least: waited_for.max(1), hold, ..ClaimWish::new(want, step_max) })
     }
 
     fn held_wish(&mut self, now: BootMs) -> Option<ClaimWish> {
@@ -75,7 +85,7 @@ impl<T> Allocator<T> {
         claimed: Run,
         step: u64,
     ) -> Result<MarkMove, u64> {
-        assert!(!self.strict, "what a strict tag is granted is shared");
+        assert!(!self.is_strict(), "what a strict tag is granted is shared");
         self.set_step(step);
         self.accept(shard, claimed)?;
         self.sizing.note_claim(claimed.count);
@@ -90,8 +100,8 @@ impl<T> Allocator<T> {
     }
 
     /// Reports what a strict tag's store granted; more or fewer ids than wanted are fine. The claim stays in flight
-    /// until [`Allocator::distribute`] reports that the journal has it. If the tag was not known to be strict, it is
-    /// strict from now on, and its held ids are dropped.
+    /// until [`Allocator::distribute`] reports that the journal has it. No later start of the daemon may issue any of
+    /// its ids. If the tag was not known to be strict, it is strict from now on, and its held ids are dropped.
     ///
     /// As with [`Allocator::claimed`], the caller must check whether the grant may be used.
     ///
@@ -100,27 +110,45 @@ impl<T> Allocator<T> {
     ///
     /// # Panics
     /// If the tag has more than one shard, because independent stores can't order their ids.
-    pub fn claimed_strictly(&mut self, claimed: Run) -> Result<(), u64> {
+    pub fn claimed_strictly(&mut self, claimed: Run, holding: Holding) -> Result<(), u64> {
         assert!(self.shards.len() == 1, "a strict tag has one store");
-        self.strict = true;
-        self.held.forget(0);
+        let sent = match self.claim {
+            ClaimState::Sent { at, .. } => at,
+            _ => BootMs(0),
+        };
+        self.turn_strict();
         self.accept(0, claimed)?;
+        self.turn_strict().granted(claimed, holding, sent);
+        self.sizing.note_claim(claimed.count);
         self.left = None;
         Ok(())
     }
 
+    fn turn_strict(&mut self) -> &mut StrictHold {
+        self.held.forget(0);
+        self.strict.get_or_insert_with(|| Box::new(StrictHold::new()))
+    }
+
+    /// Reports that another host holds the strict tag, so that the claim took nothing. The row then had this `end`, and
+    /// recorded that the tag is held for this time. A claim is wanted again soon.
+    pub fn held_elsewhere(&mut self, now: BootMs, end: u64, ms: u64) {
+        let retry_at = self.turn_strict().held_elsewhere(now, end, ms);
+        self.claim_failed(retry_at);
+    }
+
     /// Reports that the journal has a strict tag's grant. Its ids go to the requests that share the claim and still
     /// wait, in turn by user. A request that accepts fewer gets at least one. The first request that finds too
-    /// few left waits for the next claim, and so do all behind it. If the shard was forgotten meanwhile, no request
-    /// is served.
+    /// few left waits for the next claim, and so do all behind it. What is left is dropped unless the host holds the
+    /// tag. If the shard was forgotten meanwhile, no request is served.
     pub fn distribute(&mut self, claimed: Run) -> Distribution<T> {
         let mut served = Vec::new();
+        let hold = self.strict.as_mut().expect("a strict tag's claim was granted");
         let before = match std::mem::replace(&mut self.claim, ClaimState::Idle) {
             ClaimState::Granted { before, .. } => before,
             ClaimState::Void => return Distribution { served, dropped: claimed.count.into() },
             _ => panic!("a claim is shared that was not granted"),
         };
-        let mut left = Some(claimed);
+        let mut left = Some(hold.with_held(claimed));
         while let (Some(run), Some((place, want))) = (left, self.waiting.head_before(before)) {
             let count = want.least();
             if count > run.count {
@@ -130,13 +158,14 @@ impl<T> Allocator<T> {
             served.push((handle, Run { count, ..run }));
             left = run.without_first(count);
         }
-        let dropped = left.map_or(0, |left| u64::from(left.count));
-        self.count_issued(u64::from(claimed.count) - dropped);
+        hold.keep(left);
+        let dropped = std::mem::take(&mut hold.dropped);
+        self.count_issued(served.iter().map(|(_, run)| u64::from(run.count)).sum());
         Distribution { served, dropped }
     }
 
     fn accept(&mut self, shard: u32, claimed: Run) -> Result<(), u64> {
-        let ClaimState::Sent { before } = self.claim else {
+        let ClaimState::Sent { before, .. } = self.claim else {
             panic!("a claim comes back that was not sent")
         };
         let known = self.shard(shard);
@@ -174,6 +203,7 @@ impl<T> Allocator<T> {
     /// Reports that a claim failed. No claim is wanted again before `retry_at`.
     pub fn claim_failed(&mut self, retry_at: BootMs) {
         self.claim = ClaimState::RetryAt(retry_at);
+        self.strict.iter_mut().for_each(|hold| hold.claim_failed());
     }
 
     /// Reports that a claim failed and took nothing, because the store has only `left` ids more. Takes out the requests
@@ -181,6 +211,7 @@ impl<T> Allocator<T> {
     /// `retry_at`.
     pub fn exhausted(&mut self, left: u64, retry_at: BootMs) -> Vec<T> {
         self.left = Some(left);
+        self.strict.iter_mut().for_each(|hold| hold.exhausted());
         self.claim_failed(retry_at);
         self.waiting.take_larger(self.held.unissued().saturating_add(left))
     }

@@ -10,18 +10,20 @@
 //! N, so no two stores ever grant the same id. Claimed, held and issued ids have one type: a [`Run`]. Ids ascend within
 //! a shard; with a single shard they all ascend.
 //!
-//! A **strict** tag's ids ascend across all hosts: a request made after another was answered gets a larger id. So no
-//! ids are held. Requests that wait when a claim is sent share its grant. Later requests wait for the next claim,
-//! because another host may have claimed and answered by then. Ids that no request takes are dropped. Every tag is
-//! treated as non-strict until its first claim shows whether it is strict.
+//! A **strict** tag's ids ascend across all hosts: a request made after another was answered gets a larger id.
+//! Requests that wait when a claim is sent share its grant. Later requests wait for the next claim, because another
+//! host may have claimed and answered by then. Ids that no request takes are dropped, unless the host holds the tag for
+//! a short time (`hold`). Every tag is treated as non-strict until its first claim shows whether it is strict.
 //!
 //! - `buffer`: the held segments; `marks`: how many of their ids may be issued.
 //! - `claims`: what to claim, and what to do with the grant.
+//! - `hold`: what a host holds of a strict tag while it draws alone.
 //! - `prefetch`, `rate`: how much to claim and to mark ahead.
 //! - `waiting`: the requests.
 
 mod buffer;
 mod claims;
+mod hold;
 mod marks;
 mod prefetch;
 mod rate;
@@ -35,6 +37,7 @@ use crate::{BootMs, ID_MAX};
 
 pub use buffer::{MarkMove, SegmentBuffer, Truncation};
 pub use claims::Distribution;
+use hold::StrictHold;
 use prefetch::ClaimSizer;
 pub use prefetch::PrefetchPolicy;
 pub use rate::RateMeter;
@@ -48,6 +51,7 @@ enum ClaimState {
     /// The store has not answered. Requests with a ticket below `before` were waiting when it was sent.
     Sent {
         before: Ticket,
+        at: BootMs,
     },
     /// The store has granted numbers. The journal has not recorded them yet.
     Granted {
@@ -82,7 +86,8 @@ pub struct Allocator<T> {
     marks_sent: Option<BootMs>,
     sizing: ClaimSizer,
     issued: u64,
-    strict: bool,
+    /// Set if the tag is strict.
+    strict: Option<Box<StrictHold>>,
     /// How many ids the strict tag's store had left at the last claim, if fewer than needed.
     left: Option<u64>,
 }
@@ -105,14 +110,39 @@ impl<T> Allocator<T> {
             marks_sent: None,
             sizing: ClaimSizer::new(provision.into(), now),
             issued: 0,
-            strict: false,
+            strict: None,
             left: None,
         }
     }
 
     /// Whether the tag is known to be strict.
     pub fn is_strict(&self) -> bool {
-        self.strict
+        self.strict.is_some()
+    }
+
+    /// Whether the store records that this host holds the strict tag.
+    pub fn holds(&self) -> bool {
+        self.strict.as_ref().is_some_and(|hold| hold.is_held())
+    }
+
+    /// How many ids of a strict tag this host holds.
+    pub fn held_strictly(&self) -> u64 {
+        self.strict.as_ref().map_or(0, |hold| hold.left())
+    }
+
+    /// Whether this host holds the strict tag, and must look at it regularly.
+    pub fn hold_is_timed(&self, now: BootMs) -> bool {
+        self.strict.as_ref().is_some_and(|hold| hold.is_timed(now))
+    }
+
+    /// Whether a strict tag that this host holds needs a claim now, and none is under way.
+    pub fn hold_is_due(&self, now: BootMs) -> bool {
+        self.claim == ClaimState::Idle && self.strict.as_ref().is_some_and(|hold| hold.is_due(now))
+    }
+
+    /// Gives up a strict tag that this host holds: the next claim tells the store.
+    pub fn give_up(&mut self) {
+        self.strict.iter_mut().for_each(|hold| hold.give_up());
     }
 
     /// Sizes claims and marks by another policy from now on. Held ids stay.
@@ -138,7 +168,7 @@ impl<T> Allocator<T> {
         let ceiling = known.ceiling;
         let mut floor = known.floor;
         for run in unissued {
-            if run.first < floor || self.strict {
+            if run.first < floor || self.is_strict() {
                 cut.close(shard, run, run.count);
             } else {
                 floor = run.end();
@@ -156,6 +186,21 @@ impl<T> Allocator<T> {
     /// This is the hot path: a few comparisons, and no clock is read.
     pub fn take(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
         self.waiting.is_empty() && self.issue(want, runs)
+    }
+
+    /// Issues ids of a strict tag from memory, if this host holds the tag and no requests wait. The caller must have
+    /// received the request before it read the time.
+    pub fn take_held(&mut self, want: Want, now: BootMs, runs: &mut Vec<Run>) -> bool {
+        self.waiting.is_empty() && self.issue_held(want, now, runs)
+    }
+
+    /// As [`Allocator::take_held`], to the waiting request that is next.
+    pub fn serve_next_held(&mut self, now: BootMs, runs: &mut Vec<Run>) -> Option<T> {
+        let want = self.waiting.head()?;
+        if !self.issue_held(want, now, runs) {
+            return None;
+        }
+        self.waiting.pop()
     }
 
     /// Issues to the request that is next, if there is enough for it.
@@ -176,6 +221,7 @@ impl<T> Allocator<T> {
     /// As [`Allocator::forget`], for one shard whose store was removed or replaced.
     pub fn forget_shard(&mut self, shard: u32) {
         self.held.forget(shard);
+        self.strict.iter_mut().for_each(|hold| hold.forget());
         if matches!(self.claim, ClaimState::Granted { shard: granted, .. } if granted == shard) {
             self.claim = ClaimState::Void;
         }
@@ -190,6 +236,9 @@ impl<T> Allocator<T> {
     /// raised again. Ids above 2^63 - 1 are never allowed.
     pub fn set_ceiling(&mut self, shard: u32, ceiling: u64) -> Truncation {
         let ceiling = ceiling.min(ID_MAX);
+        if ceiling < self.shard(shard).ceiling {
+            self.give_up();
+        }
         self.shard(shard).ceiling = ceiling;
         self.held.cut_from(shard, ceiling + 1)
     }
@@ -255,7 +304,8 @@ impl<T> Allocator<T> {
 
     /// Whether nothing is in progress: no request waits, and no claim or mark awaits an answer or a retry.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.claim == ClaimState::Idle && self.marks_sent.is_none()
+        let is_quiet = self.claim == ClaimState::Idle && self.marks_sent.is_none();
+        is_quiet && self.waiting.is_empty() && !self.holds()
     }
 
     /// Whether a claim failed and will be retried.
@@ -271,6 +321,14 @@ impl<T> Allocator<T> {
     fn issue(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
         let Some(count) = self.held.issue(want, runs) else { return false };
         self.count_issued(u64::from(count));
+        true
+    }
+
+    fn issue_held(&mut self, want: Want, now: BootMs, runs: &mut Vec<Run>) -> bool {
+        let hold = self.strict.as_mut();
+        let Some(run) = hold.and_then(|hold| hold.issue(want.least(), now)) else { return false };
+        runs.push(run);
+        self.count_issued(run.count.into());
         true
     }
 

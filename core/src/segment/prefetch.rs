@@ -16,6 +16,8 @@ pub struct PrefetchPolicy {
     pub step_max: u64,
     /// How far marks move ahead of use at most, in milliseconds at the tag's rate.
     pub mark_ahead_ms: u64,
+    /// How long a host may hold a strict tag, in milliseconds; 0 for not at all.
+    pub hold_ms: u64,
 }
 
 /// The held ids and the waiting requests at the time of a decision.
@@ -40,7 +42,7 @@ pub(super) struct ClaimSizer {
     /// The minimum claim, set by the store; at least 1.
     pub(super) step: u64,
     /// How large the last claim was.
-    claimed_last: u64,
+    pub(super) claimed_last: u64,
     /// How many ids were issued since that claim.
     used: u64,
     /// How long the journal's last mark move took, in milliseconds.

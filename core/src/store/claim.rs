@@ -27,7 +27,7 @@ pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
 }
 
 /// Computes a claim on a row: `max(want, min(step, step_max))` ids of the wish's shard, from `max_id` up to the
-/// ceiling. A strict tag's claim takes only `want`, because no host may keep the rest.
+/// ceiling. A strict tag's claim takes only `want`, because a host may keep the rest for a short time at most.
 ///
 /// It starts at 1 if `max_id` is lower, and at `claimed_end` if `max_id` is below that: claimed ids stay claimed even
 /// if another program set the row back. A step below 1 counts as 1.

@@ -28,6 +28,17 @@ pub enum StoreError {
         /// The tag that was to be created.
         tag: Tag,
     },
+    /// Another host holds the strict tag. Nothing was claimed.
+    #[error(
+        "another host holds tag {tag:?}; it gives the tag up within {ms} ms, and this host then goes on"
+    )]
+    Held {
+        tag: Tag,
+        /// Where the tag's next claim begins. While it doesn't change, the host has not claimed again.
+        end: u64,
+        /// How long the host may hold the tag, in milliseconds.
+        ms: u64,
+    },
     /// Too few ids are left up to the ceiling. Nothing was claimed.
     #[error("{}", exhausted(tag, *ceiling, *left))]
     Exhausted {

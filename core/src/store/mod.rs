@@ -4,6 +4,7 @@
 //! - `history`: a store's lives, and what a host compares them with.
 //! - `error`: why a call fails.
 //! - `claim`: what a claim takes from a row, and which tags can be created.
+//! - `hold`: what a row records of the host that holds a strict tag.
 //! - `record`: what a store remembers of a claim.
 //! - `reason`: why a store can't be used, for people and for code.
 //! - `shard`: which ids belong to a store.
@@ -11,6 +12,7 @@
 mod claim;
 mod error;
 mod history;
+mod hold;
 mod identity;
 mod reason;
 mod record;
@@ -25,6 +27,7 @@ use crate::mask::Masking;
 pub use claim::{ClaimPlan, judge_start, next_start, percent_used, plan_claim, step_of};
 pub use error::StoreError;
 pub use history::{History, Kept, Note, Proof};
+pub use hold::{HoldPlan, HoldWish, Holding, plan_hold};
 pub use identity::{HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};
 pub use reason::{Reason, Why};
 pub use record::{ClaimRecord, ClaimedBy, HostRecord, NAME_BYTES_MAX};
@@ -46,6 +49,8 @@ pub struct ClaimWish {
     pub step_max: u64,
     /// The ids that belong to the store.
     pub shard: Shard,
+    /// Whether to hold a strict tag.
+    pub hold: HoldWish,
 }
 
 /// Claimed ids: they belong to this host alone.
@@ -58,8 +63,10 @@ pub struct Claim {
     /// The tag's largest allowed number.
     pub ceiling: u64,
     pub generation: Generation,
-    /// Whether the tag is strict: its ids must be used at once and in order, and none may be kept.
+    /// Whether the tag is strict: its ids must be used in order, and at once unless this host holds the tag.
     pub strict: bool,
+    /// Whether this host holds the strict tag.
+    pub holding: Holding,
     /// How its numbers become ids, if the tag is masked.
     pub masked: Option<Masking>,
 }
@@ -67,7 +74,8 @@ pub struct Claim {
 impl ClaimWish {
     /// A wish for ids from the only store of a tag.
     pub const fn new(want: u64, step_max: u64) -> ClaimWish {
-        ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE }
+        let hold = HoldWish { own_end: 0, over: 0, ms: 0 };
+        ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE, hold }
     }
 }
 

@@ -17,6 +17,7 @@ mod shards;
 mod shares;
 mod snowflake;
 mod strict;
+mod strict_hold;
 
 #[path = "../../../tests/seed.rs"]
 mod seed;

@@ -8,8 +8,12 @@ use crate::seed::{Seeded, seeds};
 
 const AUTONOMY_S: u64 = 600;
 
-const POLICY: PrefetchPolicy =
-    PrefetchPolicy { autonomy_ms: AUTONOMY_S * 1_000, step_max: 10_000_000, mark_ahead_ms: 5_000 };
+const POLICY: PrefetchPolicy = PrefetchPolicy {
+    autonomy_ms: AUTONOMY_S * 1_000,
+    step_max: 10_000_000,
+    mark_ahead_ms: 5_000,
+    hold_ms: 0,
+};
 
 const STEP: u64 = 1_000;
 

@@ -10,7 +10,7 @@ use leafd_wire::Run;
 use crate::seed::seeds;
 
 const PROVISION: PrefetchPolicy =
-    PrefetchPolicy { autonomy_ms: 600_000, step_max: 10_000_000, mark_ahead_ms: 5_000 };
+    PrefetchPolicy { autonomy_ms: 600_000, step_max: 10_000_000, mark_ahead_ms: 5_000, hold_ms: 0 };
 
 fn one() -> Want {
     Want { count: 1, allow_partial: false }

@@ -8,7 +8,7 @@ use leafd_core::{BootMs, Want};
 use leafd_wire::Run;
 
 const PROVISION: PrefetchPolicy =
-    PrefetchPolicy { autonomy_ms: 600_000, step_max: 10_000_000, mark_ahead_ms: 5_000 };
+    PrefetchPolicy { autonomy_ms: 600_000, step_max: 10_000_000, mark_ahead_ms: 5_000, hold_ms: 0 };
 
 const START: BootMs = BootMs(0);
 

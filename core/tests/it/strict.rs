@@ -4,13 +4,16 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use leafd_core::segment::{Allocator, Distribution, PrefetchPolicy};
+use leafd_core::store::Holding;
 use leafd_core::{BootMs, Want};
 use leafd_wire::Run;
 
 use crate::seed::seeds;
 
 const PROVISION: PrefetchPolicy =
-    PrefetchPolicy { autonomy_ms: 600_000, step_max: 1_000, mark_ahead_ms: 5_000 };
+    PrefetchPolicy { autonomy_ms: 600_000, step_max: 1_000, mark_ahead_ms: 5_000, hold_ms: 0 };
+
+const FREE: Holding = Holding::Free { wanted: false };
 
 const START: BootMs = BootMs(0);
 
@@ -34,7 +37,7 @@ fn queue(wants: &[Want]) -> Allocator<usize> {
 
 /// The store grants these ids, and the journal records them at once.
 fn share<T>(queue: &mut Allocator<T>, claimed: Run) -> Result<Distribution<T>, u64> {
-    queue.claimed_strictly(claimed)?;
+    queue.claimed_strictly(claimed, FREE)?;
     Ok(queue.distribute(claimed))
 }
 
@@ -194,7 +197,7 @@ fn a_tag_that_turns_out_to_be_strict_keeps_who_waits_and_who_shares_the_claim() 
 fn a_grant_of_a_store_that_was_replaced_before_the_journal_had_it_serves_nobody() {
     let mut queue = queue(&[exactly(1)]);
     assert_eq!(wanted(&mut queue, START), Some(1));
-    queue.claimed_strictly(all(2..4)).unwrap();
+    queue.claimed_strictly(all(2..4), FREE).unwrap();
     queue.forget();
     assert_eq!(queue.distribute(all(2..4)), Distribution { served: Vec::new(), dropped: 2 });
     assert_eq!(wanted(&mut queue, START), Some(1));
@@ -229,6 +232,62 @@ fn a_request_that_can_t_be_met_takes_nothing_and_keeps_nobody_waiting() {
     assert_eq!(share(&mut tag, all(12..42)), Ok(Distribution { served, dropped: 0 }));
     assert_eq!(wanted(&mut tag, START), Some(30));
     assert_eq!(tag.exhausted(19, START), [4]);
+}
+
+#[test]
+fn a_host_that_is_alone_holds_the_tag_for_less_than_the_time_granted() {
+    let policy = PrefetchPolicy { hold_ms: 1_000, ..PROVISION };
+    let mut tag: Allocator<usize> = Allocator::new(policy, 1, START);
+    let (mut end, mut runs) = (1, Vec::new());
+    let mut claim = |tag: &mut Allocator<usize>, now, holding| {
+        let wish = tag.claim_wanted(BootMs(now)).expect("it wants a claim");
+        let claimed = all(end..end + wish.want);
+        tag.claimed_strictly(claimed, holding).unwrap();
+        assert_eq!(wish.hold.own_end, if end == 1 { 0 } else { end });
+        end += wish.want;
+        let served = tag.distribute(claimed).served;
+        (wish.hold.ms, wish.want, served.len())
+    };
+    // It draws ten ids a second. Until it has been alone for as long as it may hold the tag, it claims for requests.
+    for now in (0..1_000).step_by(100) {
+        tag.waiting.push(0, exactly(1), BootMs(u64::MAX), 0);
+        assert_eq!(claim(&mut tag, now, FREE), (0, 1, 1), "{now} ms");
+        assert!(!tag.take_held(exactly(1), BootMs(now), &mut runs));
+    }
+    tag.waiting.push(0, exactly(1), BootMs(u64::MAX), 0);
+    let (ms, want, _) = claim(&mut tag, 1_000, Holding::Held(1_000));
+    assert!(ms == 1_000 && want > 5, "{ms}, {want}");
+    // Counted from before the claim was sent, less a twentieth and some milliseconds for the clocks.
+    assert!(tag.holds() && tag.held_strictly() == want - 1);
+    assert!(tag.take_held(exactly(2), BootMs(1_944), &mut runs));
+    assert_eq!(runs, [run(12, 2)]);
+    assert!(!tag.take_held(exactly(1), BootMs(1_945), &mut runs));
+    tag.waiting.push(0, exactly(1), BootMs(u64::MAX), 0);
+    assert_eq!(tag.serve_next_held(BootMs(1_945), &mut runs), None);
+
+    // The renewal comes late, but nobody else has claimed: what is held goes on.
+    assert!(tag.hold_is_due(BootMs(2_500)) && !tag.is_idle());
+    assert_eq!(claim(&mut tag, 2_500, Holding::Held(1_000)).2, 1);
+    assert!(tag.take_held(exactly(1), BootMs(2_600), &mut runs));
+    assert_eq!(runs.pop(), Some(run(15, 1)));
+    // A lowered ceiling, like whatever else changes the tag, ends it.
+    assert!(tag.set_ceiling(0, 1_000_000).is_empty());
+    assert!(!tag.take_held(exactly(1), BootMs(2_600), &mut runs) && tag.held_strictly() == 0);
+    assert_eq!(claim(&mut tag, 2_600, FREE), (0, 1, 0));
+    assert!(!tag.holds() && tag.is_idle());
+}
+
+#[test]
+fn a_tag_near_its_ceiling_is_not_held() {
+    let policy = PrefetchPolicy { hold_ms: 1_000, ..PROVISION };
+    let mut tag: Allocator<usize> = Allocator::new(policy, 1, START);
+    assert!(tag.set_ceiling(0, 200).is_empty());
+    for id in 1..200 {
+        tag.waiting.push(0, exactly(1), BootMs(u64::MAX), 0);
+        let wish = tag.claim_wanted(BootMs(id * 20)).expect("one waits");
+        assert_eq!((wish.want, wish.hold.ms), (1, 0));
+        assert_eq!(share(&mut tag, run(id, 1)).unwrap().served.len(), 1);
+    }
 }
 
 /// A claim on its way: to the store, back, and into the journal.
@@ -281,7 +340,8 @@ fn who_asks_after_an_answer_gets_larger_ids_on_any_host() {
                 }
                 _ => match claim.take() {
                     Some(Claim::Granted(numbers)) if random.u32(0..5) > 0 => {
-                        host.claimed_strictly(all(numbers.clone())).expect("the store ascends");
+                        host.claimed_strictly(all(numbers.clone()), FREE)
+                            .expect("the store ascends");
                         assert_eq!(wanted(host, now), None, "the journal has not recorded it yet");
                         *claim = Some(Claim::Recording(numbers));
                     }

@@ -161,6 +161,8 @@ parts! {
         ceiling_used_percent: Option<u64>,
         waiting: u64,
         strict: bool,
+        /// Whether this host holds the strict tag.
+        holding: bool,
     }
 
     struct Segment {

@@ -135,6 +135,7 @@ pub struct Config {
     pub max_step: u64,
     /// How far the journal's marks move ahead of use.
     pub mark_ahead: Duration,
+    pub strict_hold: Duration,
     /// How far the logical clock may run ahead of the wall clock.
     pub max_drift: Duration,
     /// How often the tags in use are looked up in the store.
@@ -262,6 +263,7 @@ impl Config {
             autonomy: read.duration("autonomy")?,
             max_step: read.integer("max_step")?,
             mark_ahead: read.duration("mark_ahead")?,
+            strict_hold: read.duration("strict_hold")?,
             claims_kept: read.duration("claims_kept")?,
             max_drift: read.duration("max_drift")?,
             removed_tag_check: read.duration("removed_tag_check")?,
@@ -307,13 +309,15 @@ impl Config {
         if embedded { settle * 3 / 2 } else { settle / 4 }.max(STORE_CHECK_INTERVAL_MIN)
     }
 
-    /// How far ahead segments are claimed and marked.
+    /// How far ahead segments are claimed and marked. After a fail-over, the store may not know which host holds a strict
+    /// tag, so the time held must have passed when claims begin again.
     pub fn provision(&self) -> PrefetchPolicy {
         let millis = crate::clock::millis;
         PrefetchPolicy {
             autonomy_ms: millis(self.autonomy),
             step_max: self.max_step,
             mark_ahead_ms: millis(self.mark_ahead),
+            hold_ms: millis(self.strict_hold.min(self.failover_settle)),
         }
     }
 

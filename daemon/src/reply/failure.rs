@@ -139,6 +139,7 @@ impl From<&StoreError> for Failure {
             StoreError::Exhausted { .. } => Status::TagExhausted,
             StoreError::Refused(_) => Status::StoreRefused,
             StoreError::Overloaded { .. } => Status::Overloaded,
+            StoreError::Held { .. } => Status::Deadline,
         };
         let retry_after_ms = if status.retry_may_help() { RETRY_MS } else { 0 };
         Failure { status, retry_after_ms, message: error.to_string() }

@@ -340,8 +340,9 @@ impl Dispatcher {
     /// Issues no more ids. Waiting and later requests get the answer that the daemon stops.
     pub fn stop_issuing(&self) {
         self.stopping.set(true);
-        self.segments.stopping.set(true);
         self.segments.abandon_all(&Failure::stopping());
+        self.segments.give_up_holds();
+        self.segments.stopping.set(true);
         self.snowflakes.abandon_all(&Failure::stopping());
     }
 }

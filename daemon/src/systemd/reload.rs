@@ -10,6 +10,7 @@ use crate::config::{Args, Config, ConfigError, is_reloaded};
 use crate::logging::{LogError, LogHandle};
 use crate::requests::Dispatcher;
 use crate::systemd::notify::Service;
+use leafd_core::segment::PrefetchPolicy;
 
 /// Reads the configuration again.
 pub struct Reload {
@@ -68,8 +69,11 @@ impl Reload {
         self.log.set(&new.log)?;
         self.dispatcher.set_access(new.access.clone());
         self.dispatcher.masks.renew(keys);
-        self.dispatcher.segments.set_provision(new.provision());
         let known = &mut self.config;
+        // It depends on settings that need a restart.
+        let hold_ms = known.provision().hold_ms;
+        let provision = PrefetchPolicy { hold_ms, ..new.provision() };
+        self.dispatcher.segments.set_provision(provision);
         (known.log, known.access) = (new.log, new.access);
         known.mask_key_file = new.mask_key_file;
         (known.autonomy, known.max_step, known.mark_ahead) =

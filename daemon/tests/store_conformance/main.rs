@@ -107,6 +107,7 @@ macro_rules! conformance {
             raising::ends_are_told_of_rows_and_of_names_alone,
             raising::look_up_knows_where_the_next_claim_starts,
             strict::a_strict_tag_gives_what_is_wanted,
+            strict::a_strict_tag_that_one_host_holds_is_kept_from_others,
             strict::a_strict_tag_is_told_from_others,
             strict::a_masked_tag_tells_its_mask_with_each_claim,
             strict::the_mask_of_a_tag_without_a_row_is_not_guessed,

@@ -1,7 +1,7 @@
-//! Strict tags: a claim is what is wanted and no more, and everybody is told. Masked tags: everybody is told by which mask.
+//! Strict tags: a claim is what is wanted and no more, and everybody is told; one host may hold the tag. Masked tags: everybody is told by which mask.
 
 use leafd_core::mask::{KeyNumber, Masking};
-use leafd_core::store::{ClaimWish, NewTag, StoreError, TagChange};
+use leafd_core::store::{ClaimWish, HoldWish, Holding, NewTag, StoreError, TagChange};
 
 use crate::{Backend, claim, create, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
@@ -22,6 +22,53 @@ pub fn a_strict_tag_gives_what_is_wanted(backend: &mut dyn Backend) {
     assert_eq!(claimed(50).unwrap(), (54..61, true));
     let used_up = claimed(1);
     assert!(matches!(used_up, Err(StoreError::Exhausted { ceiling: 60, .. })), "{used_up:?}");
+}
+
+pub fn a_strict_tag_that_one_host_holds_is_kept_from_others(backend: &mut dyn Backend) {
+    let [mut holder, mut other] = [backend.connect(), backend.connect()];
+    create(&mut holder, &NewTag { strict: true, ..new_tag("s", 1, 1000) }).unwrap();
+    let wish = |own_end, ms| ClaimWish {
+        hold: HoldWish { own_end, over: 0, ms },
+        ..ClaimWish::new(10, 1000)
+    };
+    let mut holds = |own_end, ms| {
+        let claim = try_claim(&mut holder, &tag("s"), wish(own_end, ms)).unwrap();
+        assert!(claim.strict);
+        (claim.run.range(), claim.holding)
+    };
+    let held_at = |found, end| {
+        let held = StoreError::Held { tag: tag("s"), end, ms: 500 };
+        assert_eq!(found, Err(held));
+    };
+    // The first claim doesn't know yet that nobody else claims.
+    assert_eq!(holds(0, 500), (1..11, Holding::Free { wanted: false }));
+    assert_eq!(holds(11, 500), (11..21, Holding::Held(500)));
+    assert_eq!(holds(21, 500), (21..31, Holding::Held(500)));
+    held_at(try_claim(&mut other, &tag("s"), wish(0, 0)), 31);
+    held_at(try_claim(&mut other, &tag("s"), wish(21, 500)), 31);
+    assert_eq!(holds(31, 500), (31..41, Holding::Wanted));
+    held_at(try_claim(&mut other, &tag("s"), wish(0, 0)), 41);
+    assert_eq!(holds(41, 0), (41..51, Holding::Free { wanted: true }));
+    let claim = try_claim(&mut other, &tag("s"), wish(0, 500)).unwrap();
+    assert_eq!((claim.run.range(), claim.holding), (51..61, Holding::Free { wanted: false }));
+    assert_eq!(holds(51, 500), (61..71, Holding::Free { wanted: false }));
+
+    // One that holds it for too long is passed over, unless it has claimed since.
+    assert_eq!(holds(71, 500), (71..81, Holding::Held(500)));
+    held_at(try_claim(&mut other, &tag("s"), wish(61, 0)), 81);
+    let late =
+        ClaimWish { hold: HoldWish { own_end: 61, over: 80, ms: 0 }, ..ClaimWish::new(10, 1000) };
+    held_at(try_claim(&mut other, &tag("s"), late), 81);
+    let late = ClaimWish { hold: HoldWish { over: 81, ..late.hold }, ..late };
+    assert_eq!(try_claim(&mut other, &tag("s"), late).unwrap().run.range(), 81..91);
+    assert_eq!(holds(81, 500), (91..101, Holding::Free { wanted: false }));
+    assert!(other.show(&tag("s")).unwrap().strict);
+
+    // A plain tag is never held.
+    create(&mut other, &new_tag("plain", 1, 10)).unwrap();
+    assert_eq!(try_claim(&mut other, &tag("plain"), wish(0, 500)).unwrap().run.first, 1);
+    let claim = try_claim(&mut other, &tag("plain"), wish(11, 500)).unwrap();
+    assert_eq!((claim.run.first, claim.holding), (11, Holding::Free { wanted: false }));
 }
 
 pub fn a_strict_tag_is_told_from_others(backend: &mut dyn Backend) {

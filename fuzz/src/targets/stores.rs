@@ -164,6 +164,7 @@ impl Place {
             least: 1 + u64::from(input.u8() % 2),
             step_max: u64::from(input.u32()).max(1),
             shard: Shard { index: 0, of: 1 + u32::from(input.u8() % 2) },
+            ..ClaimWish::new(1, 1)
         };
         // Not everything each time: it would be slow.
         let (name, what) = (*input.one_of(&TAGS), input.u8());

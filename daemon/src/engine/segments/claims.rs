@@ -193,7 +193,8 @@ impl Segments {
     }
 
     /// Answers the requests that wait for a strict tag's claim, once the journal has recorded the claim. After a
-    /// fail-over, the host reports the tag's position from its journal. No ids of the claim are left to issue.
+    /// fail-over, the host reports the tag's position from its journal. The journal counts all ids of the claim as
+    /// issued, so that no restart issues the rest, because another host may have claimed by then.
     fn distribute(self: &Rc<Self>, tag: &Rc<SegmentTag>, claim: Claim, sent: Sent) {
         let shard = &tag.shards[sent.shard];
         if tag.shards.len() > 1 {
@@ -203,7 +204,11 @@ impl Segments {
             ));
             return self.claim_failed(tag, sent.shard, &error);
         }
-        let granted = tag.allocator.borrow_mut().claimed_strictly(claim.run);
+        let granted = {
+            let mut allocator = tag.allocator.borrow_mut();
+            let _ = allocator.set_ceiling(0, claim.ceiling);
+            allocator.claimed_strictly(claim.run, claim.holding)
+        };
         if let Err(seen) = granted {
             return self.claimed_too_low(tag, shard, seen);
         }
@@ -267,6 +272,11 @@ impl Segments {
                 self.retry_claim(tag, failure);
             }
             StoreError::Overloaded { .. } => self.retry_claim(tag, failure),
+            StoreError::Held { end, ms, .. } => {
+                tag.waits_for(failure.message);
+                tag.allocator.borrow_mut().held_elsewhere(now, *end, *ms);
+                self.schedule_retry(tag);
+            }
             StoreError::Changed { .. } => {
                 shard.upstream.probe_soon();
                 self.retry_claim(tag, failure);

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use leafd_wire::{Header, Run, Status};
 
-use super::{HOLD_MS, SegmentTag, Segments};
+use super::{SegmentTag, Segments, hold_ms};
 use crate::engine::masks::mask_key;
 use crate::reply::Failure;
 use crate::reply::outbox::{Outbox, ReplyTo};
@@ -74,10 +74,10 @@ impl Segments {
     }
 
     /// Answers a request that waited.
-    pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, runs: &[Run]) {
+    pub(super) fn answer(&self, tag: &SegmentTag, reply: ReplyTo, hold_ms: u32, runs: &[Run]) {
         reply.given(tag.trace_key, runs);
         match tag.mask_of(runs) {
-            Ok(None) => reply.ids(HOLD_MS, runs),
+            Ok(None) => reply.ids(hold_ms, runs),
             Ok(Some(mask)) => reply.masked(mask, runs),
             Err(failure) => reply.failure(&failure),
         }
@@ -109,7 +109,7 @@ impl SegmentTag {
     /// The numbers can't be turned into ids, and are lost.
     pub fn put_ids(&self, outbox: &Outbox, header: &Header, runs: &[Run]) -> Result<(), Failure> {
         match self.mask_of(runs)? {
-            None => outbox.ids(header, HOLD_MS, runs),
+            None => outbox.ids(header, hold_ms(&self.allocator.borrow()), runs),
             Some(mask) => outbox.masked(header, mask, runs),
         }
         Ok(())

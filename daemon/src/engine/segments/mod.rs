@@ -124,6 +124,11 @@ pub struct Segments {
 /// How long a process may hold ids of a segment tag, in milliseconds.
 pub const HOLD_MS: u32 = 60_000;
 
+/// How long a process may hold ids of this tag: not at all if it is strict.
+fn hold_ms<T>(allocator: &Allocator<T>) -> u32 {
+    if allocator.is_strict() { 0 } else { HOLD_MS }
+}
+
 impl Segments {
     /// No tag is in use yet.
     pub fn new(
@@ -235,11 +240,14 @@ impl Segments {
             return false;
         }
         let mut allocator = tag.allocator.borrow_mut();
-        if allocator.is_strict() {
-            return false;
-        }
-        let taken = allocator.take(want, runs);
-        let attention = allocator.held.wants_attention();
+        let (taken, attention) = match allocator.is_strict() {
+            // The clock is read now, after the request has come: see `leafd_core::segment`.
+            true => {
+                let now = clock::boot();
+                (allocator.take_held(want, now, runs), allocator.hold_is_due(now))
+            }
+            false => (allocator.take(want, runs), allocator.held.wants_attention()),
+        };
         drop(allocator);
         if attention {
             self.drive(tag);
@@ -319,12 +327,16 @@ impl Segments {
         if self.writer.failed() || allocator.waiting.is_empty() || !tag.may_issue() {
             return;
         }
-        let mut runs = Vec::new();
+        let (mut runs, now) = (Vec::new(), clock::boot());
         loop {
             // Dropping an answer only wakes its connection, so the borrow may last.
             allocator.waiting.drop_head_while(ReplyTo::gone);
-            let Some(reply) = allocator.serve_next(&mut runs) else { return };
-            self.answer(tag, reply, &runs);
+            let next = match allocator.is_strict() {
+                true => allocator.serve_next_held(now, &mut runs),
+                false => allocator.serve_next(&mut runs),
+            };
+            let Some(reply) = next else { return };
+            self.answer(tag, reply, hold_ms(&allocator), &runs);
             runs.clear();
         }
     }
@@ -346,8 +358,12 @@ impl Segments {
                 tag.in_retry_queue.set(false);
                 self.expire(&tag, now);
                 self.drive(&tag);
-                let again =
-                    !tag.allocator.borrow().waiting.is_empty() || tag.allocator.borrow().retrying();
+                let again = {
+                    let allocator = tag.allocator.borrow();
+                    !allocator.waiting.is_empty()
+                        || allocator.retrying()
+                        || allocator.hold_is_timed(now)
+                };
                 self.forget_unconfirmed(&tag);
                 if again && !tag.evicted.get() {
                     self.schedule_retry(&tag);
@@ -378,6 +394,16 @@ impl Segments {
     pub(super) fn abandon(&self, tag: &SegmentTag, failure: &Failure) {
         let abandoned = tag.allocator.borrow_mut().waiting.abandon();
         abandoned.into_iter().for_each(|reply| reply.failure(failure));
+    }
+
+    /// Gives up the strict tags that this host holds, so that no other host has to wait.
+    pub fn give_up_holds(self: &Rc<Self>) {
+        for tag in self.all_in_use() {
+            if tag.allocator.borrow().holds() {
+                tag.allocator.borrow_mut().give_up();
+                self.drive(&tag);
+            }
+        }
     }
 
     /// Checks every tag again, after the journal has recovered.

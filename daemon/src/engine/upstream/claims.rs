@@ -19,8 +19,16 @@ pub struct ClaimCounts {
 }
 
 /// The results of a claim.
-const RESULTS: [&str; 7] =
-    ["granted", "unavailable", "unknown_tag", "exhausted", "refused", "overloaded", "changed"];
+const RESULTS: [&str; 8] = [
+    "granted",
+    "unavailable",
+    "unknown_tag",
+    "exhausted",
+    "refused",
+    "overloaded",
+    "changed",
+    "held",
+];
 
 /// How many claims are remembered, to detect whether another host claimed the same ids.
 const RECENT_MAX: usize = 1_000;
@@ -53,6 +61,7 @@ impl ClaimCounts {
             Err(StoreError::Refused(_) | StoreError::TagExists { .. }) => 4,
             Err(StoreError::Overloaded { .. }) => 5,
             Err(StoreError::Changed { .. }) => 6,
+            Err(StoreError::Held { .. }) => 7,
         };
         self.counts[result].set(self.counts[result].get() + 1);
         self.took.observe(took);

@@ -90,7 +90,7 @@ function makeTag(tag) {
 function showTag(row, tag, storeAway) {
   const part = (name) => row.querySelector(name);
   const notes = [];
-  if (tag.strict) notes.push("strict: each request claims its ids; none are held");
+  if (tag.strict) notes.push(tag.holding ? "strict: held by this host" : "strict: each request claims its ids");
   if (tag.waiting > 0) notes.push(`${count(tag.waiting)} waiting requests`);
   setText(part(".name small"), notes.join("; "));
   const bar = part(".bar");
@@ -101,7 +101,7 @@ function showTag(row, tag, storeAway) {
   setText(part(".rate b"), tag.ids_per_second === 0 && tag.lasts_ms !== null ? "< 1" : count(tag.ids_per_second));
   const lasts = part(".lasts");
   setText(lasts.firstChild, tag.lasts_ms !== null && !tag.strict ? duration(tag.lasts_ms) : "–");
-  setText(lasts.lastChild, tag.strict ? "none are held" : `${count(tag.held)} held`);
+  setText(lasts.lastChild, tag.strict && !tag.holding ? "none are held" : `${count(tag.held)} held`);
   lasts.classList.toggle("soon", !tag.strict && storeAway && tag.lasts_ms !== null && tag.lasts_ms < 120000);
   const used = tag.ceiling_used_percent;
   const ceiling = part(".ceiling");

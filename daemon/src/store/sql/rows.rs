@@ -17,6 +17,8 @@ pub(super) struct StoredTag {
     pub(super) row: TagRow,
     /// The end of what was ever claimed under this name, 0 for nothing.
     pub(super) claimed_end: i64,
+    /// Whether the tag is strict, and whether a host holds it, see [`leafd_core::store::plan_hold`].
+    pub(super) strictness: i64,
     /// The version of the right to claim in leafd's row of the tag; `None` without such a row.
     pub(super) right: Option<i64>,
 }
@@ -92,7 +94,8 @@ pub(super) fn read(row: Cells) -> Result<StoredTag, String> {
     let ceiling = integer("ceiling", ceiling, Some(CEILING_MAX.cast_signed()))?;
     let ceiling = u64::try_from(ceiling).map_err(|_| format!("its ceiling is {ceiling}"))?;
     let claimed_end = integer("highest_end", highest_end, Some(0))?;
-    let strict = integer("strict", strict, Some(0))? != 0;
+    let strictness = integer("strict", strict, Some(0))?;
+    let strict = strictness != 0;
     let right = right.map(|right| integer("role_version", Some(right), None)).transpose()?;
     let masked = masked
         .map(|text| {
@@ -106,7 +109,7 @@ pub(super) fn read(row: Cells) -> Result<StoredTag, String> {
     let [description, updated] = [description, updated].map(|text| text.as_deref().map(clean));
     let row =
         TagRow { tag, max_id, step, ceiling, generation, strict, masked, description, updated };
-    Ok(StoredTag { row, claimed_end, right })
+    Ok(StoredTag { row, claimed_end, strictness, right })
 }
 
 /// A row of a query with the eleven columns, as listed. Invalid cells get a default here; the claim reports them.

@@ -44,7 +44,8 @@ pub const META_TABLE: &str = "leafd_meta";
 /// make later statements fail.
 ///
 /// A row of `leafd_tag` stays when the row of `leaf_alloc` is deleted. `generation` is that of the present row, or of
-/// the next one if there is none. `highest_end` is the end of everything ever claimed under the name. `role_version` is
+/// the next one if there is none. `strict` also says whether a host holds the tag, see
+/// [`leafd_core::store::plan_hold`]. `highest_end` is the end of everything ever claimed under the name. `role_version` is
 /// the version of the right to claim under which ids may be claimed. One row has no name; it shows whether the table
 /// was filled again, for instance from a backup, see each engine's `signs`.
 ///

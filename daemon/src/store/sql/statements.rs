@@ -62,6 +62,8 @@ pub(super) const LEAVE_TOMBSTONE: &str =
     "INSERT INTO leafd_tag (tag, generation, highest_end) VALUES (?1, ?2, ?3)
     {conflict tag} generation = {new generation}, ceiling = NULL, strict = 0,
     highest_end = {greatest}(leafd_tag.highest_end, {new highest_end})";
+/// (tag, number): whether a strict tag is held.
+pub(super) const SET_STRICTNESS: &str = "UPDATE leafd_tag SET strict = ?2 WHERE tag = {bytes ?1}";
 /// (tag, ceiling)
 pub(super) const SET_CEILING: &str =
     "INSERT INTO leafd_tag (tag, ceiling) VALUES (?1, ?2) {conflict tag} ceiling = {new ceiling}";

@@ -13,9 +13,9 @@ use crate::registry::Registry;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
 use leafd_core::store::{
-    CheckIn, Claim, ClaimWish, ClaimedBy, Generation, History, HostId, Identity, NewTag, Role,
-    StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start, note_static_user,
-    plan_claim,
+    CheckIn, Claim, ClaimWish, ClaimedBy, Generation, History, HoldPlan, HostId, Identity, NewTag,
+    Role, StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start, next_start,
+    note_static_user, plan_claim, plan_hold,
 };
 use leafd_core::{Tag, WorkerId};
 
@@ -116,7 +116,9 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`];
     /// [`StoreError::UnknownTag`] unless there is a row of this tag, equal byte for byte;
-    /// [`StoreError::Exhausted`] when nothing is left below the ceiling; others as for every call.
+    /// [`StoreError::Exhausted`] when nothing is left below the ceiling;
+    /// [`StoreError::Held`] when another host holds the strict tag, see [`leafd_core::store::plan_hold`]; others as for
+    /// every call.
     pub fn claim(
         &mut self,
         by: Option<&ClaimedBy>,
@@ -127,23 +129,36 @@ impl Store {
         let claimed = self.transact(|session| {
             let found = session.require_under(under, tag)?;
             let plan = plan_claim(&found.row, found.claimed_end, wish)?;
+            let end = next_start(found.row.max_id, found.claimed_end);
+            let holding = match plan_hold(found.strictness, end, wish.hold) {
+                HoldPlan::Claim { holding, number } => {
+                    session.set_strictness(&found, number)?;
+                    holding
+                }
+                HoldPlan::Wait { ms, number } => {
+                    session.set_strictness(&found, number)?;
+                    // The note that the tag is wanted is committed.
+                    return Ok(Err(StoreError::Held { tag: tag.clone(), end, ms }));
+                }
+            };
             // A strict tag has a claim for every request: too many records to keep.
             let by = by.filter(|_| !found.row.strict);
             session.move_max_id(&found, &plan, by)?;
-            Ok(Claim {
+            Ok(Ok(Claim {
+                holding,
                 run: plan.run,
                 step: plan.step,
                 ceiling: found.row.ceiling,
                 generation: found.row.generation,
                 strict: found.row.strict,
                 masked: found.row.masked,
-            })
+            }))
         });
         if let Err(SqlError::NoSuchName(_)) = claimed {
             // If another store answered, it says nothing that a tag is missing there.
             self.read(|session| session.check(under))?;
         }
-        self.unless_unknown(tag, claimed)
+        self.unless_unknown(tag, claimed)?
     }
 
     /// One tag's row.

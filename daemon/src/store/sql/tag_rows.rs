@@ -170,6 +170,19 @@ impl Session {
         }
     }
 
+    /// Writes to leafd's own row of a tag, which is locked, whether the strict tag is held.
+    pub(super) fn set_strictness(
+        &mut self,
+        found: &StoredTag,
+        number: i64,
+    ) -> Result<(), SqlError> {
+        if number != found.strictness {
+            let set = params![found.row.tag.as_str(), number];
+            self.driver.execute(statements::SET_STRICTNESS, set)?;
+        }
+        Ok(())
+    }
+
     /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag. Fails if the right
     /// to claim was taken away. Also records who claims, if `by` is given.
     pub(super) fn move_max_id(
