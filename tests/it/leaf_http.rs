@@ -187,11 +187,26 @@ fn pages_of_the_web_draw_no_ids() {
     let crossed = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n";
     let crossed = ask(&format!("GET {path} HTTP/1.1\r\n{crossed}"));
     refused(&crossed, 403, "requests from pages of other sites are rejected");
+    // A browser says where a page is from only if the page asks by a loopback address. 0.0.0.0 is none.
+    let mozilla =
+        "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0";
+    for (host, what) in [
+        ("0.0.0.0:80", "the Host header"),
+        ("[::1].evil.example", "the Host header"),
+        ("10.0.0.5", "any page could"),
+    ] {
+        let answer = ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{mozilla}\r\n\r\n"));
+        assert!(answer.status == 403 && answer.body.contains(what), "{}", answer.body);
+    }
     let end = "Host: localhost\r\nConnection: close\r\n\r\n";
     let posted = ask(&format!("POST {path} HTTP/1.1\r\n{end}"));
     refused(&posted, 405, "send GET or HEAD");
     assert_eq!(posted.field("allow"), Some("GET, HEAD"));
     assert_eq!(id(&ask(&format!("GET {path} HTTP/1.1\r\n{end}"))), 1);
+    let typed = format!("{mozilla}\r\nSec-Fetch-Site: none\r\n{end}");
+    assert_eq!(id(&ask(&format!("GET {path} HTTP/1.1\r\n{typed}"))), 2);
+    let shown = ask(&format!("GET /cache HTTP/1.1\r\n{mozilla}\r\n{end}"));
+    assert_eq!(shown.status, 200, "{}", shown.body);
 }
 
 #[test]

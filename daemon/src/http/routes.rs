@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, USER_AGENT};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
@@ -136,21 +136,32 @@ fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
 /// no answer.
 pub(super) fn is_this_host(host: &str) -> bool {
     let name = host_name(host);
-    name.parse::<IpAddr>().is_ok() || name.eq_ignore_ascii_case("localhost") || name.is_empty()
+    // Browsers reach this host by 0.0.0.0 as well, and then don't say whose page asks.
+    let is_address =
+        name.parse().is_ok_and(|address: IpAddr| !address.to_canonical().is_unspecified());
+    is_address || name.eq_ignore_ascii_case("localhost") || name.is_empty()
 }
 
 /// The name or address in a `Host` field, without the port.
 pub(super) fn host_name(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    }
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+    let name = if port.ends_with(']') { host } else { name };
+    name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
+}
+
+/// The header field by which a browser says whose page asks.
+const SITE: &str = "sec-fetch-site";
+
+/// Whether a browser asks, and doesn't say whose page. It says so only of encrypted connections and loopback addresses.
+pub(super) fn may_be_of_any_page(headers: &HeaderMap) -> bool {
+    let is_browser = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
+    headers.get(USER_AGENT).is_some_and(is_browser) && !headers.contains_key(SITE)
 }
 
 /// Whether a browser says that a page of another site asks, which also one of another port of this host is.
 pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
-    let site = headers.get("sec-fetch-site");
-    if site.is_some_and(|site| site == "cross-site" || site == "same-site") {
+    let site = headers.get(SITE);
+    if site.is_some_and(|site| site != "same-origin" && site != "none") {
         return true;
     }
     let host = headers.get(HOST).map_or(&b""[..], |host| host.as_bytes());
@@ -189,7 +200,17 @@ mod tests {
         for own in ["localhost", "LOCALHOST:9644", "127.0.0.1:9644", "[::1]:9644", "[::1]", ""] {
             assert!(is_this_host(own), "{own}");
         }
-        for other in ["evil.example", "evil.example:9644", "localhost.evil.example", "[evil]:1"] {
+        for other in [
+            "evil.example",
+            "evil.example:9644",
+            "localhost.evil.example",
+            "[evil]:1",
+            "0.0.0.0:1",
+            "[::]",
+            "[::ffff:0.0.0.0]:80",
+            "[::1].evil.example",
+            "[::1]evil:1",
+        ] {
             assert!(!is_this_host(other), "{other}");
         }
     }

@@ -30,6 +30,8 @@ pub(super) enum Closed {
     Name,
     /// The request comes from a web page of another site.
     Page,
+    /// The request comes from a browser, which doesn't say from whose page.
+    Browser,
     Token,
     /// Too many requests; try again after this many milliseconds.
     TooOften(u64),

@@ -21,6 +21,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::inquiries::{Inquiry, asked};
 use super::listener::{Caller, ConnectionLimits, Service};
+use super::routes::may_be_of_any_page;
 use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use crate::reply::Failure;
 use gate::{Closed, Gate};
@@ -130,6 +131,13 @@ impl Service for Leaf {
         let key = |prefix: &str| {
             bare.strip_prefix(prefix).filter(|key| !key.is_empty() && !key.contains('/'))
         };
+        // Any page can make a browser ask for a path. It can't read the answer, but ids would be lost.
+        if self.reserved.is_some()
+            && bare.starts_with("/api/")
+            && may_be_of_any_page(request.headers())
+        {
+            return turned_away(path, peer, Closed::Browser);
+        }
         if let Some(key) = key("/api/segment/get/") {
             return self.segment(path, key).await;
         }
@@ -176,6 +184,11 @@ fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
         Closed::Page => {
             stranger(StatusCode::FORBIDDEN, "requests from pages of other sites are rejected")
         }
+        Closed::Browser => stranger(
+            StatusCode::FORBIDDEN,
+            "any page could make a browser draw ids, so browsers need a loopback address; other programs must not send a \
+             User-Agent that begins with Mozilla/",
+        ),
         Closed::Token => {
             let why = "send the token of leaf_http_token_file as Authorization: Bearer TOKEN";
             let mut answer = stranger(StatusCode::UNAUTHORIZED, why);
