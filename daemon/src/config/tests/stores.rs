@@ -118,7 +118,7 @@ fn bad_tables_of_stores_are_refused() {
     let all =
         |list: &str| format!("routes = [{{tags = ['*'], hash = ['a', 'b']}}]\n{}", named(list));
     let same = all("a = 'mysql://u@h/d'\nb = 'mysql://u@h/d?sslmode=require'");
-    check(&same, &["line 4", "stores.b can't be", "a already is this one"]);
+    check(&same, &["line 4", "stores.b can't be", "a is this one already"]);
     check(&all("a = 'sqlite:/a'\nb = 'mysql://u@h/d'"), &["stores.a", "serves one host only"]);
     let many: String = (0..257).map(|i| format!("s{i} = 'mysql://u@h{i}/d'\n")).collect();
     check(&named(&many), &["1 to 256"]);
