@@ -5,9 +5,9 @@
 //! - [`run`]: the daemon's life cycle; it assembles the parts;
 //! - [`server`]: from the socket to requests;
 //! - [`requests`]: from a request to its answer, one closed `match`;
-//! - [`engine`]: what the tags in use need: segments, snowflake layouts, the lease, and the stores upstream;
+//! - [`engine`]: the work for the tags in use: segments, snowflake layouts, the lease, and the stores upstream;
 //! - [`health`]: whether ids are available, and if not, why;
-//! - [`reply`]: a request's answer, and where answers gather;
+//! - [`reply`]: answers to requests, and their buffers;
 //! - [`journal`]: what this host claimed and may have issued, on disk before use;
 //! - [`store`]: the central store, where ranges of numbers are claimed;
 //! - [`registry`]: where the snowflake worker number comes from.

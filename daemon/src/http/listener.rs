@@ -29,7 +29,8 @@ use crate::systemd::activation::HttpListener;
 /// Limits of connections.
 #[derive(Debug)]
 pub(super) struct ConnectionLimits {
-    /// Most connections at a time, shared out by user, and by address of another host. Further ones are closed.
+    /// The maximum number of connections, divided between users of this host and addresses of other hosts. Further ones
+    /// are closed.
     pub connections: u64,
     /// How long the head of a request may take, and how long a connection may be idle.
     pub head_within: Duration,
@@ -37,19 +38,19 @@ pub(super) struct ConnectionLimits {
     pub lasts: Duration,
 }
 
-/// Most bytes in a request's head.
+/// The maximum number of bytes in a request's head.
 const HEAD_BYTES_MAX: usize = 8 * 1024;
 
-/// Most fields in a request's head.
+/// The maximum number of fields in a request's head.
 const HEADERS_MAX: usize = 64;
 
-/// How long an answer under way may still take when its connection has reached its duration.
+/// How long a pending answer may still take when its connection has reached its maximum duration.
 const END_WITHIN: Duration = Duration::from_secs(5);
 
-/// How long to wait when the system has no descriptor for another connection.
+/// How long to wait if the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How much the kernel keeps of answers and of requests for each connection by TCP, in bytes: it doubles the numbers.
+/// How many bytes of answers and of requests the kernel buffers for each TCP connection; it doubles the numbers.
 const SEND_BUFFER_BYTES: usize = 32 * 1024;
 const RECEIVE_BUFFER_BYTES: usize = 16 * 1024;
 
@@ -64,9 +65,9 @@ pub(super) trait Service: 'static {
 pub(super) struct Caller {
     /// Its address, if it has one.
     pub address: Option<IpAddr>,
-    /// Its user, if it is known for sure: on a Unix socket.
+    /// Its user, if that is certain, as on a Unix socket.
     pub peer: Option<Peer>,
-    /// Whose share of what is limited it uses.
+    /// The party whose share of the limits it uses.
     pub party: Party,
 }
 
@@ -77,12 +78,12 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Call this within the runtime that serves.
+    /// Call this within the serving runtime.
     pub(super) fn new(listener: HttpListener) -> io::Result<Listener> {
         Ok(match listener {
             HttpListener::Tcp(tcp) => {
                 tcp.set_nonblocking(true)?;
-                // Connections inherit these. What waits in the buffers is charged to the daemon's cgroup.
+                // Connections inherit these. The content of the buffers is charged to the daemon's cgroup.
                 setsockopt(&tcp, sockopt::SndBuf, &SEND_BUFFER_BYTES)?;
                 setsockopt(&tcp, sockopt::RcvBuf, &RECEIVE_BUFFER_BYTES)?;
                 Listener::Tcp(TcpListener::from_std(tcp)?)
@@ -95,12 +96,12 @@ impl Listener {
     }
 }
 
-/// Who has a connection, as far as connections are shared out.
+/// The party between which connections are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Party {
     /// A user of this host.
     User(u32),
-    /// A process of this host, whose user the kernel does not tell.
+    /// A process of this host whose user the kernel does not report.
     Local,
     /// Another host.
     Address(IpAddr),
@@ -152,7 +153,7 @@ pub(super) async fn serve<S: Service>(
 ) {
     let places = Rc::new(RefCell::new(Shares::new(limits.connections)));
     let owners = Owners::default();
-    // Administrators have some places to themselves, so that probes get through.
+    // Some places are reserved for administrators, so that probes get through.
     let claimant = |peer: Option<&Peer>, otherwise| Claimant {
         uid: peer.map_or(otherwise, |peer| Party::User(owners.owner(peer.uid))),
         trusted: peer.is_some_and(|peer| access.borrow().may_administer(peer)),
@@ -169,7 +170,7 @@ pub(super) async fn serve<S: Service>(
     loop {
         let accepted = match &listener {
             Listener::Tcp(tcp) => tcp.accept().await.map(|(stream, peer)| {
-                // Answers are small and sent as a whole, so to wait for more data to send would only delay them.
+                // Answers are small and sent as a whole, so waiting for more data would only delay them.
                 let _ = stream.set_nodelay(true);
                 let address = peer.ip().to_canonical();
                 let claimant = match address.is_loopback() {

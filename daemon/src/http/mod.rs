@@ -1,15 +1,15 @@
-//! HTTP for watching the daemon: a page at `/`, `/metrics`, `/livez` and `/readyz`.
+//! HTTP for monitoring the daemon: a page at `/`, `/metrics`, `/livez` and `/readyz`.
 //!
-//! It has a thread of its own, so that parsing and sending never delay the thread that answers requests for ids. What
-//! only that thread knows is asked with an inquiry.
+//! It runs on its own thread, so that parsing and sending never delay the thread that answers requests for ids. Data
+//! that only that thread has is requested with an inquiry.
 //!
 //! `leaf` serves Leaf's own paths, on another listener and another thread.
 //!
 //! - `listener`: connections and their limits.
 //! - `socket_owner`: the user at the other end of a connection of this host.
-//! - `inquiries`: questions to the thread that answers requests.
+//! - `inquiries`: queries to the thread that answers requests.
 //! - `routes`: the paths.
-//! - `page`: the web page, and the state that it asks for.
+//! - `page`: the web page, and the state that it requests.
 
 mod inquiries;
 mod leaf;
@@ -39,7 +39,7 @@ use routes::Monitoring;
 #[derive(Debug)]
 pub struct Bound {
     listener: HttpListener,
-    /// The socket's file, if this daemon has made it.
+    /// The socket's file, if this daemon has created it.
     file: Option<Socket>,
     /// Whether only processes of this host can connect.
     local: bool,
@@ -62,7 +62,7 @@ const LEAF_THREAD_NAME: &str = "leafd-leaf";
 const INQUIRIES_MAX: usize = 64;
 
 impl Bound {
-    /// Listens on the socket that was handed over, or on the address. A Unix socket gets this mode and group.
+    /// Listens on the passed socket, or on the address. A Unix socket gets this mode and group.
     ///
     /// # Errors
     /// Why it can't listen there.
@@ -88,7 +88,7 @@ impl Bound {
         Ok(Some(Bound { listener, file, local }))
     }
 
-    /// The address or path where it listens.
+    /// The address or path on which it listens.
     pub fn place(&self) -> String {
         if let Some(file) = &self.file {
             return file.path().display().to_string();
@@ -166,7 +166,7 @@ impl Bound {
                 }
             });
         })?;
-        // A runtime can't leave the thread that makes it, so the thread tells whether it could.
+        // A runtime can't leave the thread that creates it, so the thread reports whether it succeeded.
         outcome.recv().map_err(io::Error::other)??;
         Ok(Http { _stop: stop, _file: self.file })
     }

@@ -1,4 +1,4 @@
-//! The web page for people: its files, and the state that it asks for once a second.
+//! The web page for people: its files, and the state that it requests once a second.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -18,13 +18,13 @@ use crate::requests::Overview;
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// How long an overview is used before another one is made.
+/// How long an overview is used before it is generated again.
 const FRESH: Duration = Duration::from_millis(500);
 
-/// Most bytes of a text to search for: as many as a name may have.
+/// The maximum number of bytes of a search text: as many as a name may have.
 const TEXT_BYTES_MAX: usize = 512;
 
-/// What the page shows. One overview is made at a time for all readers, and another one for those who search.
+/// The content of the page. One overview at a time is generated for all readers, and another one for searches.
 pub(super) struct PageState {
     ask: mpsc::Sender<Inquiry>,
     /// The access rules, which say who is an administrator.
@@ -69,7 +69,7 @@ impl PageState {
     }
 }
 
-/// What a reader sees.
+/// The part that a reader may see.
 fn show(overview: &Overview, administers: bool) -> String {
     let (status, tags_max) = match administers {
         true => (json!(overview.all), usize::MAX),
@@ -103,7 +103,7 @@ fn answer(kind: &'static str, text: String) -> Response<String> {
     let headers = answer.headers_mut();
     for (name, value) in [
         (CONTENT_TYPE.as_str(), kind),
-        // After an upgrade a browser must get the new daemon's page.
+        // After an upgrade, browsers must get the new daemon's page.
         (CACHE_CONTROL.as_str(), "no-store"),
         ("content-security-policy", POLICY),
         ("x-content-type-options", "nosniff"),

@@ -1,4 +1,4 @@
-//! The paths for watching the daemon.
+//! The paths for monitoring the daemon.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -118,8 +118,8 @@ impl Service for Monitoring {
     }
 }
 
-/// Whether the ids that the query names can be issued: of all kinds that it names, or of any kind if it names none.
-/// `None` if it names an unknown kind.
+/// Whether the ids in the query can be issued: ids of all kinds that it names, or of any kind if it names none. `None`
+/// if it names an unknown kind.
 fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
     let (segments, snowflake) = (found.segments.is_none(), found.snowflake.is_none());
     let Some(query) = query.filter(|query| !query.is_empty()) else {
@@ -132,8 +132,8 @@ fn is_ready(found: &Readiness, query: Option<&str>) -> Option<bool> {
     })
 }
 
-/// Whether a `Host` field names this host by an address or as localhost. So a web page whose own name leads here gets
-/// no answer.
+/// Whether a `Host` field names this host by an address or as localhost, so that a web page whose own name points here
+/// gets no answer.
 pub(super) fn is_this_host(host: &str) -> bool {
     let name = host_name(host);
     // Browsers reach this host by 0.0.0.0 as well, and then don't say whose page asks.
@@ -158,7 +158,7 @@ pub(super) fn may_be_of_any_page(headers: &HeaderMap) -> bool {
     headers.get(USER_AGENT).is_some_and(is_browser) && !headers.contains_key(SITE)
 }
 
-/// Whether a browser says that a page of another site asks, which also one of another port of this host is.
+/// Whether a browser reports that the request comes from a page of another site, such as another port of this host.
 pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
     let site = headers.get(SITE);
     if site.is_some_and(|site| site != "same-origin" && site != "none") {

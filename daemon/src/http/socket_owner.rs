@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::config::Peer;
 
-/// The kind of the question and of its answer (SOCK_DIAG_BY_FAMILY).
+/// The type of the request and of its answer (SOCK_DIAG_BY_FAMILY).
 const BY_FAMILY: u16 = 20;
 
 /// The bytes of a netlink header, of `inet_diag_req_v2`, and of `inet_diag_msg` up to its uid and with it.
@@ -18,10 +18,10 @@ const HEADER_BYTES: usize = 16;
 const QUESTION_BYTES: usize = HEADER_BYTES + 56;
 const UID_AT: usize = HEADER_BYTES + 64;
 
-/// TCP_ESTABLISHED. A socket that its process has closed has no user.
+/// TCP_ESTABLISHED. A socket that was closed by its process has no user.
 const ESTABLISHED: u8 = 1;
 
-/// The user at the other end; `None` if the kernel can't tell, for example because the connection was closed.
+/// The user at the other end; `None` if the kernel doesn't know, for example because the connection was closed.
 pub(super) fn of_peer(stream: &TcpStream) -> Option<Peer> {
     let uid = ask(stream.peer_addr().ok()?, stream.local_addr().ok()?).ok()??;
     Some(Peer { uid, gids: Vec::new(), is_outside: false })

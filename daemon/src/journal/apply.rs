@@ -1,5 +1,5 @@
-//! Applies changes to the tables. Each change is checked against what is recorded: one that would let ids repeat after
-//! a restart is the caller's mistake, and is refused.
+//! Applies changes to the tables. Each change is checked against the existing records. A change that would let ids
+//! repeat after a restart is a mistake of the caller, and is refused.
 
 use leafd_wire::Run;
 use rusqlite::Connection;
@@ -15,7 +15,7 @@ use leafd_core::store::{Generation, StoreId};
 /// Why a batch was not applied.
 #[derive(Debug)]
 pub(super) enum Problem {
-    /// It contradicts what is recorded.
+    /// It contradicts the existing records.
     Refused(String),
     /// The files can't be used.
     Fault(Fault),
@@ -23,7 +23,7 @@ pub(super) enum Problem {
 
 /// Applies a batch. On an error the caller must roll back the part that was applied.
 pub(super) fn batch(conn: &Connection, writes: &[Write]) -> Result<(), Problem> {
-    // A mark may go back to the first unissued id only at a stop, when nothing is issued any more.
+    // A mark may go back to the first unissued id only at a stop, when no more ids are issued.
     let stopping = writes.contains(&Write::StoppedCleanly);
     writes.iter().try_for_each(|write| apply(conn, write, stopping))
 }
@@ -45,7 +45,7 @@ fn apply(conn: &Connection, write: &Write, stopping: bool) -> Result<(), Problem
         Write::CheckedIn { url, store, history } => stores::check_in(conn, url, store, history),
         Write::History { store, history } => stores::enter_history(conn, store, history),
         Write::Written { store, number } => {
-            // A host that goes on as a new one has no token, and the number is the former host's.
+            // A host that continues as a new one has no token, and the number is the former host's.
             stores::change(conn, store, |record| {
                 record.written = if record.token.is_some() { *number } else { 0 };
             })
@@ -128,7 +128,7 @@ fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> R
     Ok(records::write(conn, new)?)
 }
 
-/// Ids and other numbers above the largest positive signed one can't be recorded. No id is as large.
+/// Numbers above the largest positive signed one can't be recorded. No id is that large.
 fn number(value: u64) -> Result<u64, Problem> {
     if value <= NUMBER_MAX {
         return Ok(value);

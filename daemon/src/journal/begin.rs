@@ -1,8 +1,7 @@
-//! Makes a new journal: for a host without one, and in place of a journal that is a copy or an old one that was put
-//! back.
+//! Creates a new journal, for a host without one, or in place of a journal that is a copy or was restored.
 //!
-//! The new journal is complete and synced under another name before it gets its own, so that no crash leaves an
-//! incomplete one. A copy keeps its name until the step that replaces it.
+//! The new journal is completed and synced under another name before it is renamed, so that no crash leaves an
+//! incomplete one. A copy keeps its name until it is replaced.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -24,7 +23,7 @@ use leafd_core::store::HostId;
 /// How many names are tried for journals that are set aside in the same second.
 const NAME_ATTEMPTS: u32 = 100;
 
-/// Makes a journal if there is none.
+/// Creates a journal if there is none.
 pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
     let path = db::file_in(dir);
     // SQLite would replay a log without its database into the new database.
@@ -40,10 +39,10 @@ pub(super) fn first(dir: &StateDir, identity: &Identity) -> Result<(), Fault> {
     put_in_place(dir, &new, &path)
 }
 
-/// Replaces a journal that is not this host's, or not the last one, by a new one. The new journal gets the lower
-/// limits of ids, marks and highest ends: they may be too high, but that does no harm. It also gets where each store
-/// was and with which history, so that a change is noticed. It doesn't get held ids, or what stores confirmed. The
-/// name under which the old journal is kept contains `kind`.
+/// Replaces a journal that is not this host's, or not its latest, by a new one. The new journal takes over the lower
+/// limits of ids, marks and highest ends, which may be too high, but that does no harm. It also takes over the location
+/// and history of each store, so that a change is detected. It doesn't take over held ids, or what stores confirmed.
+/// The name under which the old journal is kept contains `kind`.
 pub(super) fn instead_of(
     old: Db,
     dir: &StateDir,
@@ -61,7 +60,7 @@ pub(super) fn instead_of(
                 .to_owned(),
         ));
     }
-    // The old journal gets a second name first. So there is a journal at every instant, and no content is lost.
+    // The old journal gets a second name first, so that a journal exists at every instant and no content is lost.
     let kept = unused_name(&path, kind, |name| fs::hard_link(&path, name))?;
     dir.sync().map_err(Fault::io("syncing the state directory"))?;
     put_in_place(dir, &new, &path)?;
@@ -72,7 +71,7 @@ fn put_in_place(dir: &StateDir, new: &Path, path: &Path) -> Result<(), Fault> {
     fs::rename(new, path).and_then(|()| dir.sync()).map_err(Fault::io("renaming the new journal"))
 }
 
-/// Makes a complete journal under another name. Returns its path.
+/// Creates a complete journal under another name. Returns its path.
 fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Result<PathBuf, Fault> {
     let path = dir.path().join("journal.db.new");
     let trying = Fault::io("creating a new journal");
@@ -83,7 +82,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
         }
     }
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(trying)?;
-    // The fingerprint of this very file: renaming a file changes neither its inode nor its time of birth.
+    // The fingerprint of this file, because renaming changes neither its inode nor its birth time.
     let fingerprint = identity.fingerprint(&path).map_err(trying)?;
     let host = HostId(random::token().map_err(|error| Fault(error.to_string()))?.into());
     let meta = Meta { host, fingerprint, commits: 0, counted: 0, stopped_cleanly: false };
@@ -93,7 +92,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
 }
 
 fn fill(path: &Path, mut meta: Meta, from: Option<&Connection>) -> Result<(), Fault> {
-    // Synced once it is complete: what a crash leaves under this name is removed.
+    // It is synced only once it is complete, because a file that a crash leaves under this name is removed.
     let mut conn = connect(path, Syncs::Nothing)?;
     let transaction = conn.transaction()?;
     schema::create(&transaction)?;
@@ -127,7 +126,7 @@ fn exists(path: &Path) -> Result<bool, Fault> {
     }
 }
 
-/// Finds an unused name that contains the reason and the time, and has `take` use it.
+/// Finds an unused name that contains the reason and the time, and passes it to `take`.
 fn unused_name(
     path: &Path,
     why: &str,

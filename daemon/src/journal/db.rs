@@ -1,4 +1,4 @@
-//! An open journal file: opens and verifies it, commits to it, and checks that its name still leads to it.
+//! The journal file: opens and verifies it, commits to it, and checks that its name still refers to it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// SQLite moves the log into the database after this many pages of 4 KiB.
 const CHECKPOINT_PAGES: u32 = 256;
 
-/// After a large transaction the log's file is cut to this size.
+/// After a large transaction, the log's file is truncated to this size.
 const LOG_KEPT_BYTES: u32 = 2 << 20;
 
 /// SQLite's page cache. It can be small: marks are few and small.
@@ -43,7 +43,7 @@ pub(super) struct Db {
     files: [(PathBuf, FileId); 2],
     /// The embedded stores that the journal knew when it was opened.
     embedded: Vec<StoreId>,
-    /// The state directory, in which stamps are made.
+    /// The state directory, in which stamps are created.
     dir: StateDir,
     /// The token of the clean stop, once it is recorded.
     pub stopped_as: Option<StartToken>,
@@ -67,10 +67,10 @@ pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// What SQLite syncs. The numbers are those of SQLite's setting `synchronous`.
+/// What SQLite syncs, with the numbers of SQLite's setting `synchronous`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syncs {
-    /// Nothing. This is for a file that is synced as a whole before it gets its name.
+    /// Nothing, for a file that is synced as a whole before it is renamed.
     Nothing = 0,
     /// Every commit.
     Commits = 2,
@@ -78,7 +78,7 @@ pub(super) enum Syncs {
 
 /// Opens a connection with all the settings on which durability depends.
 pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
-    // This never makes a file: a journal that has vanished must not come back empty.
+    // This never creates a file, because a journal that has vanished must not come back empty.
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
@@ -87,8 +87,8 @@ pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
     conn.pragma_update(None, "trusted_schema", "OFF")?;
     conn.pragma_update(None, "cell_size_check", "ON")?;
     conn.pragma_update(None, "synchronous", syncs as i64)?;
-    // Exclusive before the log is first used. Then SQLite keeps the log's index in private memory. Otherwise the index
-    // would be in a mapped file, and a full disk or a truncation would cause a SIGBUS.
+    // The lock is exclusive before the log is first used, so SQLite keeps the log's index in private memory. Otherwise
+    // the index would be in a mapped file, and a full disk or a truncation would cause a SIGBUS.
     expect(&conn, "locking_mode", "EXCLUSIVE", "exclusive")?;
     expect(&conn, "journal_mode", "WAL", "wal")?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
@@ -111,7 +111,7 @@ fn expect(conn: &Connection, pragma: &str, wanted: &str, answer: &str) -> Result
     Err(Fault(format!("SQLite keeps {pragma} at {found} instead of {answer}")))
 }
 
-/// The identities of embedded stores begin with this.
+/// The prefix of the identities of embedded stores.
 const EMBEDDED: &str = "sqlite:";
 
 fn is_embedded(store: &StoreId) -> bool {
@@ -130,8 +130,8 @@ impl Db {
         wal::check(&log)?;
         let conn = connect(&path, Syncs::Commits)?;
         // A crashed process may have written to the log without syncing it. Such data can be in the system's cache,
-        // marked clean, and yet not on the disk; a commit appended to it would be lost with it. So the log is moved
-        // into the database, synced, and begun anew before anything is added.
+        // marked clean, and yet not on the disk, and a commit appended to it would be lost with it. So the log is moved
+        // into the database, synced and restarted before anything is added.
         fold(&conn)?;
         verify::structure(&conn)?;
         schema::check_tables(&conn)?;
@@ -188,7 +188,7 @@ impl Db {
         Ok(recovered)
     }
 
-    /// The next start or stop, with a new stamp that is not yet in its place.
+    /// The next start or stop, with a new stamp that does not have its final name yet.
     fn next_start(&self, last: Option<&Start>) -> Result<Start, Fault> {
         let token = Stamp::make(&self.dir, last.map(|start| &start.token))
             .map_err(Fault::io("making the state directory's stamp"))?;
@@ -201,12 +201,12 @@ impl Db {
         }
     }
 
-    /// Makes batches durable in one transaction. A batch that contradicts what is recorded is left out as a whole, and
-    /// only that batch is refused. A fault fails all of them; then it is unknown whether they are on the disk.
+    /// Makes batches durable in one transaction. A batch that contradicts the existing records is omitted as a whole,
+    /// and only that batch is refused. A fault fails all of them, and it is then unknown whether they are on the disk.
     pub fn commit(&mut self, batches: &[&[Write]]) -> Result<Vec<Result<(), String>>, Fault> {
         self.check_in_place()?;
-        // A clean stop gets a token like a start. So a copy of a running daemon's journal doesn't pass for that of a
-        // stopped one.
+        // A clean stop gets a token like a start, so that a copy of a running daemon's journal isn't mistaken for that
+        // of a stopped one.
         let stops = batches.iter().any(|batch| batch.contains(&Write::StoppedCleanly));
         let stop = match stops {
             true => Some(self.next_start(stores::last_start(&self.conn)?.as_ref())?),
@@ -242,7 +242,7 @@ impl Db {
         records::write(&transaction, &meta)?;
         transaction.commit()?;
         self.meta = meta;
-        // If the log was deleted while it was written, the commit is lost.
+        // If the log was deleted while it was being written, the commit is lost.
         self.check_in_place()?;
         if let Some(stop) = stop {
             self.put_stamp_in_place();
@@ -251,7 +251,7 @@ impl Db {
         Ok(answers)
     }
 
-    /// What is recorded of a tag.
+    /// The record of a tag.
     pub fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, Fault> {
         let state = TagState::read(&self.conn, store, tag)?;
         let lost_end = if is_embedded(store) { self.embedded_end(tag)? } else { 0 };
@@ -275,7 +275,7 @@ impl Db {
     ) -> Result<Vec<(Tag, u64)>, Fault> {
         let others = self.embedded.iter().filter(|other| is_embedded(store) && *other != store);
         let mut ends = BTreeMap::new();
-        // The first tags of all stores together are among the first of each store.
+        // The first tags of all stores together are among the first tags of each store.
         for store in others.chain([store]) {
             for (tag, end) in tags::ends(&self.conn, store, after, limit)? {
                 let highest = ends.entry(tag).or_insert(0);
@@ -285,9 +285,9 @@ impl Db {
         Ok(ends.into_iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).collect())
     }
 
-    /// The highest end that this host has seen of a tag in any embedded store. Such a store belongs to this host
-    /// alone. If it is lost, restored or adopted, it comes back under another identity and with lower numbers, and ids
-    /// that were issued from it must not be issued again.
+    /// The highest end that this host has seen of a tag in any embedded store. Such a store belongs to this host alone.
+    /// If it is lost, restored or adopted, it returns with another identity and lower numbers, and ids that were issued
+    /// from it must not be issued again.
     fn embedded_end(&self, tag: &Tag) -> Result<u64, Fault> {
         let mut end = 0;
         for store in &self.embedded {
@@ -297,8 +297,8 @@ impl Db {
         Ok(end)
     }
 
-    /// Closes the file. Commits are durable even if moving the log into the database fails here: the next opening does
-    /// that.
+    /// Closes the file. Commits are durable even if moving the log into the database fails here, because the next
+    /// opening does that.
     pub fn close(self) {
         if let Err(fault) = fold(&self.conn) {
             tracing::warn!(%fault, "could not checkpoint the journal's write-ahead log while closing it");
@@ -308,7 +308,7 @@ impl Db {
         }
     }
 
-    /// Checks that the names still lead to the open files. Otherwise a restart would not find what is written now.
+    /// Checks that the names still refer to the open files. Otherwise a restart would not find the present changes.
     fn check_in_place(&self) -> Result<(), Fault> {
         for (path, id) in &self.files {
             let what = match FileId::of(path) {

@@ -22,12 +22,12 @@ impl Fault {
         Fault(format!("it is damaged: {what}; {AFTER_DAMAGE}"))
     }
 
-    /// The fault of a system call, with what was `tried` by it.
+    /// The fault of a system call; `tried` describes the attempt.
     pub fn io(tried: &str) -> impl Fn(io::Error) -> Fault + Copy {
         move |error| Fault(explain(tried, &error))
     }
 
-    /// The same fault, with what was tried before it.
+    /// The same fault, preceded by a description of the attempt.
     pub fn while_trying(self, tried: &str) -> Fault {
         Fault(format!("{tried} failed: {}", self.0))
     }

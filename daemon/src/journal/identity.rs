@@ -1,9 +1,9 @@
 //! Identifies the host of a journal, to distinguish the original from a copy, on this host or on another.
 //!
-//! A copied file has another inode and a later time of birth. A copied disk runs under another machine id. A disk that
-//! was cloned below its file system has the same of all three, so the ids that firmware or hypervisor give a machine
-//! count as well, where they can be read. If two machines have the same of everything, the configuration can give each
-//! an identity.
+//! A copied file has another inode and a later birth time. A copied disk runs under another machine id. A disk that was
+//! cloned below its file system has the same three, so the ids that the firmware or hypervisor assigns to a machine
+//! count as well, if they can be read. If two machines have all of them in common, the configuration can give each an
+//! identity.
 
 use std::fs;
 use std::io;
@@ -16,23 +16,23 @@ use super::records::Sum;
 /// The file with the machine id.
 const MACHINE_ID_FILE: &str = "etc/machine-id";
 
-/// Where firmware and hypervisors name the machine. Only root may read the first one, so the unit passes it as a
-/// credential of the same name.
+/// The files in which firmware and hypervisors identify the machine. Only root may read the first one, so the unit
+/// passes it as a credential of the same name.
 const HARDWARE_FILES: [(&str, &str); 4] = [
     ("product_uuid", "sys/class/dmi/id/product_uuid"),
-    // On EC2 this is the instance's id, which everybody may read.
+    // On EC2, this is the instance's id, which everyone may read.
     ("board_asset_tag", "sys/class/dmi/id/board_asset_tag"),
     ("hypervisor_uuid", "sys/hypervisor/uuid"),
     ("vm_uuid", "sys/firmware/devicetree/base/vm,uuid"),
 ];
 
-/// Separates the file's own marks from those of the host.
+/// Separates the attributes of the file from those of the host.
 const FILE: &str = ", inode ";
 
-/// Separates the ids of the hardware, which come last, from the rest of a fingerprint.
+/// Separates the hardware's ids, which come last, from the rest of a fingerprint.
 const HARDWARE: &str = ", hardware";
 
-/// What identifies this host, apart from the journal file itself.
+/// The identity of this host, apart from the journal file itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// A digest, because the machine id itself must stay confidential and fingerprints are logged.
@@ -44,14 +44,14 @@ pub struct Identity {
 // === impl Identity ===
 
 impl Identity {
-    /// Reads what identifies the machine, and takes the identity that the configuration gives this host, if any.
+    /// Reads the machine's ids, and takes the host's configured identity, if there is one.
     pub fn of_host(configured: Option<&str>) -> Identity {
         Identity::in_root(Path::new("/"), configured)
     }
 
-    /// The same, with another root directory.
+    /// The same, under another root directory.
     ///
-    /// Without a machine id (many containers have none) only the hardware, the journal file's own marks and the
+    /// Without a machine id (many containers have none), only the hardware, the journal file's attributes and the
     /// configured identity identify the host.
     pub fn in_root(root: &Path, configured: Option<&str>) -> Identity {
         let file = root.join(MACHINE_ID_FILE);
@@ -67,12 +67,13 @@ impl Identity {
         Identity { machine, configured: configured.map(str::to_owned), hardware }
     }
 
-    /// This identity and the marks of a file of this host alone, as text to log and to compare by [`is_same`].
+    /// This identity together with the attributes of one of this host's files, as text to log and to compare with
+    /// [`is_same`].
     pub(crate) fn fingerprint(&self, file: &Path) -> io::Result<String> {
         let file = fs::symlink_metadata(file)?;
         let machine = self.machine.as_deref().unwrap_or("unknown");
         let configured = self.configured.as_deref().unwrap_or("");
-        // Some file systems don't record when a file was made; there only the inode counts.
+        // Some file systems don't record birth times; there, only the inode counts.
         let born = match file.created().map(jiff::Timestamp::try_from) {
             Ok(Ok(time)) => time.to_string(),
             _ => "unknown".to_owned(),
@@ -85,8 +86,8 @@ impl Identity {
     }
 }
 
-/// The ids of this machine's hardware that can be read, as the end of a fingerprint. They are read once, because root can
-/// read more of them than the user that it may become later.
+/// The readable ids of this machine's hardware, as the end of a fingerprint. They are read once, because root can read
+/// more of them than the user that the process may switch to later.
 pub(crate) fn hardware() -> &'static str {
     static FOUND: OnceLock<String> = OnceLock::new();
     FOUND.get_or_init(|| hardware_in(Path::new("/")))
@@ -105,8 +106,8 @@ fn hardware_in(root: &Path) -> String {
     text
 }
 
-/// Whether two fingerprints are of the same file on the same host. An id of the hardware that could not be read for one
-/// of them, as by another user, distinguishes nothing.
+/// Whether two fingerprints are of the same file on the same host. A hardware id that could not be read for one of
+/// them, for example by another user, is ignored.
 pub(crate) fn is_same(one: &str, other: &str) -> bool {
     let (one, one_ids) = split(one);
     let (other, other_ids) = split(other);
@@ -134,7 +135,7 @@ fn hardware_ids(text: &str) -> impl Iterator<Item = (&str, &str)> {
     text.split_whitespace().filter_map(|id| id.split_once('='))
 }
 
-/// `None` for an empty file, and for the words that systemd and leafd's unit put in place of an id that is unknown.
+/// `None` for an empty file, and for the placeholders that systemd and leafd's unit use for an unknown id.
 fn digest(id: &[u8]) -> Option<String> {
     let id = id.trim_ascii();
     if id.is_empty() || id == b"uninitialized" || id == b"unknown" {

@@ -8,20 +8,20 @@ use super::fault::Fault;
 use super::records::Meta;
 use super::{Identity, JournalError, db, is_same, schema};
 
-/// What a journal says about its host.
+/// A journal's information about its host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JournalSummary {
     /// The host's name in its stores.
     pub host: String,
-    /// Whether the file is not the one that was created on this host.
+    /// Whether the file is a copy of the one that was created on its host.
     pub is_foreign: bool,
 }
 
-/// Looks at a directory's journal; `None` if there is none. It reads only what never changes after creation, so it
+/// Inspects a directory's journal; `None` if there is none. It reads only what never changes after creation, so it
 /// doesn't need the write-ahead log, which only a connection with write access can read.
 ///
 /// # Errors
-/// The file is no journal, has another format, is damaged, or can't be read.
+/// The file is not a journal, has another format, is damaged, or can't be read.
 pub fn look(dir: &Path, identity: &Identity) -> Result<Option<JournalSummary>, JournalError> {
     let path = dir.join(db::FILE);
     match path.try_exists() {

@@ -1,42 +1,42 @@
-//! The host's journal: which ids this host has claimed, and how many of them may be issued. It is on disk before they
-//! are used.
+//! The host's journal: which ids this host has claimed, and how many of them may be issued. Both are on disk before an
+//! id is used.
 //!
-//! It is a SQLite database (WAL, `synchronous=FULL`) in the state directory. A thread of its own writes it. Requests
-//! don't wait for it as long as ids below the marks are left. The marks of all tags move in one transaction. All
-//! changes and questions go through one queue and are served in its order. After a restart the daemon goes on at the
-//! marks, without asking a store.
+//! It is a SQLite database (WAL, `synchronous=FULL`) in the state directory. It is written by its own thread. Requests
+//! don't wait for it as long as there are ids below the marks. The marks of all tags move in one transaction. All
+//! changes and queries go through one queue, in order. After a restart, the daemon continues at the marks without
+//! asking a store.
 //!
-//! A journal belongs to one host ([`Identity`]). If it is found to be a copy, it is set aside and a new one is made,
-//! which makes this a new host. The new journal gets only the lower limits of ids from the copy, the marks of layouts
-//! and the highest ends of tags, because a limit that is too high never lets ids repeat. A limit may be too low,
-//! though: a restored copy is as old as its backup, and a state directory that was lost leaves no mark at all. So a
-//! user of the journal whose worker number outlives it (`static:N`) must take care when the journal is new or has no
-//! mark of a layout. It must start that layout above everything that an earlier journal may have allowed: the present
-//! time plus the drift of the clock.
+//! A journal belongs to one host ([`Identity`]). If it turns out to be a copy, it is set aside and a new one is
+//! created, which makes this a new host. The new journal takes over only the lower limits of ids from the copy, the
+//! marks of layouts and the highest ends of tags, because a limit that is too high never lets ids repeat. A limit may
+//! be too low, though: a restored copy is as old as its backup, and a state directory that was lost leaves no mark at
+//! all. So a user of the journal whose worker number outlives it (`static:N`) must take care when the journal is new or
+//! has no mark of a layout. It must start that layout above everything that an earlier journal may have allowed: the
+//! present time plus the drift of the clock.
 //!
 //! # Stores
-//! The journal records of each store where it was found, with which history, and which of this host's starts it
-//! confirmed last. So a daemon can start while its stores are away, and still notice later what happened to them. The
-//! user of the journal must keep this order; then a crash at any point does no harm:
+//! For each store, the journal records where it was found, with which history, and which of this host's starts it
+//! confirmed last. This lets a daemon start while its stores are unavailable, and still detect later what happened to
+//! them. The user of the journal must keep the following order, so that a crash at any point does no harm:
 //!
 //! 1. The token of a start is durable before it is sent. If the answer to a check-in is lost, or the daemon crashes
 //!    before [`Write::CheckedIn`], the next start finds the token among those that the store may have.
-//! 2. [`Write::CheckedIn`] is durable before the first claim. In one step it moves the URL, confirms the start and
-//!    drops tokens that no store can have any more. Before it the journal says what was true until then, and no ids
-//!    were claimed from a store that it doesn't know.
-//! 3. [`Write::ForgetAll`] as soon as held ids are found not to be this host's any more: otherwise a start without
-//!    the store would trust them again.
-//! 4. [`Write::History`] last, after the host has reported its highest ends and the settling time is over. Until then
-//!    each start finds the old history, notices the change again and repeats the reports, which does no harm. For the
-//!    same reason a check-in leaves a recorded history alone.
+//! 2. [`Write::CheckedIn`] is durable before the first claim. In one step, it moves the URL, confirms the start and
+//!    drops tokens that no store can have any more. Before it, the journal describes the former state, and no ids have
+//!    been claimed from a store that it doesn't know.
+//! 3. [`Write::ForgetAll`] is written as soon as held ids turn out not to belong to this host any more, because
+//!    otherwise a start without the store would trust them again.
+//! 4. [`Write::History`] is written last, after the host has reported its highest ends and the settling time is over.
+//!    Until then, each start finds the old history, detects the change again and repeats the reports, which does no
+//!    harm. For the same reason, a check-in doesn't change a recorded history.
 //!
-//! The journal keeps the row of a store that is not used any more, a few hundred bytes, and its highest ends. It keeps
-//! the tokens of at most the last thousand starts.
+//! The journal keeps the row of a store that is no longer used, a few hundred bytes, and its highest ends. It keeps the
+//! tokens of at most the last thousand starts.
 //!
-//! In the order of a start: `begin` makes a journal. `db` opens it with the checks of `schema` (what file is it?),
+//! In the order of a start: `begin` creates a journal. `db` opens it with the checks of `schema` (what file is it?),
 //! `wal` (is its log whole?) and `verify` (is every row as it was written?), and commits changes. `writer` is the
-//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `records` reads and
-//! writes records, `tags` has those of tags, and `stores` what is known of stores and starts.
+//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `records` reads and writes
+//! records, `tags` contains those of tags, and `stores` those of stores and starts.
 
 mod apply;
 mod begin;
@@ -84,7 +84,7 @@ use crate::state_dir::StateDir;
 use leafd_core::Tag;
 use leafd_core::store::{StartToken, StoreId};
 
-/// A handle to the open journal. Its clones are handles to the same journal, which closes when the last is dropped.
+/// A handle to the open journal. Clones refer to the same journal, which closes when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Journal {
     path: Arc<PathBuf>,
@@ -103,7 +103,7 @@ pub struct Written {
 /// The longest history that can be recorded, in bytes.
 pub const HISTORY_BYTES_MAX: usize = 1_024;
 
-/// Why the journal can't be used. While it can't, no ids are issued beyond those that are recorded.
+/// Why the journal can't be used. Meanwhile, only ids that it has recorded are issued.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("the journal {path} {what}: {cause}", path = path.display(), what = if *refused { "refuses a change" } else { "can't be used" })]
 pub struct JournalError {
@@ -111,7 +111,7 @@ pub struct JournalError {
     pub path: PathBuf,
     /// What was tried, what happened and what to do next.
     pub cause: String,
-    /// The journal works, but the change contradicts what is recorded: it is useless to try again.
+    /// The journal works, but the change contradicts its records, so retrying is useless.
     pub refused: bool,
 }
 
@@ -122,11 +122,11 @@ const THREAD_STACK_BYTES: usize = 1 << 20;
 
 impl Journal {
     /// Opens the directory's journal, and records this start in it. If there is no journal, or only a copy or an old
-    /// one, it first makes a new one. Blocks for as long as the disk takes.
+    /// one, it first creates a new one. Blocks for as long as the disk takes.
     ///
     /// # Errors
-    /// When the file is no journal, has another format, is damaged, or can't be read or written, or when it may not be
-    /// set aside (see [`Outside`]). Then it is left as it is.
+    /// The file is not a journal, has another format, is damaged, can't be read or written, or may not be set aside
+    /// (see [`Outside`]). It is then left as it is.
     pub fn open(
         dir: &StateDir,
         identity: &Identity,
@@ -227,33 +227,33 @@ impl Journal {
     }
 
     /// Makes a batch durable, all of it or nothing. Batches that are queued meanwhile share a transaction. A fault
-    /// doesn't lose the batch: the journal tries until it is durable, and before anything that is asked later. The
-    /// batch is queued when this returns.
+    /// doesn't lose the batch: the journal retries until it is durable, before it handles anything that comes later.
+    /// The batch is queued when this returns.
     ///
-    /// A commit may report a fault although it was durable. Then the journal applies the whole batch again. So a
-    /// caller must have at most one rise of a mark queued for each segment or layout (a claim counts as one): the
+    /// A commit may report a fault although it was durable. Then the journal applies the whole batch again. So a caller
+    /// must have at most one rise of a mark queued for each segment or layout (a claim counts as one), because the
     /// lower of two would be refused the second time.
     #[must_use = "nothing may be issued on the strength of what is not durable yet"]
     pub fn write(&self, writes: Vec<Write>) -> Written {
         let (answer, answered) = oneshot::channel();
-        // If it can't be sent, it is answered all the same: its sender is dropped.
+        // If it can't be sent, dropping its sender answers it.
         let _ = self.queue.send(JournalCommand::Commit(Pending { writes, kept: true, answer }));
         Written { path: Arc::clone(&self.path), answered }
     }
 
-    /// Like [`Journal::write`], but tried only once: for a caller that can only report a fault.
+    /// Like [`Journal::write`], but tries only once, for callers that can only report a fault.
     ///
     /// An empty batch shows whether the journal works.
     ///
     /// # Errors
-    /// When the batch contradicts what is recorded (then only this batch is left out), or when the journal can't be
-    /// written to. In that case it is unknown whether the batch is on the disk: no id may be issued because of it, and
-    /// it does no harm to repeat it.
+    /// The batch contradicts the existing records (then only this batch is omitted), or the journal can't be written.
+    /// In that case, it is unknown whether the batch is on the disk: no id may be issued because of it, and repeating
+    /// it does no harm.
     pub async fn commit(&self, writes: Vec<Write>) -> Result<(), JournalError> {
         self.ask(|answer| JournalCommand::Commit(Pending { writes, kept: false, answer })).await?
     }
 
-    /// What is recorded of a tag. Call this once, before the first use of the tag after a start.
+    /// The record of a tag. Call this once, before the first use of the tag after a start.
     ///
     /// # Errors
     /// When the journal can't be read.
@@ -262,7 +262,7 @@ impl Journal {
         self.read(move |db| db.tag(&store, &tag)).await
     }
 
-    /// What is recorded of a layout.
+    /// The record of a layout.
     ///
     /// # Errors
     /// When the journal can't be read.
@@ -273,7 +273,7 @@ impl Journal {
 
     /// The highest ends of all claims ever made from a store: up to `limit` tags after `after`, in the order of their
     /// bytes. Empty when there are no more. These ends are reported to the store after a fail-over. The journal does
-    /// nothing else meanwhile, so `limit` should be some thousands.
+    /// nothing else meanwhile, so `limit` should be a few thousand.
     ///
     /// # Errors
     /// When the journal can't be read.
@@ -292,17 +292,17 @@ impl Journal {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether there is a fault. Cheap enough to call at each request.
+    /// Whether there is a fault. Cheap enough to call for each request.
     pub fn failed(&self) -> bool {
         self.shared.failed.load(Ordering::Acquire)
     }
 
-    /// For how long its disk has owed the answer to what is tried now; zero while nothing is.
+    /// How long the disk has been working on the current operation; zero if there is none.
     pub fn busy_for(&self) -> Duration {
         self.shared.busy.lasts()
     }
 
-    /// Where it is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -339,7 +339,7 @@ impl Journal {
         let _ = self.ask(JournalCommand::Close).await;
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // The thread only has to end. If it panicked, the panic itself was reported.
+            // Only the end of the thread matters. If it panicked, the panic itself was reported.
             let _ = thread.join();
         }
     }
@@ -373,7 +373,7 @@ impl Written {
     /// The outcome, once the batch is durable or refused.
     ///
     /// # Errors
-    /// The batch contradicts what is recorded (then only this batch is left out), or the journal was closed.
+    /// The batch contradicts the existing records (then only this batch is omitted), or the journal was closed.
     pub async fn outcome(self) -> Result<(), JournalError> {
         self.answered.await.map_err(|_| JournalError::closed(&self.path))?
     }

@@ -24,7 +24,7 @@ pub(super) trait JsonRecord: Serialize + DeserializeOwned {
     fn is_valid(&self) -> bool;
 }
 
-/// A record of a kind that has a name of its own.
+/// A record of a named kind.
 pub(super) trait NamedRecord: JsonRecord {
     /// The name of the kind.
     const KIND: &'static str;
@@ -33,7 +33,7 @@ pub(super) trait NamedRecord: JsonRecord {
     fn key(&self) -> String;
 }
 
-/// What is recorded of the host and of the journal as a whole. There is one such record.
+/// The record of the host and of the journal as a whole. There is exactly one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meta {
     pub host: HostId,
@@ -63,7 +63,7 @@ pub(super) struct LayoutFields {
     epoch_ms: u64,
 }
 
-/// No host commits as often. A larger count would soon overflow.
+/// No host commits that often. A larger count would soon overflow.
 const COMMITS_MAX: i64 = i64::MAX / 2;
 
 /// Numbers above this are not recorded: ids and instants are smaller.
@@ -72,7 +72,7 @@ pub(super) const NUMBER_MAX: u64 = i64::MAX as u64;
 /// Longest text in the record of a lease, in bytes.
 const LEASE_TEXT_BYTES_MAX: usize = 8_192;
 
-/// Writes a record in place of the one with its key.
+/// Writes a record, replacing the one with the same key.
 pub(super) fn write<R: NamedRecord>(conn: &Connection, record: &R) -> rusqlite::Result<()> {
     write_of(conn, R::KIND, &record.key(), record)
 }
@@ -142,7 +142,7 @@ pub(super) fn count(conn: &Connection) -> rusqlite::Result<i64> {
         .query_row([LayoutRecord::KIND, StoreRecord::KIND], |row| row.get(0))
 }
 
-/// Fails if a record is of no kind: a record that nobody reads would be lost silently.
+/// Fails if a record is of an unknown kind, because a record that is never read would be lost silently.
 pub(super) fn check_kinds(conn: &Connection) -> Result<(), Fault> {
     let kinds = [Meta::KIND, Start::KIND, StoreRecord::KIND, LayoutRecord::KIND, Recorded::KIND];
     let unknown: i64 = conn.query_row(
@@ -185,7 +185,7 @@ pub(super) fn get<T: FromSql>(row: &Row<'_>, column: usize) -> Result<T, Fault> 
 // === impl Sum ===
 
 impl Sum {
-    /// Starts with the table's name, so that a row of one table doesn't pass for a row of another.
+    /// Starts with the table's name, so that a row of one table isn't mistaken for a row of another.
     pub fn of(table: &str) -> Sum {
         Sum(0xcbf2_9ce4_8422_2325).bytes(table.as_bytes())
     }

@@ -1,4 +1,4 @@
-//! What a journal reports at a start: who this host is, what it held, and which stores know it.
+//! What a journal reports at a start: this host's identity, its held ids, and the stores that know it.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ pub struct Recovered {
     pub host: HostId,
     /// This start's token. It is new, and recorded in the journal already.
     pub token: StartToken,
-    /// Whether this start made the journal, because there was none, or one that is a copy or an old one. Then it is
-    /// not fully known what was issued before, see the module's documentation.
+    /// Whether this start created the journal, because there was none, or only a copy or an old one. Then it is not
+    /// fully known which ids were issued before; see the module's documentation.
     pub begun: bool,
     /// Where the former journal was moved, if it was a copy or an old one.
     pub set_aside: Option<PathBuf>,
-    /// Nothing shows whether this is the journal that was last written, because the daemon crashed and no memory of
-    /// the last commit is left. So held ids were forgotten.
+    /// Whether there is no evidence that this is the journal that was last written, because the daemon crashed and the
+    /// note of the last commit is gone. Held ids were then forgotten.
     pub unvouched: bool,
     /// Each layout with its mark: ids below it may have been issued. Includes those of a journal that was set aside.
     pub layouts: Vec<LayoutRecord>,
@@ -38,20 +38,20 @@ pub struct Recovered {
     pub(super) starts: Vec<Start>,
 }
 
-/// What the journal records of a store.
+/// The journal's record of a store.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct StoreRecord {
     /// Which store it is.
     pub store: StoreId,
-    /// The history that this host trusts: the store's first one, or the last change that the host has dealt with.
+    /// The history that this host trusts: the store's first one, or the last one in which the host has settled.
     pub history: Arc<str>,
     /// The number of this host's last confirmed write in that history, as far as it is recorded; 0 for none.
     pub written: u64,
     /// The latest era that a primary of its list has recorded, if that is later than this host's; otherwise 0.
     #[serde(default)]
     pub later_era: u32,
-    /// The URLs that last led to it, without secrets, each with the number of the start that last used it. Empty when
-    /// all of them lead to other stores now.
+    /// The URLs under which it was last found, without secrets, each with the number of the start that last used it.
+    /// Empty if all of them now refer to other stores.
     pub urls: BTreeMap<Arc<str>, i64>,
     /// The number of the last start that it confirmed, 0 for none.
     pub(super) confirmed: i64,
@@ -62,7 +62,7 @@ pub struct StoreRecord {
 // === impl Recovered ===
 
 impl Recovered {
-    /// The record of the store that a URL last led to.
+    /// The record of the store to which a URL last referred.
     pub fn at(&self, url: &str) -> Option<&StoreRecord> {
         self.stores.iter().find(|record| record.urls.contains_key(url))
     }

@@ -8,20 +8,20 @@ use rusqlite::Connection;
 
 use super::fault::Fault;
 
-/// The ASCII text `leaf`, in the field of SQLite's header for it: it marks the file as a journal.
+/// The ASCII text `leaf`, which marks the file as a journal in SQLite's header.
 const APPLICATION_ID: i32 = 0x6c65_6166;
 
-/// The version of the format. It must increase when the text below changes, or what is in the records.
+/// The version of the format. It must increase when the text below or the content of records changes.
 const FORMAT_VERSION: i32 = 5;
 
 /// The table. Every row ends with a checksum over its other columns.
 const TABLE: &str = "CREATE TABLE records (kind TEXT NOT NULL, key TEXT NOT NULL, value TEXT NOT NULL, \
     sum INTEGER NOT NULL, PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID";
 
-/// The bytes of a SQLite file's header that show what the file is.
+/// The part of a SQLite file's header that identifies the file.
 const HEADER_BYTES: usize = 72;
 
-/// Makes the table in an empty database.
+/// Creates the table in an empty database.
 pub(super) fn create(conn: &Connection) -> rusqlite::Result<()> {
     conn.pragma_update(None, "application_id", APPLICATION_ID)?;
     conn.pragma_update(None, "user_version", FORMAT_VERSION)?;
@@ -30,7 +30,7 @@ pub(super) fn create(conn: &Connection) -> rusqlite::Result<()> {
 
 /// Checks the file's kind and version from its first bytes, without changing the file.
 ///
-/// A journal has both before it gets its name, so a file without them never was a journal.
+/// A journal has both before it is renamed, so a file without them has never been a journal.
 pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     let kept = "leafd left it unchanged: move it away, or configure another state directory";
     let mut header = [0; HEADER_BYTES];
@@ -67,7 +67,7 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Checks that there is exactly the table of this format.
+/// Checks that the file contains exactly the table of this format.
 pub(super) fn check_tables(conn: &Connection) -> Result<(), Fault> {
     let mut statement = conn.prepare(
         "SELECT sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite_autoindex_%' ORDER BY rowid",

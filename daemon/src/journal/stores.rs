@@ -1,5 +1,5 @@
-//! What the journal records of stores: where each was found, with which history, and which of this host's starts it
-//! confirmed last. So a daemon can start while its stores are away.
+//! The journal's records of stores: where each was found, with which history, and which of this host's starts it
+//! confirmed last. This lets a daemon start while its stores are unavailable.
 //!
 //! A store may have the token that it confirmed last, or that of a later start, because an answer may have been lost.
 //! The confirmed one is in the store's own record. The later ones are in the records of starts, for all stores together.
@@ -14,16 +14,16 @@ use super::records::{self, NamedRecord as _, Start};
 use super::{HISTORY_BYTES_MAX, StoreRecord};
 use leafd_core::store::StoreId;
 
-/// How many start tokens are kept at most. They must not fill the disk if a daemon restarts for days while a store is
-/// away, or if a store is not used any more.
+/// The maximum number of start tokens to keep. They must not fill the disk if a daemon keeps restarting for days while
+/// a store is unavailable, or if a store is no longer used.
 pub(super) const TOKENS_MAX: i64 = 1_000;
 
 /// The tokens of this many latest starts are kept even if every recorded store has confirmed a later start. A store
 /// may have taken one of them at its first check-in, and the journal may not have recorded that.
 const TOKENS_SPARE: i64 = 16;
 
-/// How many URLs of a store are kept at most. The least recently used ones are deleted first. Some URLs change with
-/// every login.
+/// The maximum number of URLs to keep for a store. The least recently used ones are deleted first. Some URLs change
+/// with every login.
 const URLS_MAX: usize = 100;
 
 /// Longest name of a store, in bytes.
@@ -58,7 +58,7 @@ pub(super) fn verify(conn: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Records that a store took this start's token. The URL leads to no other store from now on.
+/// Records that a store has recorded this start's token. From now on, the URL refers to no other store.
 pub(super) fn check_in(
     conn: &Connection,
     url: &Arc<str>,
@@ -70,7 +70,7 @@ pub(super) fn check_in(
     bounded("a store's history", history, HISTORY_BYTES_MAX)?;
     let now =
         last_start(conn)?.ok_or_else(|| Fault::damaged("the token of this start is missing"))?;
-    // The history that was recorded first stays. A change of history is recorded once it has been dealt with.
+    // The history that was recorded first stays. A change of history is recorded once this host has settled in it.
     let (mut found, mut others): (Vec<StoreRecord>, Vec<StoreRecord>) =
         records::read_all::<StoreRecord>(conn)?
             .into_iter()
@@ -110,7 +110,7 @@ pub(super) fn change(
     Ok(records::write(conn, &record)?)
 }
 
-/// Records that a change of a store's history was dealt with.
+/// Records that this host has settled in a store's new history.
 pub(super) fn enter_history(
     conn: &Connection,
     store: &StoreId,

@@ -1,5 +1,5 @@
-//! What is recorded of a tag: its generation, the highest end of its claims, and its segments with their marks. A change
-//! that would let ids repeat after a restart is the caller's mistake, and is refused.
+//! The record of a tag: its generation, the highest end of its claims, and its segments with their marks. A change that
+//! would let ids repeat after a restart is a mistake of the caller, and is refused.
 
 use rusqlite::Connection;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ use super::records::{self, JsonRecord, NUMBER_MAX, get};
 use leafd_core::Tag;
 use leafd_core::store::StoreId;
 
-/// Begins the kind of a tag's record; its store follows. The record's key is the tag.
+/// The prefix of the kind of a tag's record, which is followed by its store. The record's key is the tag.
 pub(super) const KIND: &str = "tag of ";
 
 /// Every such kind is less than this.
@@ -26,7 +26,7 @@ pub(super) struct TagState {
 }
 
 /// The ids `first`, `first + stride`, … below `end`, which is one past the last of them. `mark` is one of these ids, or
-/// the end; no id from it on has been issued.
+/// the end; neither it nor any id above it has been issued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Segment {
     pub first: u64,
@@ -73,7 +73,7 @@ pub(super) fn each(
     Ok(())
 }
 
-/// Forgets the segments of all tags, or of all tags of a store. Returns how many they were.
+/// Forgets the segments of all tags, or of all tags of a store. Returns their number.
 pub(super) fn forget_segments(conn: &Connection, of: Option<&StoreId>) -> Result<usize, Fault> {
     let mut with_segments = Vec::new();
     each(conn, |store, tag, state| {
@@ -123,7 +123,7 @@ impl TagState {
         records::write_of(conn, &kind(store), tag.as_str(), self)
     }
 
-    /// Enters a claim, or moves the mark of one that is entered: down too if it is `exact`.
+    /// Records a claim, or moves the mark of a recorded one, also down if it is `exact`.
     pub fn enter(&mut self, generation: u64, new: Segment, exact: bool) -> Result<(), String> {
         if self.generation != generation {
             self.generation = generation;
@@ -133,9 +133,9 @@ impl TagState {
         let at = self.segments.partition_point(|old| old.end <= new.first);
         let Segment { first, end, stride, mark } = new;
         match self.segments.get(at).copied() {
-            // The same claim again: a caller that doesn't know whether it was recorded repeats it. With an exact mark
-            // it may also be the rest of a claim from an earlier start: then the caller doesn't know where the claim
-            // began.
+            // The same claim again, because a caller that doesn't know whether it was recorded repeats it. With an
+            // exact mark, it may also be the rest of a claim from an earlier start, whose beginning the caller doesn't
+            // know.
             Some(old)
                 if (old.end, old.stride) == (end, stride)
                     && (old.first == first || exact && old.first < first) =>
@@ -155,12 +155,12 @@ impl TagState {
         }
     }
 
-    /// Moves the mark of the segment that ends there: down too if leafd is `stopping`.
+    /// Moves the mark of the segment that ends there, also down if leafd is `stopping`.
     pub fn move_mark(&mut self, end: u64, mark: u64, stopping: bool) -> Result<(), String> {
         match self.segments.iter().position(|segment| segment.end == end) {
             Some(at) => self.set_mark(at, mark, stopping),
-            // The segment is used up or forgotten already, so a restart issues nothing of it: the mark is true. But a
-            // segment that was never claimed is a mistake.
+            // The segment is already used up or forgotten, so a restart issues none of its ids, and the mark holds. But
+            // a segment that was never claimed is a mistake.
             None if end <= self.highest_end => Ok(()),
             None => Err(format!("no segment that ends at {end} has been recorded")),
         }

@@ -93,8 +93,8 @@ pub enum Write {
     },
     /// Records a layout or moves its mark (down only on a clean stop).
     LayoutMark(LayoutRecord),
-    /// A store has taken this start's token, so it can't have an earlier one any more. Records where the store was
-    /// found; the URL leads to no other store from now on. Refused when a text is too long.
+    /// A store has recorded this start's token, so it no longer has an earlier one. Records where the store was found;
+    /// from now on, the URL refers to no other store. Refused when a text is too long.
     CheckedIn {
         /// The URL where it was found, without secrets; at most 8 KiB.
         url: Arc<str>,
@@ -104,8 +104,9 @@ pub enum Write {
         /// that has no record yet; [`Write::History`] records a change.
         history: Arc<str>,
     },
-    /// A store's history changed, and the change was dealt with: this host has reported every highest end, and other
-    /// hosts had time to report theirs. Refused for a store that never checked in, and when the history is too long.
+    /// A store's history changed, and this host has settled in the new one: it has reported every highest end, and
+    /// other hosts had time to report theirs. Refused for a store that never checked in, and when the history is too
+    /// long.
     History {
         /// Which store.
         store: StoreId,
@@ -132,14 +133,14 @@ pub enum Write {
     Worker(Recorded),
     /// No worker is claimed any more.
     NoWorker,
-    /// This host goes on as a new one, because a store knows a later start of it than the journal does. Ids that an
-    /// earlier start held don't belong to this host any more, and no store knows any of its starts. The lower limits
-    /// of ids stay.
+    /// This host continues as a new one, because a store knows a later start of it than the journal does. Ids that an
+    /// earlier start held don't belong to this host any more, and no store knows any of its starts. The lower limits of
+    /// ids stay.
     BeginAnew {
         /// The new host.
         host: HostId,
     },
-    /// Every mark in this batch is exact, and nothing is issued any more. The journal refuses every later batch but
-    /// another of this kind, whether or not this one was recorded.
+    /// Every mark in this batch is exact, and nothing is issued any more. The journal refuses every later batch except
+    /// another one of this kind, whether or not this one was recorded.
     StoppedCleanly,
 }

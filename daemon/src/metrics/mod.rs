@@ -1,11 +1,11 @@
 //! The daemon's numbers for Prometheus and other collectors.
 //!
-//! Nothing is counted twice: the metrics are a rendering of the snapshot that STATUS renders too. The request loop takes
-//! it between requests, and a thread of its own writes the text.
+//! The metrics are another rendering of the snapshot that STATUS renders, so nothing is counted twice. The request loop
+//! takes it between requests, and a separate thread writes the text.
 //!
 //! - `table`: which number of the snapshot is which metric; `help.txt` says what each metric is.
 //! - `text`: writes Prometheus' format.
-//! - `process`: what the kernel counts for this process.
+//! - `process`: the kernel's counters for this process.
 
 mod process;
 mod table;
@@ -18,8 +18,8 @@ use crate::requests::Busiest;
 /// If the text is longer than fits into a reply, fewer tags are listed individually.
 const TEXT_BYTES_MAX: usize = leafd_wire::REPLY_LENGTH_MAX as usize - 64;
 
-/// Writes all metrics. `process`: also what the kernel counts for this process; a collector that reads files has
-/// metrics with these names of its own.
+/// Writes all metrics. `process`: whether to include the kernel's counters for this process; a collector that reads
+/// files has its own metrics with these names.
 pub fn write(snapshot: &Snapshot, mut tags: Busiest, process: bool) -> String {
     loop {
         let text = table::write(snapshot, &tags, process);

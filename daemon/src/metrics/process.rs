@@ -1,4 +1,4 @@
-//! What the kernel counts for this process, under the names that all exporters use.
+//! The kernel's counters for this process, under the names that all exporters use.
 
 use std::fs;
 

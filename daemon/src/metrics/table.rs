@@ -22,7 +22,7 @@ pub(super) fn write(snapshot: &Snapshot, tags: &Busiest, process: bool) -> Strin
     w.text
 }
 
-/// Things of one kind, each with a series in every metric of theirs.
+/// Objects of one kind, such as tags, each with a series in every metric of that kind.
 struct Each<'a, T> {
     w: &'a mut TextWriter,
     things: &'a [T],

@@ -8,9 +8,9 @@ const HELP: &str = include_str!("help.txt");
 /// Labels of a series.
 pub(super) type Labels = Vec<(&'static str, String)>;
 
-/// What may be a number.
+/// A value that may be a number.
 pub(super) trait Figure {
-    /// It in full: a tag may have issued more ids than a float can count exactly.
+    /// The exact number, because a tag may have issued more ids than a float can represent exactly.
     fn text(self) -> Option<String>;
 }
 

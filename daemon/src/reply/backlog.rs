@@ -14,8 +14,8 @@ pub struct Backlog {
     written: usize,
 }
 
-/// What a buffer with this much memory and this many bytes takes of its peer's share. An idle connection's small buffers
-/// belong to the connection itself.
+/// How much of its peer's share a buffer with this much memory and this many bytes takes. An idle connection's small
+/// buffers belong to the connection itself.
 pub fn used_bytes(memory: usize, waiting: usize) -> usize {
     match memory {
         0..=IDLE_BYTES => waiting,
@@ -35,7 +35,7 @@ impl Backlog {
         self.bytes.reserve_exact(bytes);
     }
 
-    /// What waits.
+    /// The waiting bytes.
     pub fn rest(&self) -> &[u8] {
         &self.bytes[self.written..]
     }
@@ -45,7 +45,7 @@ impl Backlog {
         self.rest().is_empty()
     }
 
-    /// Notes that this many more bytes have been written.
+    /// Records that this many more bytes have been written.
     pub fn wrote(&mut self, bytes: usize) {
         self.written += bytes;
         let rest = self.rest();
@@ -60,7 +60,7 @@ impl Backlog {
         self.written = 0;
     }
 
-    /// What it takes of its peer's share of memory.
+    /// How much of its peer's share of memory it takes.
     pub fn used_bytes(&self) -> usize {
         used_bytes(self.memory_bytes(), self.rest().len())
     }

@@ -19,8 +19,8 @@ pub struct Failure {
     pub message: String,
 }
 
-/// When a client may retry what the journal or the store prevented. The daemon retries both at least
-/// this often.
+/// When a client may retry a request that the journal or the store prevented. The daemon retries both at least this
+/// often.
 const RETRY_MS: u32 = 1_000;
 
 impl Failure {
@@ -47,7 +47,7 @@ impl Failure {
         Failure::soon_over(Status::StoreUnavailable, message)
     }
 
-    /// The journal contradicts what was held, so it is loaded again; or its disk does not answer.
+    /// The journal contradicts the held ids, so the tag is loaded again; or its disk does not answer.
     pub fn journal(message: impl Into<String>) -> Self {
         Failure::soon_over(Status::Journal, message)
     }

@@ -30,7 +30,7 @@ pub struct Outbox {
     process: Process,
     bytes: RefCell<Backlog>,
     masked: RefCell<MaskedAnswers>,
-    /// Requests that wait for their answer, or for the end of an answer that is made in pieces.
+    /// Requests that wait for their answer, or for the end of an answer that is generated in pieces.
     pub(crate) awaiting: Cell<u32>,
     /// The connection's task. An answer that comes later wakes it.
     waker: RefCell<Option<Waker>>,
@@ -38,11 +38,11 @@ pub struct Outbox {
     pub(crate) awake: Cell<bool>,
     /// An answer said that the connection closes after it.
     pub(crate) closing: Cell<bool>,
-    /// The connection is gone: answers have nowhere to go.
+    /// Whether the connection has ended, so that answers are dropped.
     closed: Cell<bool>,
 }
 
-/// A waiting request. Answer it exactly once: dropped unanswered, it would leave its client waiting.
+/// A waiting request. It must be answered exactly once, because dropping it unanswered would leave its client waiting.
 #[derive(Debug)]
 #[must_use]
 pub struct ReplyTo {
@@ -73,7 +73,7 @@ impl Outbox {
         })
     }
 
-    /// Notes that its process is given these numbers of a tag.
+    /// Records that its process is given these numbers of a tag.
     pub fn given(&self, tag: TagMark, runs: &[Run]) {
         self.tally.given.note(self.process, tag, runs);
     }
@@ -85,10 +85,10 @@ impl Outbox {
         IdsReply::put(&header, hold_ms, runs, &mut *self.bytes.borrow_mut());
     }
 
-    /// Answers with the ids that the mask, which has all of the numbers, makes of these runs.
+    /// Answers with the masked ids of these runs, whose numbers must all be within the mask.
     pub fn masked(&self, request: &Header, mask: Rc<Mask>, runs: &[Run]) {
         self.tally.drawn(&self.drawn, request.flags, runs);
-        // It still waits, so that a peer that doesn't read has a limited number of them.
+        // It still counts as waiting, so that a peer that doesn't read can have only a limited number of them.
         self.awaiting.set(self.awaiting.get() + 1);
         let header = reply_header(request, Status::Ok, self.flags());
         self.masked.borrow_mut().push(header, mask, runs);
@@ -176,7 +176,7 @@ impl Outbox {
         .await;
     }
 
-    /// The connection is gone.
+    /// The connection has ended.
     pub fn close(&self) {
         self.closed.set(true);
         *self.bytes.borrow_mut() = Backlog::default();
@@ -233,7 +233,7 @@ impl ReplyTo {
         self.place.is_some()
     }
 
-    /// Whether the client is gone: then nothing needs to be issued for it.
+    /// Whether the client has disconnected, so that no ids need to be issued for it.
     pub fn gone(&self) -> bool {
         self.outbox.closed.get()
     }

@@ -9,7 +9,7 @@ use leafd_checkup::snapshot::User;
 use crate::clock;
 use leafd_core::RateMeter;
 
-/// How many users are listed one by one.
+/// How many users are listed individually.
 const USERS_MAX: usize = 256;
 
 /// What one user has drawn.

@@ -1,4 +1,4 @@
-//! What the stores and the registry know of the hosts that use them.
+//! Lists the hosts of the fleet from the records of the stores and the registry.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,13 +18,13 @@ use leafd_core::store::HostRecord;
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HostsPage {
-    /// The host that the page follows.
+    /// The host after which the page begins.
     after: Option<String>,
     #[serde(default = "page_max")]
     limit: u32,
 }
 
-/// Most hosts on a page.
+/// The maximum number of hosts on a page.
 const PAGE_MAX: u32 = 1_000;
 
 fn page_max() -> u32 {
@@ -105,7 +105,7 @@ fn row(host: &HostRecord, workers: Option<&Snapshot>, own: &str) -> Value {
     let leased = workers.and_then(|look| {
         let held = look.entries.iter().find_map(|entry| {
             let holder = entry.holding.holder.as_ref()?;
-            // The id of a permanent holder is its configured identity, which names no journal.
+            // The id of a permanent holder is its configured identity, not the id of a journal.
             let is_its = *holder.id == *host.host || holder.started_as(&host.start);
             is_its.then_some((entry, holder))
         });

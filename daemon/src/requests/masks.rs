@@ -29,7 +29,7 @@ enum What {
 }
 
 impl Dispatcher {
-    /// Answers at once if the store has confirmed the keys, otherwise once it has.
+    /// Answers immediately if the store has confirmed the keys, otherwise once it has.
     pub(super) fn mask(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         let PeerRequest { session, header, body } = *request;
         let work = Conversion::parse(header, body)?;
@@ -119,8 +119,8 @@ impl Conversion {
         };
         let prefix = self.prefix().unwrap_or_default();
         let found = PublicText::decode(text, prefix, self.bits).map_err(|cause| wrong(&cause))?;
-        // Anybody can make up a text that names any key. So an unknown key is an error of the text, not a fault of
-        // this host.
+        // Users can invent a text that names any key, so an unknown key is an error of the text, not a fault of this
+        // host.
         let key = keys.get(found.key).ok_or_else(|| {
             wrong(&format_args!("it names mask key {}, which this daemon doesn't have", found.key))
         })?;

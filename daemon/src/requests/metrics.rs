@@ -1,4 +1,4 @@
-//! METRICS: all that the daemon counts, as text for programs that collect it.
+//! METRICS: all of the daemon's counters, as text for collectors.
 
 use std::rc::Rc;
 
@@ -11,13 +11,13 @@ use crate::metrics;
 use crate::reply::Failure;
 
 impl Dispatcher {
-    /// Renders all metrics, as [`metrics::write`] does. One text is made at a time, because it may take a MiB.
+    /// Renders all metrics, as [`metrics::write`] does. Only one text is rendered at a time, because it may take a MiB.
     pub async fn metrics_text(&self, process: bool) -> String {
         let _one = self.rendering.lock().await;
         let tags = Busiest::of(&self.segments, self.about.metrics_tags, |_| true).await;
         let snapshot = self.snapshot(CONDITIONS_MAX);
         let write = move || metrics::write(&snapshot, tags, process);
-        // This fails when the daemon ends. Then nobody waits for the text.
+        // This fails when the daemon ends, and nobody waits for the text any more.
         tokio::task::spawn_blocking(write).await.unwrap_or_default()
     }
 

@@ -1,7 +1,7 @@
 //! Turns a request into its answer: a `match` over all kinds of requests, with the tags in use behind it.
 //!
-//! Everything here runs on one thread and never blocks. A request that needs the store or the journal waits in a
-//! queue, with its deadline. It is answered when the thread that blocks has reported back.
+//! Everything here runs on one thread and never blocks. A request that needs the store or the journal waits in a queue,
+//! with its deadline. It is answered when the blocking thread has reported back.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -80,7 +80,7 @@ pub struct About {
     pub host: String,
     /// How many tags the metrics list individually.
     pub metrics_tags: usize,
-    /// For how many draws the daemon remembers the process.
+    /// The number of draws whose processes the daemon remembers.
     pub draws_kept: usize,
     /// Where the journal was moved, if it was a copy or an old one.
     pub set_aside: Option<String>,
@@ -94,7 +94,7 @@ struct PeerRequest<'a> {
 }
 
 impl Dispatcher {
-    /// Makes a dispatcher of its parts.
+    /// Assembles a dispatcher from its parts.
     pub fn new(
         segments: Rc<Segments>,
         snowflakes: Rc<Snowflakes>,
@@ -222,7 +222,7 @@ impl Dispatcher {
                     let reply = session.outbox.later(*header);
                     let drawn = std::mem::take(&mut *runs);
                     session.waits_for(Source::Snowflake(Rc::clone(&tag)));
-                    // The wait reads the clock for itself. Those that follow must not be earlier.
+                    // The wait reads the clock itself. Later readings must not be earlier.
                     session.time_passes();
                     self.snowflakes.wait(&tag, want, deadline(), drawn, reply);
                 }
@@ -310,7 +310,7 @@ impl Dispatcher {
     pub async fn run(self: &Rc<Self>, check_removed: Duration) {
         let writing = self.writer.run(
             |failure| {
-                // A full disk may have room again before the next tick: then nobody would be told.
+                // A full disk may have space again before the next tick, and the recovery would go unnoticed.
                 self.health.tell();
                 self.segments.abandon_all(failure);
                 self.snowflakes.abandon_all(failure);

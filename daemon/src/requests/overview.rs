@@ -27,7 +27,7 @@ const TAGS_SHOWN: usize = 50;
 const CONDITIONS_SHOWN: usize = 20;
 
 impl Dispatcher {
-    /// Gathers the page's content for a search for this text. An empty text finds all tags.
+    /// Collects the page's content for a search for this text. An empty text finds all tags.
     pub async fn overview(self: &Rc<Self>, text: &str) -> Overview {
         let tags = Busiest::of(&self.segments, TAGS_SHOWN, |name| contains(name, text)).await;
         let all = self.snapshot(CONDITIONS_SHOWN);

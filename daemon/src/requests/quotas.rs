@@ -7,7 +7,7 @@ use leafd_wire::Status;
 use crate::clock;
 use crate::reply::Failure;
 
-/// Takes the ids of a request from its user's quota. A request that accepts fewer ids gets what is left.
+/// Takes the ids of a request from its user's quota. A request that accepts fewer ids gets what remains.
 pub(super) fn charge(
     bucket: &mut Bucket,
     want: &mut Want,

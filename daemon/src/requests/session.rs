@@ -1,4 +1,4 @@
-//! What a connection's requests have in common: its process, where answers go, and the tag that it drew last.
+//! The common state of a connection's requests: its process, its outbox, and the tag that it drew last.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,10 +24,10 @@ pub struct Session {
     pub peer: Peer,
     /// Where answers are put.
     pub outbox: Rc<Outbox>,
-    /// The tag of the last request: most connections draw one tag again and again.
+    /// The tag of the last request, because most connections draw the same tag repeatedly.
     pub(super) last: RefCell<Option<Last>>,
     pub(super) runs: RefCell<Vec<Run>>,
-    /// The time for requests that are answered together, once one of them needs it.
+    /// The time for requests that are answered together, read when the first of them needs it.
     now: Cell<Option<Now>>,
     /// Tags for which requests of this connection have waited. When the connection ends, those that still wait are
     /// dropped.
@@ -71,7 +71,7 @@ impl Session {
         now
     }
 
-    /// From here on it is later.
+    /// Makes the next request read the time again.
     pub fn time_passes(&self) {
         self.now.set(None);
     }
@@ -137,7 +137,7 @@ impl Source {
         }
     }
 
-    /// What is left of a user's quota of it.
+    /// What remains of a user's quota of it.
     pub(super) fn quota_bucket(&self, uid: u32, quota: Quota) -> QuotaBucket {
         match self {
             Source::Segment(tag) => tag.quotas.borrow_mut().bucket(uid, quota, clock::boot()),

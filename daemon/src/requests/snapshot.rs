@@ -1,5 +1,6 @@
 //! Takes the snapshots of the daemon's state that everything else renders; STATUS renders them as JSON. Tags, rates and
-//! counters show volumes, so only administrators get them. Others learn only whether ids are available.
+//! counters reveal how many ids are issued, so only administrators get them. Others only learn whether ids are
+//! available.
 
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -27,7 +28,7 @@ use leafd_core::snowflake::Now;
 use leafd_core::store::percent_used;
 use leafd_wire::Malformed;
 
-/// Most tags in a snapshot. The busiest come first.
+/// The maximum number of tags in a snapshot, the busiest first.
 const TAGS_MAX: usize = 100;
 
 /// For each kind of ids, why they are not available; `None` if they are.
@@ -53,7 +54,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Which kinds of ids are available now.
+    /// The kinds of ids that are available now.
     pub fn readiness(&self) -> Readiness {
         if self.stopping.get() {
             let why = Some("the daemon is stopping".to_owned());
@@ -67,7 +68,7 @@ impl Dispatcher {
         Readiness { segments: snapshot.unready("segments"), snowflake }
     }
 
-    /// What everybody may see.
+    /// The part that everyone may see.
     pub(crate) fn public_snapshot(&self) -> PublicSnapshot {
         PublicSnapshot {
             daemon: self.daemon(),
@@ -77,7 +78,7 @@ impl Dispatcher {
         }
     }
 
-    /// What readers of the page may see who don't administer.
+    /// The part that readers of the page may see if they are not administrators.
     pub(super) fn page_snapshot(&self, conditions_max: usize) -> PageSnapshot {
         let now = clock::now();
         let lease = self.snowflakes.worker.lease_snapshot(now);

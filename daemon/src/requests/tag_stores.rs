@@ -14,15 +14,15 @@ pub struct TagStores {
     upstreams: Vec<Rc<Upstream>>,
 }
 
-/// A tag as its stores have it.
+/// A tag's state in its stores.
 #[derive(Debug)]
 pub struct Shown {
     /// Its row. Of several primaries it is the row with the highest claimed id.
     pub row: TagRow,
-    /// The primaries that didn't answer, and why. There the tag may have come further.
+    /// The primaries that didn't answer, and why. The tag's position there may be higher.
     pub away: Vec<Away>,
-    /// The primaries that don't have the tag, or give no ids of it yet, although another primary does: its creation or
-    /// deletion was interrupted.
+    /// The primaries that don't have the tag, or don't grant its ids yet, although another primary does, because its
+    /// creation or deletion was interrupted.
     pub without: Vec<Arc<str>>,
 }
 
@@ -46,7 +46,7 @@ impl TagStores {
     }
 
     /// Creates the tag. With several primaries it is created in each that doesn't have it yet, and in none unless all
-    /// agree. A store may have lost ids of the name until every host has reported what it has seen: see
+    /// agree. Until every host has reported the highest ids it has seen, a store may have lost ids of the name: see
     /// [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
         if self.several() && (new.strict || new.masked.is_some()) {
@@ -110,9 +110,9 @@ impl TagStores {
         self.show(&new.tag).await
     }
 
-    /// Returns the primaries that don't have a tag, and those with its row where its creation was interrupted. Asks
-    /// each before anything is written in any: it must be reachable, and the start must lie above what was claimed
-    /// under the name in every one of them.
+    /// Returns the primaries that don't have a tag, and those with its row where its creation was interrupted. Asks all
+    /// of them before anything is written in any: each must be reachable, and the start must lie above all claims under
+    /// the name in each of them.
     async fn without(
         &self,
         new: &NewTag,
@@ -172,7 +172,7 @@ impl TagStores {
         }
     }
 
-    /// The tag; with several primaries the row that has come furthest. A primary that doesn't have it, or doesn't
+    /// The tag; with several primaries, the row with the highest position. A primary that doesn't have it, or doesn't
     /// answer, is named in the result if another one has the tag.
     pub async fn show(&self, tag: &Tag) -> Result<Shown, StoreError> {
         let mut furthest: Option<TagRow> = None;
@@ -320,8 +320,7 @@ impl TagStores {
     }
 
     /// Fails if the routes have changed, and with them perhaps the tag's store or the meaning of its ids. A primary
-    /// that doesn't answer is passed over: what can be done without it is done, and it is checked again before
-    /// anything is written there.
+    /// that doesn't answer is skipped, and checked again before anything is written there.
     async fn check_places(&self) -> Result<(), StoreError> {
         for upstream in &self.upstreams {
             match check_place(upstream).await {
@@ -332,7 +331,7 @@ impl TagStores {
         Ok(())
     }
 
-    /// Every primary must be able to give an id between the tag's start and its ceiling.
+    /// Every primary must be able to grant an id between the tag's start and its ceiling.
     fn check_ceiling(&self, start: u64, ceiling: u64) -> Result<(), StoreError> {
         let without =
             self.upstreams.iter().find(|upstream| upstream.shard.first_from(start) > ceiling);
@@ -381,7 +380,7 @@ impl TagStores {
         }
     }
 
-    /// The same for a change that must be made in all primaries or in none; `so` says what was done.
+    /// The same for a change that must be made in all primaries or in none; `so` describes what was done.
     fn not_in_all(&self, upstream: &Upstream, error: StoreError, so: &str) -> StoreError {
         let name = &*upstream.name;
         match error {

@@ -70,7 +70,7 @@ struct Raise {
 #[serde(deny_unknown_fields)]
 struct Delete {
     tag: String,
-    /// The generation that was shown to whoever decided to delete the tag.
+    /// The generation that was shown to the user who decided to delete the tag.
     generation: u64,
 }
 
@@ -101,20 +101,20 @@ struct TagPage<'a> {
     tags: Vec<Row<'a>>,
     /// Where the next page starts: pass it as `after`. Null on a store's last page.
     next: Option<&'a str>,
-    /// The store that comes after this one, once its last page is reached: pass it as `store`.
+    /// The store after this one, once its last page is reached: pass it as `store`.
     next_store: Option<&'a str>,
     /// The independent primaries that did not answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     primaries_away: Vec<&'a str>,
 }
 
-/// Most bytes of a page, so that the page and what surrounds the rows fit into a reply.
+/// The maximum number of bytes of a page's rows, so that the whole page fits into a reply.
 const PAGE_BYTES_MAX: usize = 900 * 1024;
 
 /// The bytes that separate a row from the next one.
 const ROW_BYTES: usize = 1;
 
-/// Most tags on a page.
+/// The maximum number of tags on a page.
 const PAGE_MAX: u32 = 1_000;
 
 fn first_id() -> u64 {
@@ -130,7 +130,7 @@ fn default_page() -> u32 {
 }
 
 impl Dispatcher {
-    /// Refuses a peer that is no administrator; `what` is what it asked for.
+    /// Refuses a peer that is not an administrator; `what` describes the request.
     pub(super) fn for_administrators(
         &self,
         request: &PeerRequest<'_>,
@@ -149,7 +149,7 @@ impl Dispatcher {
         ))
     }
 
-    /// Has an administrator's request answered: JSON in, JSON out. `what` is what it asks for.
+    /// Lets an administrator's request be answered: JSON in, JSON out. `what` describes the request.
     pub(super) fn answer_administrator<Q: DeserializeOwned + 'static, A: Serialize>(
         self: &Rc<Self>,
         request: &PeerRequest<'_>,
@@ -162,7 +162,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Checks an administrative request, and has the stores carry it out.
+    /// Checks an administrative request, and passes it to the stores.
     pub(super) fn administer(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         self.for_administrators(request, "administer tags")?;
         match request.header.opcode {
@@ -333,8 +333,8 @@ impl<'a> From<&'a TagRow> for Row<'a> {
     }
 }
 
-/// Refuses stores that are not the configured ones, or not known to be. A primary that has not answered yet is passed
-/// over: what can be done without it is done. A daemon that has just started has soon asked each of them.
+/// Refuses stores that are not the configured ones, or not known to be. A primary that has not answered yet is skipped.
+/// A daemon that has just started will have asked each of them soon.
 async fn usable(upstreams: &[Rc<Upstream>]) -> Result<(), Failure> {
     for upstream in upstreams {
         upstream.asked_once().await;
@@ -412,7 +412,7 @@ pub(super) fn refused(message: impl Into<String>) -> Failure {
     Failure::new(Status::ValueRefused, message)
 }
 
-/// If the store refuses an administrative request, the request has a bad value; its rows have no defect.
+/// If the store refuses an administrative request, the request has a bad value, and the store's rows are fine.
 pub(super) fn administrative(error: &StoreError) -> Failure {
     match error {
         StoreError::Refused(message) => refused(message.words.clone()),

@@ -1,4 +1,4 @@
-//! What operators ask about workers: which host has which, and to take one back.
+//! Operators' requests about workers: list their holders, or release one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,11 +30,11 @@ struct List {
 struct Release {
     /// The worker to release; this daemon's own if none is given.
     worker: Option<u64>,
-    /// The holder that was shown to whoever decided to release the worker.
+    /// The holder that was shown to the user who decided to release the worker.
     holder: Option<String>,
 }
 
-/// Most workers on a page.
+/// The maximum number of workers on a page.
 const PAGE_MAX: u64 = 1_024;
 
 fn default_page() -> u64 {
@@ -42,7 +42,7 @@ fn default_page() -> u64 {
 }
 
 impl Dispatcher {
-    /// Checks an administrative request about workers, and has it carried out.
+    /// Checks an administrative request about workers, and carries it out.
     pub(super) fn administer_workers(
         self: &Rc<Self>,
         request: &PeerRequest<'_>,
@@ -100,7 +100,7 @@ impl Dispatcher {
         Ok(json!({"worker": worker.0, "own": false, "until_ms": until_ms}))
     }
 
-    /// Gives this host's worker back. Keeps it if the registry doesn't answer.
+    /// Releases this host's worker. Keeps it if the registry doesn't answer.
     async fn give_back(&self, keeper: &LeaseDriver, worker: WorkerId) -> Result<(), Failure> {
         let one = worker.0..worker.0.saturating_add(1);
         keeper.link.snapshot(one).await.map_err(|error| failure(&error))?;

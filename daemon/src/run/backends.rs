@@ -1,5 +1,5 @@
-//! Opens what this program was built with: stores by their URLs, and ZooKeeper. A configuration that names anything
-//! else is refused when it is loaded.
+//! Opens the backends that this program was built with: stores by their URLs, and ZooKeeper. A configuration that names
+//! any other is refused when it is loaded.
 
 use anyhow::Result;
 

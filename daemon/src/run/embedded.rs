@@ -1,5 +1,5 @@
-//! Embedded stores beside a restored journal. A store's record of claims is believed only if it is from the host's
-//! last life.
+//! Embedded stores beside a restored journal. A store's record of claims is trusted only if it is from the host's last
+//! life.
 
 use std::path::Path;
 
@@ -21,13 +21,13 @@ pub fn files(config: &Config) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// Whether a store may have been restored together with the journal that is to be set aside. Such a store would issue
+/// Whether a store may have been restored together with the journal that is to be set aside. Such a store would grant
 /// numbers again.
 ///
 /// # Errors
 /// The errors of reading the file.
 pub fn in_doubt(path: &Path, dir: &StateDir, journal: &SetAside) -> Result<bool, StoreError> {
-    // A copied journal says nothing about a store elsewhere, which recognises its own copies.
+    // A copied journal is no evidence about a store elsewhere, which detects its own copies.
     let beside = path.canonicalize().is_ok_and(|path| path.starts_with(dir.path()));
     if !journal.restored && !beside {
         return Ok(false);
@@ -56,7 +56,7 @@ pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> R
     Ok(())
 }
 
-/// Reports a store's file that is gone although this host has used it.
+/// Reports a store's file that is missing although this host has used it.
 pub fn report_lost(config: &Config, recovered: &Recovered) {
     for spec in config.routing.stores().iter() {
         let StoreUrl::Sqlite(path) = &spec.url else { continue };
@@ -72,8 +72,8 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
     }
 }
 
-/// Tells the embedded stores of a clean stop, as of a start. So a copy that was made while the daemon ran is
-/// recognised.
+/// Records a clean stop in the embedded stores, like a start, so that a copy that was made while the daemon ran is
+/// detected.
 pub async fn tell_stop(segments: &Segments, recovered: &Recovered, stop: &StartToken) {
     for upstream in segments.upstreams.iter().filter(|upstream| upstream.embedded) {
         let trusted = upstream.monitor.borrow().trusted.clone();

@@ -1,5 +1,5 @@
-//! HTTP in a daemon's life: bound at the start, served once requests are answered. A program that was built without it
-//! refuses a socket for it.
+//! HTTP in a daemon's life cycle: bound at the start, and served once requests are answered. A program that was built
+//! without HTTP refuses a socket for it.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::requests::Dispatcher;
 use crate::systemd::activation::HttpListener;
 
-/// What is bound but not served yet.
+/// Listeners that are bound but not served yet.
 #[cfg(feature = "http")]
 pub(super) struct Listeners {
     monitoring: Option<crate::http::Bound>,
@@ -21,13 +21,13 @@ pub(super) struct Listeners {
 #[cfg(not(feature = "http"))]
 pub(super) struct Listeners;
 
-/// What is served until it is dropped.
+/// Servers that run until they are dropped.
 #[cfg(feature = "http")]
 pub(super) type Serving = Vec<crate::http::Http>;
 #[cfg(not(feature = "http"))]
 pub(super) type Serving = Listeners;
 
-/// Listens where the configuration says, or on the socket that was handed over.
+/// Listens on the configured addresses, or on the passed socket.
 #[cfg(feature = "http")]
 pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Listeners> {
     use crate::config::HttpAddress;
@@ -66,7 +66,7 @@ fn read_token(file: &std::path::Path) -> Result<String> {
     Ok(token.to_owned())
 }
 
-/// Refuses what this program can't serve.
+/// Refuses a socket that this program can't serve.
 #[cfg(not(feature = "http"))]
 pub(super) fn bind(_: &Config, given: Option<HttpListener>) -> Result<Listeners> {
     match given {

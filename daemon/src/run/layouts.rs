@@ -33,8 +33,8 @@ pub fn recorded(config: &Config, recovered: &Recovered) -> Result<Vec<LayoutReco
 
 /// Raises unknown marks (all of them if `doubtful`) above everything that an earlier run with the same worker number
 /// may have issued: as far ahead of the clock as ids may be. The new marks are durable when this returns. This is only
-/// for a number that outlives the journal. A registry knows where each lease starts, so there a clock that is years
-/// ahead must not spoil the journal.
+/// for a number that outlives the journal. A registry knows where each lease starts, so with a registry this isn't
+/// needed, and a clock that is years ahead must not spoil the journal.
 pub async fn record_floors(
     journal: &Journal,
     layouts: &mut [LayoutRecord],

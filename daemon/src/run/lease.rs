@@ -1,4 +1,4 @@
-//! Where the host's snowflake worker comes from, opened as configured.
+//! Opens the configured source of the host's snowflake worker.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -22,8 +22,8 @@ use leafd_core::lease::{Lease, LeaseSettings};
 use leafd_core::registry::{HOLDER_BYTES_MAX, Holder, Mode};
 use leafd_core::store::NAME_BYTES_MAX;
 
-/// Opens the worker's source; nothing is claimed yet. A host that is configured without a worker forgets its claim.
-/// That is how to leave a registry that is gone or was replaced.
+/// Opens the worker's source; nothing is claimed yet. A host that is configured without a worker forgets its claim,
+/// which is how to leave a registry that no longer exists or was replaced.
 ///
 /// # Errors
 /// A registry can't take the host's name or identity; the system can't start a thread; the journal can't be written.
@@ -81,8 +81,8 @@ fn settings(
     place: String,
     embedded: bool,
 ) -> Result<LeaseSettings> {
-    // A file loses acknowledged writes only together with the host. An ensemble can be set back to an old copy, which
-    // is noticed by hosts that have seen more.
+    // A file loses acknowledged writes only together with the host. An ensemble can be restored from an old copy, which
+    // hosts detect that have seen a later state.
     let loses = !embedded;
     let name = printable(&config.host_name);
     if name.len() > HOLDER_BYTES_MAX {
@@ -140,8 +140,8 @@ pub(super) fn worker_text(config: &Config) -> String {
     }
 }
 
-/// Gives up the worker number if its lock file is gone or replaced, which is looked at every second: then nothing keeps
-/// a second daemon from using it.
+/// Stops using the worker number if its lock file is missing or was replaced, because then nothing prevents a second
+/// daemon from using it. This is checked every second.
 pub async fn guard_worker(
     worker: Option<Result<Rc<StaticWorker>, String>>,
     dispatcher: Rc<Dispatcher>,

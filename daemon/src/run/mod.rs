@@ -1,4 +1,4 @@
-//! A daemon's life: lock what belongs to this host alone, recover, serve, and leave everything exact.
+//! A daemon's life cycle: lock what belongs to this host alone, recover, serve, and stop with exact marks.
 
 pub(crate) mod backends;
 pub(crate) mod embedded;
@@ -53,8 +53,8 @@ use stop::Daemon;
 /// The configuration can't be used; `EX_USAGE` of sysexits.h.
 const EXIT_CONFIG: u8 = 64;
 
-/// The daemon's whole life, from its arguments to its exit status: 0 after a stop that was asked for, 64 when
-/// the configuration can't be used, 1 for everything else.
+/// The daemon's whole life, from its arguments to its exit status: 0 after a requested stop, 64 if the configuration
+/// can't be used, 1 for everything else.
 pub fn start(args: &Args) -> ExitCode {
     let config = match Config::load(args) {
         Ok(config) => config,
@@ -84,8 +84,8 @@ pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     }
 }
 
-/// A panic is a broken assertion. It is better to have no daemon than one in an unforeseen state; the next start
-/// continues from the journal. Only threads of stores and registries contain their backend's panics.
+/// A panic is a broken assertion. No daemon is better than one in an unforeseen state, and the next start continues
+/// from the journal. Only threads of stores and registries contain their backend's panics.
 fn end_on_panic() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -107,17 +107,17 @@ pub(crate) fn refuse_config(error: &ConfigError) -> ExitCode {
     ExitCode::from(EXIT_CONFIG)
 }
 
-/// Runs the daemon until a signal stops it. `reloads`: the arguments and the log for SIGHUP to read the configuration
-/// again; `None`: it doesn't.
+/// Runs the daemon until a signal stops it. `reloads`: the arguments and the log with which SIGHUP reloads the
+/// configuration; `None`: it doesn't.
 ///
 /// # Errors
-/// What keeps it from starting, or from writing exact marks when it stops.
+/// Why it can't start, or can't write exact marks when it stops.
 pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
     // Before anything else opens files.
     let handed_over = activation::handed_over()?;
     // A core would hold the database's password and the mask keys.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // One thread answers; the store's and the journal's threads do what blocks.
+    // One thread answers requests; the threads of the stores and the journal do the blocking work.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
@@ -129,7 +129,7 @@ pub fn run(config: &Config, reloads: Option<(&Args, LogHandle)>) -> Result<()> {
     outcome
 }
 
-/// Everything that is locked, opened and recovered, before it serves.
+/// Everything that was locked, opened and recovered, before requests are served.
 struct Opened {
     state_dir: StateDir,
     socket: Socket,
@@ -148,7 +148,7 @@ async fn live(
     handed_over: HandedOver,
     reloads: Option<(&Args, LogHandle)>,
 ) -> Result<()> {
-    // Signals first: a signal during the start takes effect after it.
+    // Signals come first, so that a signal during the start takes effect after it.
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
     let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
@@ -185,7 +185,8 @@ impl Opened {
         let (journal, recovered) = Journal::open(&state_dir, &identity, outside)?;
         embedded::report_lost(config, &recovered);
         let mut layouts = layouts::recorded(config, &recovered)?;
-        // Before anything else can fail: the next start must not think that this journal was always here.
+        // This precedes everything that can fail, because the next start must not assume that this journal has always
+        // existed.
         let doubtful = recovered.begun || recovered.unvouched;
         layouts::record_floors(&journal, &mut layouts, fixed.as_ref(), doubtful, config.max_drift)
             .await?;
@@ -311,7 +312,7 @@ pub(crate) fn memory_file(socket: &Path) -> PathBuf {
     name.into()
 }
 
-/// The socket that was handed over, else the configured one.
+/// The passed socket, or else the configured one.
 fn open_socket(config: &Config, handed_over: Option<PassedSocket>) -> Result<Socket> {
     let Some(given) = handed_over else {
         let group = config.socket_group.as_ref().map(|group| group.gid);
@@ -337,9 +338,9 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
     }))
 }
 
-/// As many connections as configured, and as descriptors allow.
+/// The number of connections: as many as configured, as far as descriptors allow.
 fn connections_max(config: &Config) -> usize {
-    /// What the daemon itself needs, with room, and refused connections.
+    /// The daemon's own needs, with a margin, and refused connections.
     const OWN_DESCRIPTORS: u64 = 64 + REFUSALS_MAX;
     let connections = u64::try_from(config.connections_max).unwrap_or(u64::MAX);
     let wanted = connections.saturating_add(OWN_DESCRIPTORS);
@@ -360,7 +361,8 @@ fn connections_max(config: &Config) -> usize {
     possible
 }
 
-/// Reports first claims that are still delayed a while after the start: that is no problem, but explains requests that wait.
+/// Reports first claims that are still delayed a while after the start. That is not a problem, but explains waiting
+/// requests.
 async fn note_delays(segments: Rc<Segments>) {
     tokio::time::sleep(clock::TICK).await;
     for upstream in &segments.upstreams {
@@ -389,7 +391,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         Some(_) => warn!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
     }
     if logging::is_journal(std::io::stdout()) {
-        // The reader has just been told.
+        // This was just printed.
         return;
     }
     let text = format!(
@@ -399,7 +401,7 @@ fn announce(config: &Config, socket: &Path, segments: &Segments) {
         config.state_dir.display(),
         lease::worker_text(config),
     );
-    // It is fine if nobody reads it.
+    // It doesn't matter if nobody reads it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     let _ = std::io::stdout().flush();
 }

@@ -1,4 +1,4 @@
-//! Has the store remember that this host uses its static worker number, and tell whether another one does.
+//! Records in the store that this host uses its static worker number, and detects whether another host does.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use crate::registry::static_worker::StaticWorker;
 use crate::store::Store;
 use leafd_core::store::StartToken;
 
-/// How often the use is noted at first, and later: two daemons that start together should hear of each other soon.
+/// How often the use is recorded at first, and later. Two daemons that start together should detect each other soon.
 const FIRST_NOTED_EVERY: Duration = Duration::from_secs(2);
 const NOTED_EVERY: Duration = Duration::from_secs(30);
 
-/// Notes the use in the store that comes first, until dropped. A host's own file knows no other hosts.
+/// Records the use in the first store, until dropped. A host's own file doesn't know other hosts.
 pub async fn note_use(
     worker: Rc<StaticWorker>,
     upstream: Rc<Upstream>,
@@ -34,8 +34,8 @@ pub async fn note_use(
                 move |store: &mut Store| store.note_static_worker(&under, number, &start, &name);
             match upstream.store.call(note).await {
                 Ok(users) => {
-                    // A user that has recorded nothing since this daemon's first record may be gone. A former start of
-                    // this host is such a user.
+                    // A user that has recorded nothing since this daemon's first record may have stopped. A former
+                    // start of this host is such a user.
                     let since_ms = clock::millis(asked - *first.get_or_insert(asked));
                     let mut users = users.into_iter();
                     let now_ms = users.next().map_or(0, |own| own.at_ms);

@@ -1,4 +1,4 @@
-//! A stop, step by step: the order decides whether the next start goes on at the next id.
+//! A stop, step by step. Its order ensures that the next start continues at the next id.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,18 +16,18 @@ use crate::server::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::systemd::notify::Service;
 
-/// Connections get at most one part in this many of a stop's time; what they leave is the journal's.
+/// Connections get at most one part in this many of a stop's time; the rest is for the journal.
 const STOP_SHARE: u32 = 2;
 
-/// How many shares that rest has: for the stores' answers, for the worker registry's, for telling an embedded store of
-/// the stop, and for the journal.
+/// How many shares that rest has: for the stores' answers, for the worker registry's, for recording the stop in
+/// embedded stores, and for the journal.
 const LEFT_SHARES: u32 = 4;
 
 /// A stop that could not write exact marks.
 const STOPPED_INEXACTLY: &str = "stopped, but the journal could not be brought up to date: the next start skips some ids \
      (no id repeats)";
 
-/// A daemon that serves.
+/// A serving daemon.
 pub(super) struct Daemon {
     /// Keeps the state directory locked.
     pub(super) _state_dir: StateDir,
@@ -40,13 +40,13 @@ pub(super) struct Daemon {
     /// Tells the server to end its connections.
     pub(super) stop: watch::Sender<bool>,
     pub(super) serving: JoinHandle<()>,
-    /// What keeps marks, lease and tags in order between requests.
+    /// The task that maintains marks, lease and tags between requests.
     pub(super) background: JoinHandle<()>,
     /// What follows the stores' changes.
     pub(super) watching: JoinSet<()>,
-    /// What watches the lock of an assigned worker.
+    /// The task that watches the lock of an assigned worker.
     pub(super) guarding: JoinHandle<()>,
-    /// What reports to the service manager.
+    /// The task that reports to the service manager.
     pub(super) attending: JoinHandle<()>,
 }
 
@@ -54,7 +54,7 @@ impl Daemon {
     /// Stops within this time, with every mark exact.
     ///
     /// # Errors
-    /// The journal could not be brought up to date: then the next start skips some ids.
+    /// The journal could not be brought up to date, so the next start skips some ids.
     pub(super) async fn stop(mut self, within: Duration) -> Result<()> {
         let begun = Instant::now();
         self.attending.abort();
@@ -65,7 +65,7 @@ impl Daemon {
         let exact = tokio::time::timeout(left, async {
             self.end_claims(share).await;
             self.drain_journal().await;
-            // Read before the lease is kept: no id is issued after that.
+            // This is read before the lease is kept, and no id is issued after that.
             let layout_marks = self.dispatcher.snowflakes.exact_marks();
             self.keep_lease(share).await;
             self.end_background();
@@ -88,7 +88,7 @@ impl Daemon {
         }
     }
 
-    /// Issues nothing more, and ends the connections once their answers are read.
+    /// Issues no more ids, and ends the connections once their answers are read.
     async fn end_connections(&mut self, within: Duration) {
         // There is always a receiver: the server's.
         let _ = self.stop.send(true);
@@ -97,7 +97,7 @@ impl Daemon {
         }
     }
 
-    /// Waits for claims under way, so that their numbers are not lost. A store that hangs loses only these.
+    /// Waits for pending claims, so that their numbers are not lost. If a store hangs, only these are lost.
     async fn end_claims(&self, within: Duration) {
         let ended = self.dispatcher.segments.claims_ended();
         if tokio::time::timeout(within, ended).await.is_err() {
@@ -107,7 +107,7 @@ impl Daemon {
         }
     }
 
-    /// Waits for everything on its way to the journal. After that nothing may follow but exact marks.
+    /// Waits until everything that was sent to the journal is recorded. After that, only exact marks may follow.
     async fn drain_journal(&self) {
         self.dispatcher.writer.drained().await;
         self.dispatcher.segments.losses.flush();
@@ -135,7 +135,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Has embedded stores record the stop that the journal has recorded.
+    /// Records in embedded stores the stop that the journal has recorded.
     async fn note_stop_in_embedded_stores(&self, within: Duration) {
         let Some(stop) = self.journal.stopped() else { return };
         let noted = embedded::tell_stop(&self.dispatcher.segments, &self.recovered, &stop);
@@ -143,7 +143,8 @@ impl Daemon {
     }
 }
 
-/// Closes the journal and the stores. An embedded store is folded into its one file; one that hangs is left as it is.
+/// Closes the journal and the stores. An embedded store's log is moved into its file; a store that hangs is left as it
+/// is.
 async fn close(journal: Journal, dispatcher: &Dispatcher, within: Duration) {
     journal.close().await;
     for upstream in &dispatcher.segments.upstreams {

@@ -22,7 +22,7 @@ use leafd_core::upstream::Settings;
 /// How long a start waits for the stores' first answers. After that it continues from the journal.
 const FIRST_ANSWERS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long a call of the embedded store may take. That is longer than it waits for another process's lock.
+/// How long a call to the embedded store may take. That is longer than it waits for another process's lock.
 const FILE_ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Opens every configured store. Network stores connect later.
@@ -61,19 +61,20 @@ pub fn open(config: &Config, recovered: &Recovered) -> Result<Vec<Rc<Upstream>>>
     Ok(upstreams)
 }
 
-/// How long a call of a store may take at most.
+/// How long a call to a store may take at most.
 fn answer_within(config: &Config, spec: &StoreSpec) -> Duration {
     match &spec.url {
         StoreUrl::Sqlite(_) => FILE_ANSWERS_WITHIN,
         StoreUrl::Postgres(url) | StoreUrl::Mysql(url) => {
-            // It connects to each server in turn at worst, and is made twice more over conflicts or a broken connection.
+            // At worst, it connects to each server in turn, and is repeated twice because of conflicts or a broken
+            // connection.
             let turns = u32::try_from(url.endpoints.len()).unwrap_or(u32::MAX).saturating_add(2);
             (config.store_connect_timeout + config.store_statement_timeout).saturating_mul(turns)
         }
     }
 }
 
-/// Opens one store on a thread of its own.
+/// Opens one store on its own thread.
 ///
 /// # Errors
 /// As for [`open`].

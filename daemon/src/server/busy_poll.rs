@@ -1,10 +1,9 @@
-//! When to stay awake for the next request.
+//! Decides when to stay awake for the next request.
 //!
-//! Waking an idle core costs ten times as much as answering. So after an answer the daemon polls for a
-//! moment before it sleeps, and tells the client, which then polls as well. It does so only while requests
-//! come back to back: each request that arrives while the daemon polls earns credit, and each vain poll
-//! costs several times as much. It never polls with a single usable core, and few clients poll at once,
-//! because working processes need the other cores.
+//! Waking an idle core costs ten times as much as answering. So after an answer, the daemon polls for a moment before
+//! it sleeps, and tells the client, which then polls as well. It does so only while requests arrive back to back: each
+//! request that arrives during a poll earns credit, and each poll in vain costs several times as much. It never polls
+//! if only one core is usable, and few clients poll at once, because working processes need the other cores.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -37,12 +36,13 @@ pub struct ConnectionPoll {
     pub(super) polling: bool,
 }
 
-/// How well polling has paid off lately.
+/// How well polling has paid off recently.
 #[derive(Clone, Copy, Debug, Default)]
 struct Credit(u32);
 
-/// When a daemon that stays awake yields its core. Its clients yield theirs, and the system puts whoever has not
-/// yielded before whoever has: on one core with the daemon they would run only once in milliseconds.
+/// When a daemon that stays awake yields its core. Its clients yield theirs, and the scheduler prefers threads that
+/// have not yielded. On the same core as a daemon that doesn't yield, clients would run only once every few
+/// milliseconds.
 #[derive(Debug, Default)]
 struct Yields {
     next_us: u64,
@@ -51,30 +51,30 @@ struct Yields {
 /// How long the daemon polls after an answer.
 const AWAKE_US: u64 = 100;
 
-/// A request within this time after the last answer came back to back, even if client and daemon both had to
-/// be woken.
+/// A request within this time after the last answer counts as back to back, even if client and daemon both had to be
+/// woken.
 const BACK_TO_BACK_US: u64 = 150;
 
 /// How long the daemon runs between two yields.
 const YIELD_US: u64 = 100;
 
-/// A yield that took longer gave the core to a thread that computes, not to clients. The next one waits so many
-/// times as long as it took.
+/// A yield that took longer gave the core to a CPU-bound thread, not to clients. The daemon waits this many times as
+/// long before the next one.
 const SLOW_US: u64 = 1_000;
 const SLOW_REST: u64 = 10;
 
-/// The longest such wait: a yield also seems to take long when the daemon is stopped meanwhile.
+/// The longest such wait, because a yield also seems to take long if the daemon is stopped meanwhile.
 const REST_US_MAX: u64 = 1_000_000;
 
 impl Credit {
     /// The credit needed to start polling.
     const NEEDED: u32 = 8;
-    /// The most credit: it bounds how many vain polls in a row are possible.
+    /// The maximum credit, which limits how many polls in vain are possible in a row.
     const MOST: u32 = 64;
-    /// The cost of a vain poll.
+    /// The cost of a poll in vain.
     const COST: u32 = 8;
 
-    /// A request came `gap_us` after the last answer, with or without polling.
+    /// A request arrived `gap_us` after the last answer, with or without polling.
     fn earn(self, gap_us: u64, polling: bool) -> Credit {
         let paid_off = gap_us <= if polling { AWAKE_US } else { BACK_TO_BACK_US };
         if paid_off {
@@ -103,7 +103,7 @@ impl Yields {
         self.next_us = now_us + rest_us;
     }
 
-    /// The daemon has slept. What woke it is answered first.
+    /// The daemon has slept. The request that woke it is answered first.
     fn woken(&mut self, now_us: u64) {
         self.next_us = self.next_us.max(now_us + YIELD_US);
     }
@@ -123,8 +123,8 @@ impl BusyPoll {
         })
     }
 
-    /// Keeps the runtime's thread awake while requests are expected. Each turn looks at every connection, so
-    /// none starves. Clients that share its core get to run as well.
+    /// Keeps the runtime's thread awake while requests are expected. Each turn checks every connection, so none
+    /// starves. Clients that share its core get to run as well.
     pub async fn run(&self) {
         let mut yields = Yields::default();
         loop {

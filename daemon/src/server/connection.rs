@@ -1,8 +1,8 @@
 //! One client's connection: bytes in, requests to the dispatcher, answers out.
 //!
-//! Memory stays bounded whatever the peer does. Nothing more is read while too many requests await their answer, or too
-//! many answers await the peer. A peer that reads nothing for long is dropped. When a peer goes, its waiting requests
-//! go too.
+//! Memory stays bounded whatever the peer does. Reading stops while too many requests wait for their answers, or too
+//! many answers wait for the peer. A peer that reads nothing for a long time is disconnected. When a peer disconnects,
+//! its waiting requests are dropped.
 
 use std::cell::RefCell;
 use std::future::{Future, poll_fn};
@@ -30,23 +30,23 @@ use crate::server::turns::{TURN_US, Turns};
 /// How many bytes of answers may wait for a peer. One more answer may always be added.
 const OUTBOX_BYTES_MAX: usize = 256 * 1024;
 
-/// How long a peer may leave waiting answers unread.
+/// How long a peer may leave answers unread.
 const STALL_MAX: Duration = Duration::from_secs(30);
 
 /// How much is read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// And how much while no more than that is left of the user's share of memory, or nothing: what can't be answered yet
-/// stays in the sockets.
+/// How much is read at once while the user's share of memory is almost exhausted, because requests that can't be
+/// answered yet should stay in the sockets.
 const READ_BYTES_SPENT: usize = 1024;
 
-/// How many requests for ids are answered before the clock is read: together they take far less than a turn. Any other
-/// request may take long.
+/// How many requests for ids are answered before the clock is read, because together they take far less than a turn.
+/// Any other request may take long.
 const REQUESTS_UNTIMED: u32 = 15;
 
 thread_local! {
-    /// The one buffer that reads go into, and that requests are answered from. A connection keeps only what could not
-    /// be answered at once.
+    /// The single buffer into which everything is read, and from which requests are answered. A connection keeps only
+    /// requests that could not be answered immediately.
     static ARRIVALS: RefCell<Vec<u8>> = RefCell::new(vec![0; READ_BYTES]);
 }
 
@@ -56,7 +56,7 @@ pub struct Connection {
     session: Session,
     dispatcher: Rc<Dispatcher>,
     pace: ConnectionPoll,
-    /// Its part of what all peers share.
+    /// Its part of the shared limits.
     part: Part,
     turns: Rc<Turns>,
     /// When the present turn ends.
@@ -64,27 +64,28 @@ pub struct Connection {
     /// When the clock was read last: at the beginning of the turn, when requests had been answered, or before ids were
     /// masked.
     looked_us: u64,
-    /// Bytes that were read and not answered yet: an incomplete frame, or requests that came when the turn ended or the
-    /// connection was full.
+    /// Bytes that were read but not answered yet: an incomplete frame, or requests that arrived when the turn ended or
+    /// the connection was full.
     held: Vec<u8>,
     /// Bytes that the peer's socket has taken.
     written_bytes: u64,
     /// The edition of the access rules for which the peer's groups are known.
     groups_known: Option<u64>,
-    /// Turns false when nothing more comes in: the peer has closed its side or sent garbage, or the daemon stops.
+    /// Becomes false when no more requests come in, because the peer has closed its side or sent garbage, or the daemon
+    /// stops.
     reading: bool,
 }
 
 /// How a turn ended.
 enum Turn {
-    /// Everything is answered, and nothing more will come.
+    /// Everything is answered, and no more requests will come.
     Done,
     /// Others get a turn, then this connection continues.
     Again,
 }
 
 impl Connection {
-    /// A connection just accepted.
+    /// A newly accepted connection.
     pub fn new(
         stream: Stream,
         session: Session,
@@ -109,13 +110,13 @@ impl Connection {
         }
     }
 
-    /// Serves the client until it leaves. Or until `stopping` turns true and its requests are answered.
+    /// Serves the client until it disconnects, or until `stopping` turns true and its requests are answered.
     pub async fn serve(mut self, mut stopping: watch::Receiver<bool>) {
         let mut rules = self.dispatcher.watch_access();
         let outcome = loop {
             tokio::select! {
                 biased;
-                // Before an answer that the new rules forbid. The client connects again and learns why.
+                // This precedes an answer that the new rules forbid. The client reconnects and learns why.
                 Ok(()) = rules.changed() => {
                     self.know_groups();
                     if self.session.waits_in_vain(&rules.borrow_and_update()) {
@@ -127,7 +128,7 @@ impl Connection {
                     Ok(Turn::Again) => tokio::task::yield_now().await,
                     Err(error) => break Err(error),
                 },
-                // Once only: after it the connection no longer reads, and the branch is off.
+                // This runs only once, because the connection then no longer reads and the branch is off.
                 _ = stopping.wait_for(|stopping| *stopping), if self.reading => self.stop_reading(),
             }
         };
@@ -138,7 +139,7 @@ impl Connection {
         self.dispatcher.left(&self.session);
         self.held = Vec::new();
         self.part.set_bytes(0);
-        // It keeps its place for as long as the kernel keeps its answers.
+        // It keeps its place as long as the kernel buffers its answers.
         tokio::select! {
             biased;
             _ = stopping.wait_for(|stopping| *stopping) => {}
@@ -146,7 +147,7 @@ impl Connection {
         }
     }
 
-    /// Reads, answers and writes until nothing is left to do.
+    /// Reads, answers and writes until there is nothing left to do.
     async fn turn(&mut self) -> io::Result<Turn> {
         let mut stall = pin!(tokio::time::sleep(STALL_MAX));
         let mut stalled_at = None;
@@ -157,7 +158,7 @@ impl Connection {
                 return outcome;
             }
             if stalled_at != Some(self.written_bytes) {
-                // A peer that takes some is slow, not stalled.
+                // A peer that reads some answers is slow, but not stalled.
                 stalled_at = Some(self.written_bytes);
                 stall.as_mut().reset(tokio::time::Instant::now() + STALL_MAX);
             }
@@ -194,7 +195,8 @@ impl Connection {
                 return Poll::Ready(Ok(Turn::Again));
             }
             if !self.reading || self.full(self.part.admits(0)) {
-                // An answer, or room at the peer, wakes this task. A peer that has gone needs no answer.
+                // An answer, or space in the peer's buffer, wakes this task. A peer that has disconnected needs no
+                // answer.
                 ready!(self.stream.poll_gone(cx))?;
                 return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
             }
@@ -218,7 +220,7 @@ impl Connection {
         waiting.saturating_add(bytes as u64)
     }
 
-    /// Writes what is pending, until the turn ends: ids that have to be masked take time.
+    /// Writes pending answers until the turn ends, because masking ids takes time.
     fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.session.outbox.is_empty() {
             if self.session.outbox.has_to_mask() {
@@ -260,7 +262,7 @@ impl Connection {
         })
     }
 
-    /// Answers what has arrived, behind what is held already, and keeps the rest.
+    /// Answers the requests that have arrived, after those that are held already, and keeps the rest.
     fn arrived(&mut self, bytes: &[u8]) {
         if self.held.is_empty() {
             let answered = self.answer(bytes);
@@ -278,12 +280,12 @@ impl Connection {
         }
     }
 
-    /// Whether a complete request is held already, or one that is invalid.
+    /// Whether a complete or an invalid request is held already.
     fn complete(&self) -> bool {
         !matches!(Frame::first(&self.held, REQUEST_LENGTH_MAX), Ok(None))
     }
 
-    /// Reads which of its groups the access rules name, unless that is known for the present rules.
+    /// Reads which of its groups the access rules name, unless they are known for the present rules.
     fn know_groups(&mut self) {
         let edition = self.dispatcher.access_edition();
         if self.groups_known != Some(edition) {
@@ -299,12 +301,12 @@ impl Connection {
         }
     }
 
-    /// Answers these requests until the turn ends. Returns how many bytes are dealt with.
+    /// Answers these requests until the turn ends. Returns how many bytes were processed.
     fn answer(&mut self, bytes: &[u8]) -> usize {
         self.know_groups();
         self.pace.requested(self.looked_us);
         self.session.outbox.awake.set(self.pace.polling);
-        // What connections use is counted at the end of their turns, so this stays as it is until then.
+        // The memory of connections is counted at the end of their turns, so this doesn't change until then.
         let admitted = self.part.admits(0);
         let (mut untimed, mut answered) = (0, 0);
         while !self.full(admitted) && !self.session.outbox.closing.get() {
@@ -319,7 +321,8 @@ impl Connection {
                 Ok(Some((frame, _)))
                     if opcode::is_administrative(frame.header.opcode) && self.has_gone() =>
                 {
-                    // Its client has given up, perhaps long ago: the socket's backlog outlives a stopped daemon.
+                    // Its client has disconnected, perhaps long ago, because the socket's backlog outlives a stopped
+                    // daemon.
                     self.reading = false;
                     return bytes.len();
                 }
@@ -348,12 +351,12 @@ impl Connection {
         answered
     }
 
-    /// Whether the client takes no more answers.
+    /// Whether the client accepts no more answers.
     fn has_gone(&self) -> bool {
         self.stream.is_gone().unwrap_or(true)
     }
 
-    /// The stream can't be followed: say so and read no more.
+    /// The stream is malformed: report that, and read no more.
     fn refuse_stream(&self, error: &FrameError) {
         let failure = Failure::new(Status::FrameLength, format!("{error}; closing the connection"));
         self.session.outbox.failure(&Header::default(), &failure);
@@ -377,7 +380,7 @@ impl Connection {
     /// The daemon stops. Requests that have arrived are still answered (with a refusal), later ones are not.
     fn stop_reading(&mut self) {
         ARRIVALS.with_borrow_mut(|arrivals| {
-            // What can't be read any more needs no answer.
+            // Requests that can no longer be read need no answer.
             let count = self.stream.read_now(arrivals).unwrap_or(0);
             self.turn_ends_us = u64::MAX;
             self.arrived(&arrivals[..count]);

@@ -1,5 +1,4 @@
-//! Limits for peers: connections, and the memory that they can make the daemon use. Each is shared
-//! out by user.
+//! Limits for peers: connections, and the memory that they can make the daemon use. Both are divided between users.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,11 +7,11 @@ use leafd_core::shares::{Claimant, ShareSlot, Shares};
 
 use crate::memory;
 
-/// What all peers share.
+/// The limits that all peers share.
 #[derive(Debug)]
 pub struct Limits {
     pub(super) connections: Rc<RefCell<Shares>>,
-    /// Refused connections whose peers have not read the reason yet: the kernel keeps it.
+    /// Refused connections whose peers have not yet read the reason, which the kernel buffers.
     pub(super) refusals: Rc<RefCell<Shares>>,
     memory_bytes: Rc<RefCell<Shares>>,
 }
@@ -29,14 +28,14 @@ pub struct Part {
 /// How many refused connections may have an unread reason. Others are closed without one.
 pub const REFUSALS_MAX: u64 = 256;
 
-/// The memory of a connection itself: its task, and the kernel's answer to who the peer is.
+/// The memory of a connection itself: its task, and the kernel's data about the peer.
 const CONNECTION_BYTES: u64 = 4 * 1024;
 
 /// The memory of a waiting request.
 pub const WAITING_BYTES: u64 = 256;
 
 impl Limits {
-    /// All is free. `memory_bytes`: for all peers together.
+    /// Limits of which nothing is used yet. `memory_bytes`: for all peers together.
     pub fn new(connections: u64, memory_bytes: u64) -> Limits {
         let shares = |capacity| Rc::new(RefCell::new(Shares::new(capacity)));
         Limits {

@@ -42,7 +42,7 @@ pub struct Server {
     owners: Owners,
     turns: Rc<Turns>,
     stopping: watch::Receiver<bool>,
-    /// Tells the connections to stop, once no new one can come in.
+    /// Tells the connections to stop, once no new one can arrive.
     closing: watch::Sender<bool>,
     left: Rc<Notify>,
     warned: Cell<bool>,
@@ -51,7 +51,7 @@ pub struct Server {
 /// How long to wait if the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How long accepting a connection may take before others get a turn: reading who the peer is can take long.
+/// How long accepting a connection may take before others get a turn, because identifying the peer can take long.
 const ACCEPTED_WITHIN_US: u64 = 100;
 
 impl Server {
@@ -79,7 +79,7 @@ impl Server {
         }
     }
 
-    /// Serves until it is told to stop and every connection has ended.
+    /// Serves until it is stopped and every connection has ended.
     pub async fn run(self) {
         let mut stopping = self.stopping.clone();
         let turns = Rc::clone(&self.turns);
@@ -94,7 +94,7 @@ impl Server {
                         let began_us = monotonic_us();
                         self.connected(stream);
                         if monotonic_us().saturating_sub(began_us) > ACCEPTED_WITHIN_US {
-                            // Those who have a connection come first.
+                            // Existing connections come first.
                             tokio::task::yield_now().await;
                         }
                     }
@@ -102,8 +102,8 @@ impl Server {
                 },
             }
         }
-        // Close the listener before clients are told to reconnect. A client that came in by it now
-        // would be cut off a second time, and clients retry only once.
+        // Close the listener before clients are told to reconnect. A client that connected to it now would be
+        // disconnected a second time, and clients retry only once.
         let Server { listener, dispatcher, closing, left, .. } = self;
         drop(listener);
         dispatcher.stop_issuing();
@@ -154,7 +154,7 @@ impl Server {
         });
     }
 
-    /// Sends the reason, as far as the socket takes it at once, and closes once it is read.
+    /// Sends the reason, as far as it fits into the socket's buffer, and closes the connection once it is read.
     fn refuse(&self, stream: Guarded, claimant: Claimant) {
         let turned_away = &self.dispatcher.counters.turned_away;
         turned_away.set(turned_away.get() + 1);
@@ -192,7 +192,7 @@ impl Server {
     }
 }
 
-/// The next connection, guarded from its beginning.
+/// The next connection, guarded from the beginning.
 pub(crate) async fn accept(listener: &UnixListener) -> io::Result<Guarded> {
     let (stream, _) = listener.accept().await?;
     Ok(Guarded::new(stream.into_std()?))

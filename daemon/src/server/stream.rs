@@ -1,7 +1,7 @@
-//! A connected Unix socket. Its readiness is watched only for what a task waits for.
+//! A connected Unix socket. Its readiness is watched only for the event that a task waits for.
 //!
-//! tokio's own stream always watches for room to write too. On a Unix socket that is expensive: each answer that a
-//! client reads makes room, and wakes the daemon for nothing.
+//! tokio's own stream always watches for space to write as well. On a Unix socket that is expensive, because each
+//! answer that a client reads makes space, and wakes the daemon for nothing.
 
 use std::cell::Cell;
 use std::io;
@@ -16,21 +16,22 @@ use tokio::io::unix::AsyncFd;
 
 use crate::server::passed::Guarded;
 
-/// How much of its answers the kernel keeps for a peer that does not read, in bytes: it doubles the number, and may go
-/// over that by one piece of 4 KiB. This memory is charged to the daemon's cgroup. The default would be 208 KiB.
+/// How many bytes of answers the kernel buffers for a peer that does not read. It doubles the number, and may exceed
+/// that by one piece of 4 KiB. This memory is charged to the daemon's cgroup. The default would be 208 KiB.
 const SEND_BUFFER_BYTES: usize = 3_840;
 
-/// How often to look whether a peer has read its last answers, or is gone: nothing announces it.
+/// How often to check whether a peer has read its last answers or has disconnected, which is not announced.
 const UNREAD_CHECKED_FIRST: Duration = Duration::from_millis(5);
 const UNREAD_CHECKED: Duration = Duration::from_millis(500);
 
 /// A connected socket.
 #[derive(Debug)]
 pub struct Stream {
-    /// The socket again, while there is no room to write. Dropped first: the last close is the guarded one.
+    /// The same socket, while there is no space to write. It is dropped first, so that the last close is the guarded
+    /// one.
     writing: Option<AsyncFd<OwnedFd>>,
     reading: AsyncFd<Guarded>,
-    /// Bytes may be there without a notice: [`Stream::poll_gone`] consumed it.
+    /// Whether bytes may have arrived without a notification, because [`Stream::poll_gone`] consumed it.
     unannounced: Cell<bool>,
 }
 
@@ -48,7 +49,7 @@ impl Stream {
         })
     }
 
-    /// Reads what is there into `buffer`; 0 is the stream's end.
+    /// Reads what has arrived into `buffer`; 0 is the stream's end.
     ///
     /// # Errors
     /// The socket's.
@@ -57,7 +58,7 @@ impl Stream {
             match self.reading.get_ref().read(buffer) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 read => {
-                    // More may still be there.
+                    // There may be more.
                     self.unannounced.set(true);
                     return Poll::Ready(read);
                 }
@@ -67,8 +68,8 @@ impl Stream {
             let mut ready = ready!(self.reading.poll_read_ready(cx))?;
             if let Ok(read) = ready.try_io(|socket| socket.get_ref().read(buffer)) {
                 if matches!(read, Ok(count) if 0 < count && count < buffer.len()) {
-                    // The socket is empty now, and the next byte will be announced. This saves a read that finds
-                    // nothing.
+                    // The socket is empty now, and the next byte will cause a notification. This saves a read that
+                    // finds nothing.
                     ready.clear_ready();
                 }
                 return Poll::Ready(read);
@@ -76,8 +77,8 @@ impl Stream {
         }
     }
 
-    /// Waits, without reading, until the peer has closed both directions and takes no answers. A peer that has only
-    /// ended its requests still takes them.
+    /// Waits, without reading, until the peer has closed both directions and accepts no answers. A peer that has only
+    /// ended its requests still accepts them.
     ///
     /// # Errors
     /// The socket's.
@@ -103,7 +104,7 @@ impl Stream {
         Ok(found.intersects(PollFlags::POLLHUP | PollFlags::POLLERR))
     }
 
-    /// Reads what is there at this moment.
+    /// Reads what has arrived so far.
     ///
     /// # Errors
     /// The socket's; [`io::ErrorKind::WouldBlock`] if nothing is there.
@@ -111,20 +112,20 @@ impl Stream {
         self.reading.get_ref().read(buffer)
     }
 
-    /// Ends the stream, and waits until the peer has read what was sent or is gone: until then the kernel keeps it, also
-    /// if this socket is closed.
+    /// Ends the stream, and waits until the peer has read everything or has disconnected, because the kernel buffers
+    /// the data until then, even if this socket is closed.
     pub async fn until_read(&self) {
-        // A peer that is gone needs no end.
+        // A peer that has disconnected needs no end.
         let _ = self.end_answers();
         let mut pause = UNREAD_CHECKED_FIRST;
-        // Where the system can't tell how much is unread, it counts as unread.
+        // If the system can't report how much is unread, it counts as unread.
         while unread_bytes(self.reading.get_ref()).unwrap_or(usize::MAX) > 0 {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(UNREAD_CHECKED);
         }
     }
 
-    /// Writes what there is room for at this moment.
+    /// Writes as much as fits at this moment.
     ///
     /// # Errors
     /// The socket's.
@@ -132,7 +133,7 @@ impl Stream {
         self.reading.get_ref().send(bytes)
     }
 
-    /// Tells the peer that no more answers come.
+    /// Signals to the peer that no more answers follow.
     ///
     /// # Errors
     /// The socket's.
@@ -140,7 +141,7 @@ impl Stream {
         Ok(shutdown(self.reading.get_ref().as_raw_fd(), Shutdown::Write)?)
     }
 
-    /// Writes what there is room for.
+    /// Writes as much as fits.
     ///
     /// # Errors
     /// The socket's.
@@ -158,7 +159,7 @@ impl Stream {
                 self.writing = Some(watch(again, Interest::WRITABLE)?);
             }
             if let Some(writing) = &self.writing {
-                // The write above found it full: only later room counts.
+                // The write above found it full, so only later space counts.
                 ready!(writing.poll_write_ready(cx))?.clear_ready();
             }
         }

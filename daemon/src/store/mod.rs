@@ -1,13 +1,13 @@
 //! The central store: where a host claims ranges of a tag's numbers.
 //!
-//! The calls of a [`Store`] block. A [`StoreHandle`] runs a store on a thread of its own for the asynchronous side.
-//! Leaf's table and its half-open ranges are the contract, so that a Java Leaf and leafd can share one table: `max_id`
-//! is the first number not yet claimed, and a claim of `n` takes `[max_id, max_id + n)` and leaves `max_id + n`.
+//! The calls of a [`Store`] block. A [`StoreHandle`] runs a store on its own thread for the asynchronous side. Leaf's
+//! table and its half-open ranges are the contract, so that a Java Leaf and leafd can share one table: `max_id` is the
+//! first number not yet claimed, and a claim of `n` takes `[max_id, max_id + n)` and leaves `max_id + n`.
 //!
-//! [`leafd_core::store`] has the types of the calls, and decides what a claim takes.
+//! [`leafd_core::store`] contains the types of the calls, and decides what a claim takes.
 //!
 //! - [`sql`]: every call, over a driver.
-//! - [`sqlite`], `postgres`, `mysql`: the drivers; the last two where the program is built with them.
+//! - [`sqlite`], `postgres`, `mysql`: the drivers; the last two only if the program is built with them.
 
 #[cfg(feature = "mysql")]
 pub mod mysql;

@@ -21,9 +21,9 @@ const HTTP_NAMES: [&str; 2] = ["leafd-http", "leafd-http.socket"];
 /// The passed sockets.
 #[derive(Debug, Default)]
 pub struct HandedOver {
-    /// The one that ids are drawn from.
+    /// The one from which ids are drawn.
     pub ids: Option<PassedSocket>,
-    /// The one that HTTP is served on.
+    /// The one on which HTTP is served.
     pub http: Option<HttpListener>,
 }
 
@@ -69,7 +69,7 @@ pub enum ActivationError {
     Kind {
         fd: RawFd,
         found: String,
-        /// What it may be.
+        /// The allowed kinds.
         allowed: &'static str,
     },
 }

@@ -1,5 +1,5 @@
-//! What the service manager is told, in systemd's protocol: when the daemon is ready, how it is, when it reloads and
-//! stops, and that its loop still turns. Without one (no `NOTIFY_SOCKET`) nothing is told.
+//! Notifications to the service manager, in systemd's protocol: readiness, a status line, reloads, stops, and watchdog
+//! signals from the event loop. Without a manager (no `NOTIFY_SOCKET`), nothing is sent.
 
 use std::cell::{Cell, RefCell};
 use std::env;
@@ -16,23 +16,23 @@ use tracing::warn;
 use crate::clock::TICK;
 use crate::requests::Dispatcher;
 
-/// How long a store may take to answer for the first time before it counts as away: well within systemd's
+/// How long a store may take to answer for the first time before it counts as unavailable: well within systemd's
 /// `TimeoutStartSec=`.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// The variable that names the manager's socket.
 const MANAGER: &str = "NOTIFY_SOCKET";
 
-/// How often the state is looked at, at most.
+/// How often the state is checked, at most.
 const LOOK_EVERY: Duration = TICK;
 
-/// How often the registry's first answer is looked for.
+/// How often to check for the registry's first answer.
 const LOOK_SOON: Duration = Duration::from_millis(5);
 
-/// Signs of life in each `WatchdogSec=`: one may be late.
+/// Watchdog signals in each `WatchdogSec=`, so that one may be late.
 const SIGNS_OF_LIFE: u32 = 3;
 
-/// What a stop may take beyond `stop_within`, for what the stores' threads still write.
+/// How long a stop may take beyond `stop_within`, for the last writes of the stores' threads.
 const STOP_MARGIN: Duration = Duration::from_secs(10);
 
 /// The service manager's view of this daemon.
@@ -44,10 +44,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Reports until dropped. It is told to be ready once ids can be issued, or a store is known to be away and the
-    /// journal serves.
+    /// Reports until dropped. The daemon is reported as ready once ids can be issued, or once a store is known to be
+    /// unavailable and ids come from the journal.
     ///
-    /// To be run by the loop that answers requests: that it no longer turns is what the watchdog has to see.
+    /// The loop that answers requests must run this, because the watchdog must detect when that loop is blocked.
     pub async fn report(&self, dispatcher: &Rc<Dispatcher>) {
         if env::var_os(MANAGER).is_none() {
             return;
@@ -73,7 +73,7 @@ impl Service {
         let mut signed = Instant::now();
         loop {
             tokio::time::sleep(every).await;
-            // A sign of life must not be late, so it is sent if the next look might be too late for it.
+            // A watchdog signal must not be late, so it is sent if the next check might be too late for it.
             if sign_every.is_some_and(|sign_every| signed.elapsed() + every > sign_every) {
                 self.tell(&[NotifyState::Watchdog]);
                 signed = Instant::now();
@@ -120,8 +120,8 @@ impl Service {
     }
 }
 
-/// Sends what is told. Unlike the library's own, without ever waiting for the manager: one that hangs must not take
-/// the daemon with it.
+/// Sends a notification. Unlike the library's function, it never waits for the manager, because a hanging manager must
+/// not block the daemon.
 fn notify(what: &[NotifyState<'_>]) -> io::Result<()> {
     let Some(manager) = env::var_os(MANAGER) else { return Ok(()) };
     let address = match manager.as_bytes().strip_prefix(b"@") {

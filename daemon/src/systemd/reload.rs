@@ -1,5 +1,5 @@
-//! A reload: the configuration is read again on SIGHUP. What can change while ids are issued does; of the rest the
-//! log says that it needs a restart.
+//! A reload: the configuration is read again on SIGHUP. Settings that can change while ids are issued take effect; for
+//! the others, the log says that they need a restart.
 
 use std::rc::Rc;
 
@@ -17,7 +17,7 @@ pub struct Reload {
     args: Args,
     log: LogHandle,
     dispatcher: Rc<Dispatcher>,
-    /// What is in force. Settings that need a restart stay as they were at the start.
+    /// The configuration in force. Settings that need a restart stay as they were at the start.
     config: Config,
 }
 
@@ -35,13 +35,13 @@ enum ReloadError {
 }
 
 impl Reload {
-    /// Nothing has changed yet since `config` was read from `args` and their surroundings.
+    /// A reloader for a daemon whose `config` was just read from `args` and the environment.
     pub fn new(args: Args, log: LogHandle, dispatcher: Rc<Dispatcher>, config: Config) -> Reload {
         Reload { args, log, dispatcher, config }
     }
 
-    /// Reads it again at each signal, and tells the service manager so. A configuration that can't be used changes
-    /// nothing.
+    /// Reads the configuration again at each signal, and notifies the service manager. A configuration that can't be
+    /// used changes nothing.
     pub async fn run(mut self, mut hangup: Signal, service: Rc<Service>) {
         while hangup.recv().await.is_some() {
             service.reloading();
@@ -56,10 +56,10 @@ impl Reload {
 
     async fn apply(&mut self) -> Result<(), ReloadError> {
         let args = self.args.clone();
-        // A group's name may have to be asked for elsewhere.
+        // Looking up a group's name may require a remote service.
         let read = tokio::task::spawn_blocking(move || {
             let new = Config::load(&args)?;
-            // The file may hold others under the same name.
+            // The file may contain other keys under the same name.
             let keys = new.mask_keys().map_err(ReloadError::MaskKeys)?;
             Ok::<_, ReloadError>((new, keys))
         });

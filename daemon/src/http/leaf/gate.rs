@@ -12,7 +12,7 @@ use crate::clock;
 use crate::config::LeafHttp;
 use leafd_core::quota::{Bucket, Quota};
 
-/// How many users and addresses have their rates remembered. If there are more, all are forgotten.
+/// The number of users and addresses whose rates are remembered. If there are more, all are forgotten.
 const PARTIES_MAX: usize = 4_096;
 
 /// Decides whether a request is served.
@@ -26,7 +26,7 @@ pub(super) struct Gate {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Closed {
     Address,
-    /// The Host field has a name that is not this host's.
+    /// The Host field names another host.
     Name,
     /// The request comes from a web page of another site.
     Page,
@@ -76,15 +76,15 @@ impl Gate {
         pace.draw(1, now).map_err(|wait_ms| Closed::TooOften(wait_ms.unwrap_or(1_000)))
     }
 
-    /// Whether a `Host` field names this host, or is one of the configured names. The author of any web page can point
-    /// any other name at this host.
+    /// Whether a `Host` field names this host, or is one of the configured names. Any other name may be one that the
+    /// author of a web page has pointed at this host.
     fn is_named(&self, host: &str) -> bool {
         let named = |name: &String| name.eq_ignore_ascii_case(host_name(host));
         is_this_host(host) || self.settings.names.iter().any(named)
     }
 }
 
-/// Compares in constant time, wherever the texts differ.
+/// Compares in constant time, no matter where the texts differ.
 fn same(one: &[u8], other: &[u8]) -> bool {
     let differ = one.iter().zip(other).fold(0, |differ, (one, other)| differ | (one ^ other));
     one.len() == other.len() && std::hint::black_box(differ) == 0

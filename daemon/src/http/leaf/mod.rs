@@ -1,5 +1,5 @@
-//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}`, `/decodeSnowflakeId`, `/cache` and `/db`. A
-//! caller of Leaf only has to change the address.
+//! Leaf's own HTTP: `/api/segment/get/{key}`, `/api/snowflake/get/{key}`, `/decodeSnowflakeId`, `/cache` and `/db`.
+//! Callers of Leaf only have to change the address.
 //!
 //! - `gate`: decides which requests are served.
 //! - `answers`: the form of Leaf's answers.
@@ -33,10 +33,10 @@ pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
     lasts: Duration::from_secs(3_600),
 };
 
-/// The layout of the ids that Leaf's snowflake path gives, whatever the key in the path is.
+/// The layout of the ids that Leaf's snowflake path returns, whatever the key in the path is.
 const SNOWFLAKE: &str = "snowflake";
 
-/// How long a draw may take: the daemon's own limit, and time for the answer.
+/// How long a draw may take: the daemon's own limit, plus time for the answer.
 const DRAWN_WITHIN: Duration = Duration::from_millis(1_250);
 
 /// Serves Leaf's paths.
@@ -46,7 +46,7 @@ pub(super) struct Leaf {
     ask: mpsc::Sender<Inquiry>,
     /// The names of layouts, which are not segment tags.
     layouts: Vec<String>,
-    /// The access rules. Tags that they reserve are refused, because no rule can name a caller without a token.
+    /// The access rules. Tags that they reserve are refused, because rules can't name callers without a token.
     reserved: Option<watch::Receiver<AccessRules>>,
 }
 
@@ -126,7 +126,7 @@ impl Service for Leaf {
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
-        // For Leaf, a path with a slash at its end is the same path.
+        // Leaf treats a path with a trailing slash as the same path.
         let bare = path.strip_suffix('/').unwrap_or(path);
         let key = |prefix: &str| {
             bare.strip_prefix(prefix).filter(|key| !key.is_empty() && !key.contains('/'))

@@ -1,4 +1,4 @@
-//! Leaf's pages. One of each kind is made at a time, and requests soon after that get the same one.
+//! Leaf's pages. One page of each kind is generated at a time, and requests soon after that get the same one.
 
 use std::rc::Rc;
 
@@ -13,13 +13,13 @@ use crate::reply::Failure;
 use crate::requests::Dispatcher;
 use leafd_core::BootMs;
 
-/// How long a page is used before it is made again, in milliseconds.
+/// How long a page is used before it is generated again, in milliseconds.
 const SHOWN_MS: u64 = 1_000;
 
 /// Most rows on `/db`.
 const ROWS_MAX: usize = 10_000;
 
-/// The rows that are asked for at once.
+/// The rows that are requested at once.
 const ROWS_AT_ONCE: usize = 1_000;
 
 #[derive(Clone, Copy)]
@@ -28,12 +28,12 @@ pub(super) enum LeafPage {
     Rows,
 }
 
-/// Makes the pages.
+/// Generates the pages.
 pub(super) struct Pages {
     ask: mpsc::Sender<Inquiry>,
-    /// Whether masked tags are shown: their positions are what masking hides.
+    /// Whether masked tags are shown, because masking is meant to hide their positions.
     shows_masked: bool,
-    /// The last page of each kind, and when it was made.
+    /// The last page of each kind, and when it was generated.
     made: [Mutex<Option<(BootMs, String)>>; 2],
 }
 

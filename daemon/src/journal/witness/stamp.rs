@@ -1,11 +1,11 @@
-//! The file `stamp` in the state directory. It is made anew at each start and each clean stop.
+//! The file `stamp` in the state directory, which is recreated at each start and each clean stop.
 //!
-//! Its contents don't matter. Its inode and its time of birth belong to one start alone, and no copy of the
-//! directory's contents brings earlier ones back. A start's token begins with a digest of both. Journal and embedded
-//! store keep that token. So it is known whether they belong to the same start as the directory.
+//! Its contents don't matter. Its inode and birth time belong to one start alone, and copying the directory's contents
+//! can't bring earlier ones back. A start's token begins with a digest of both. The journal and the embedded store keep
+//! that token, which shows whether they belong to the same start as the directory.
 //!
-//! The new file is durable under another name before the journal records its digest, and gets its own name after that.
-//! So a crash at any point leaves the file that the journal knows, under one of the two names.
+//! The new file is durable under another name before the journal records its digest, and is renamed after that. So a
+//! crash at any point leaves the file that the journal knows under one of the two names.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -21,21 +21,21 @@ use leafd_core::store::StartToken;
 const NAME: &str = "stamp";
 const NEW_NAME: &str = "stamp.new";
 
-/// The file's text, for somebody who looks into it.
+/// The file's text, for people who read it.
 const TEXT: &str =
     "leafd rewrites this file at each start and stop, to detect that the directory was restored.\n";
 
-/// How many digits at the beginning of a token are the stamp's.
+/// How many digits at the beginning of a token come from the stamp.
 const DIGITS: usize = 16;
 
-/// The digest on a file system that doesn't record when a file was made. The inode's number alone may be used again.
+/// The digest on a file system that doesn't record birth times. The inode's number alone may be reused.
 const UNKNOWN: &str = "0000000000000000";
 
 /// The stamps in the directory: one, or two after a crash.
 #[derive(Clone, Debug)]
 pub(in crate::journal) struct Stamp {
     digest: String,
-    /// Whether the file has its own name. It gets that once the journal has its token.
+    /// Whether the file has its final name, which it gets once the journal has recorded its token.
     in_place: bool,
     /// The digest of a second file that a crash left.
     new: Option<String>,
@@ -75,12 +75,12 @@ impl Stamp {
         &self.digest
     }
 
-    /// Makes the next stamp and a token of it. The stamp is durable, but not in its place yet. `last` is the token
-    /// that the journal has.
+    /// Creates the next stamp and a token for it. The stamp is durable, but does not have its final name yet. `last` is
+    /// the token in the journal.
     pub fn make(dir: &StateDir, last: Option<&StartToken>) -> io::Result<StartToken> {
         let new = path(dir, NEW_NAME);
         match digest(&new)? {
-            // A crash kept this file from its place, but the journal has its token.
+            // A crash prevented the renaming of this file, but the journal has its token.
             Some(digest) if last.is_some_and(|last| last.0.starts_with(&*digest)) => {
                 put_in_place(dir)?
             }
@@ -106,7 +106,7 @@ fn path(dir: &StateDir, name: &str) -> PathBuf {
     dir.path().join(name)
 }
 
-/// A digest of what identifies the file, whatever it contains; `None` if it doesn't exist.
+/// A digest of the file's identity, whatever it contains; `None` if it doesn't exist.
 fn digest(path: &Path) -> io::Result<Option<String>> {
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,

@@ -1,5 +1,5 @@
-//! Parses what nodes hold without an ensemble, and makes the bytes that would be written for it. So tests can try any
-//! content.
+//! Parses the content of nodes without an ensemble, and generates the bytes that leafd would write for it, so that
+//! tests can try any content.
 
 use zookeeper_client::Stat;
 
@@ -9,7 +9,8 @@ use super::permanent::pair_entry;
 use super::record::{NodeRecord, Registration};
 use leafd_core::registry::Entry;
 
-/// What `/leafd/workers/CHILD` says of a worker, and leafd's own bytes for it; `None` if leafd writes no such name.
+/// The worker in the content of `/leafd/workers/CHILD`, and leafd's own bytes for it; `None` if leafd writes no such
+/// name.
 ///
 /// # Errors
 /// What can't be read.
@@ -21,7 +22,7 @@ pub fn leased(child: &str, bytes: &[u8], stat: &Stat) -> Option<Result<(Entry, V
     }))
 }
 
-/// What Leaf's node and leafd's own beside it say of a worker; `None` if the name gives none.
+/// The worker in Leaf's node and in leafd's own beside it; `None` if the name contains none.
 ///
 /// # Errors
 /// What can't be read.
@@ -33,7 +34,7 @@ pub fn permanent(
     Some(pair_entry(leaf_node::parse(child)?, leaf, side))
 }
 
-/// Leafd's own bytes for a registry's identity that reads so.
+/// leafd's own bytes for a registry's identity with this content.
 ///
 /// # Errors
 /// What can't be read.

@@ -1,8 +1,8 @@
-//! What both kinds of registry share in an ensemble: its identity, its clock, the layouts, and writes that count only
-//! while the registry is in the life that the caller trusts.
+//! The common part of both kinds of registry in an ensemble: its identity, its clock, the layouts, and writes that
+//! succeed only while the registry is in the life that the caller trusts.
 //!
 //! A registry has a folder with these nodes: `registry`, its identity; `clock`, written to read the ensemble's time;
-//! `layouts`; and a folder for the holders. All are created at once, so a missing one was deleted.
+//! `layouts`; and a folder for the holders. All are created together, so a missing one was deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(super) struct Folders {
     pub(super) holders: &'static str,
     /// A folder that other programs use too, open to all.
     pub(super) shared: Option<String>,
-    /// Whether that folder may be made beside those of other Leafs.
+    /// Whether that folder may be created beside those of other Leafs.
     pub(super) may_begin: bool,
     /// A node that exists if the ensemble is used in the other mode, and the message for that case.
     pub(super) rival: (&'static str, &'static str),
@@ -45,17 +45,17 @@ pub(super) struct Folders {
     pub(super) kind: String,
 }
 
-/// The place of the registry's nodes, and what is known of them.
+/// The place of the registry's nodes, and what is known about them.
 pub(super) struct EnsemblePlace {
     folders: Folders,
     /// For leafd's own nodes.
     acls: Acls<'static>,
     /// The registry's name in errors.
     name: String,
-    /// The connection of the call that is under way.
+    /// The connection of the pending call.
     pub(super) client: Option<Client>,
-    /// The version of the clock's node when this host last wrote it, and in which registry. Each write raises it, also
-    /// over an election of a leader.
+    /// The version of the clock's node when this host last wrote it, and in which registry. Each write increases it,
+    /// even across the election of a leader.
     seen: Option<(String, i32)>,
 }
 
@@ -138,7 +138,7 @@ impl EnsemblePlace {
         self.clock().await.map(drop)
     }
 
-    /// Refuses to begin a tree of numbers beside one that is probably meant: each would have a worker 0.
+    /// Refuses to create a tree of numbers beside one that was probably meant, because each would have a worker 0.
     async fn refuse_second_tree(&self) -> Result<(), CallError> {
         let Folders { shared: Some(shared), may_begin: false, .. } = &self.folders else {
             return Ok(());
@@ -225,8 +225,8 @@ impl EnsemblePlace {
         }
     }
 
-    /// The clock of the ensemble's leader, read from what it writes. A read after this write sees all that was written
-    /// before, on any server. A registry that was restored from an older state is found here.
+    /// The clock of the ensemble's leader, read from a node that this writes. A read after this write sees everything
+    /// that was written before, on any server. This also detects a registry that was restored from an older state.
     pub(super) async fn clock(&mut self) -> Result<UnixMs, CallError> {
         let path = self.node("clock");
         let stat = self.there(&path, self.client().set_data(&path, b"", None).await)?;
@@ -287,7 +287,7 @@ impl EnsemblePlace {
                 source: Error::BadVersion | Error::NodeExists | Error::NoNode,
                 ..
             }) => {
-                // If the folder were missing, this would fail for ever.
+                // If the folder were missing, this would fail forever.
                 self.children().await?;
                 Ok(None)
             }
@@ -301,7 +301,7 @@ impl EnsemblePlace {
         swap: &CompareAndSet,
         found: Option<Entry>,
     ) -> Result<(), CallError> {
-        // The ensemble's clock has reached the time of the last write. Mostly that is enough.
+        // The ensemble's clock is at least at the time of the last write, which is usually enough.
         let reached = found.as_ref().map_or(UnixMs(0), |entry| entry.written);
         match swap.judge(found.clone(), reached) {
             Err(RegistryError::TooFarAhead { .. }) => {
@@ -337,8 +337,8 @@ impl EnsemblePlace {
         }
     }
 
-    /// The contents of these nodes, in order; `None` for a missing node. An even path and the one after it are read at the
-    /// same moment.
+    /// The contents of these nodes, in order; `None` for a missing node. A path at an even index and the one after it
+    /// are read at the same moment.
     pub(super) async fn read_all(
         &self,
         paths: &[String],
@@ -373,8 +373,8 @@ impl EnsemblePlace {
     }
 }
 
-/// When a node of this state was written.
+/// When a node in this state was written.
 pub(super) fn modified(stat: &Stat) -> UnixMs {
-    // Before 1970 reads as 1970.
+    // Times before 1970 are read as 1970.
     UnixMs(u64::try_from(stat.mtime).unwrap_or(0))
 }

@@ -1,4 +1,5 @@
-//! Leased workers: a node `/leafd/workers/NNNNN`, of at least five digits, for each worker that ever had a holder.
+//! Leased workers: a node `/leafd/workers/NNNNN`, with at least five digits, for each worker that has ever had a
+//! holder.
 
 use std::ops::Range;
 
@@ -53,7 +54,7 @@ impl Registry for LeasedRegistry {
             let found = place.read_all(&paths).await?;
             let entries = workers.into_iter().zip(paths).zip(found);
             let entries = entries.filter_map(|((worker, path), found)| {
-                // Nodes that are gone have no holder.
+                // Deleted nodes have no holder.
                 let (bytes, stat) = found?;
                 Some(entry(worker, &bytes, &stat).unwrap_or_else(|odd| {
                     tracing::warn!(
@@ -101,7 +102,7 @@ impl Registry for LeasedRegistry {
                         None => all.add_create(&path, &bytes, &options),
                     })
                     .await?;
-                // No results: another writer was faster. What is there now decides.
+                // No results: another writer was faster. The present content decides.
                 if let Some(results) = written {
                     return place.written_at(&path, &results).await;
                 }
@@ -121,8 +122,8 @@ impl Registry for LeasedRegistry {
     }
 }
 
-/// Refuses a path where Leaf has its numbers, because a leased number may be one of them. Every daemon reads the
-/// workers before it takes one. So this is found in time even if the Leaf came later.
+/// Refuses a path where Leaf keeps its numbers, because a leased number may be one of them. Every daemon reads the
+/// workers before it takes one, so this is detected in time even if the Leaf came later.
 async fn refuse_beside_leaf(place: &EnsemblePlace) -> Result<(), CallError> {
     let Some(LeafTree { path, service }) = leaf_tree::find(place.client()).await? else {
         return Ok(());

@@ -1,18 +1,18 @@
 //! Workers in ZooKeeper.
 //!
-//! All data is in persistent nodes, compared and set by their versions. So sessions have no meaning: an expired one is
-//! replaced, and a write whose answer was lost fails because of its version if it arrives after another one. The
+//! All data is in persistent nodes, which are compared and set by their versions. So sessions don't matter: an expired
+//! one is replaced, and a write whose answer was lost fails because of its version if it arrives after another one. The
 //! registry's clock is the clock of the ensemble's leader, which stamps every node that changes.
 //!
 //! There are two ways to hold a number, each with its own registry:
-//! - `leased`: `/leafd/workers/NNNNN`, a node for each worker that ever had a holder.
-//! - `permanent`: Leaf's own nodes, `/snowflake/NAME/forever/IP:PORT-NNNNNNNNNN`, which Java Leaf reads and writes
-//!   too. `/leafd/permanent/NAME` has what Leaf has no field for.
+//! - `leased`: `/leafd/workers/NNNNN`, a node for each worker that has ever had a holder.
+//! - `permanent`: Leaf's own nodes, `/snowflake/NAME/forever/IP:PORT-NNNNNNNNNN`, which Java Leaf reads and writes too.
+//!   `/leafd/permanent/NAME` contains data for which Leaf has no field.
 //!
 //! Both use: - `session`: a connection, every call within its deadline.
-//! - `ensemble`: which registry it is, its clock, the layouts.
+//! - `ensemble`: the registry's identity, its clock and the layouts.
 //! - `leaf_tree`: where Leafs have their nodes.
-//! - `record`, `leaf_node`: the content of the nodes; pure. `contents`: the same for those who try it with any bytes.
+//! - `record`, `leaf_node`: the content of the nodes, without I/O. `contents`: the same for tests with arbitrary bytes.
 
 pub mod contents;
 mod ensemble;

@@ -1,4 +1,4 @@
-//! What leafd writes as JSON into its own nodes, and reads there. Only an exact match counts as a claim.
+//! The JSON that leafd writes to its own nodes and reads from them. Only an exact match counts as a claim.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use leafd_core::registry::{Holder, LeaseRecord, check_id};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NodeRecord {
-    /// `None` when it was given back.
+    /// `None` if it was released.
     holder: Option<Holder>,
     bound: UnixMs,
     pub(super) seen: UnixMs,
@@ -23,7 +23,7 @@ pub(super) struct NodeRecord {
 pub(super) struct Registration {
     /// 32 hexadecimal digits.
     pub(super) identity: String,
-    /// Drawn anew when writes are found to be lost: 32 hexadecimal digits.
+    /// Drawn again when writes turn out to be lost: 32 hexadecimal digits.
     pub(super) history: String,
 }
 

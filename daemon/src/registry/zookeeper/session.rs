@@ -1,8 +1,8 @@
 //! A connection to an ensemble, with a deadline for every call.
 //!
-//! A thread of its own drives the crate's tasks between calls too, which keeps the session alive. The caller's
-//! thread waits for a call, and no longer than its time limit: the crate has no limit for operations, and queues
-//! them while it is disconnected.
+//! A separate thread drives the crate's tasks, also between calls, which keeps the session alive. The caller's thread
+//! waits for a call, but no longer than its time limit, because the crate has no limit for operations and queues them
+//! while it is disconnected.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ impl Ensemble {
         Ensemble { target, place, runtime: None, client: None }
     }
 
-    /// Runs `work` within the call's deadline, over a connection that leads to the registry.
+    /// Runs `work` within the call's deadline, over a connection to the registry.
     pub(super) fn call<T>(
         &mut self,
         work: impl AsyncFnOnce(&mut EnsemblePlace) -> Result<T, CallError>,

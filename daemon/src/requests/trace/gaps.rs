@@ -30,7 +30,7 @@ pub(super) struct Gaps {
 /// The maximum number of parts in an answer. Further ones are on the next page.
 const PARTS_MAX: usize = 500;
 
-/// What is said of some ids.
+/// What is reported about some ids.
 struct Row<'a> {
     ids: StridedIds,
     why: &'a str,
@@ -107,7 +107,7 @@ impl Dispatcher {
             if self.is_own(claim) {
                 let shard = home.upstream.shard.index as usize;
                 let seen = home.row.as_ref().and_then(|_| ends.get(shard)).copied();
-                // On a page that is full, the next one may be further on.
+                // If this page is full, the next one may be further on.
                 let ahead = if *is_all { u64::MAX } else { claim.run.end() };
                 let next = later.iter().find(|later| self.is_own(later));
                 let next = next.map_or(ahead, |next| next.run.first);

@@ -1,5 +1,5 @@
-//! What operators ask about issued ids: which host issued one, and why some are missing. The answers combine what the
-//! stores and the registry remember with what this host knows of its own ids.
+//! Operators' queries about issued ids: which host issued one, and why some are missing. The answers combine the
+//! records of the stores and the registry with what this host knows about its own ids.
 //!
 //! An answer takes a few calls to a store. Each reads a limited number of rows, so that claims are served in between.
 
@@ -26,7 +26,7 @@ use whose::Whose;
 /// How many claims a call reads.
 const CLAIMS_A_CALL: u32 = 500;
 
-/// Nothing can be said of an id while a primary that may remember it doesn't answer.
+/// Nothing is known about an id while a primary that may have recorded it doesn't answer.
 const PRIMARY_AWAY: &str = "primary_away";
 
 /// A tag in one of its stores. Its row may be gone.
@@ -43,7 +43,7 @@ struct Homes {
 }
 
 impl Dispatcher {
-    /// Checks a request about issued ids, and has it answered.
+    /// Checks a request about issued ids, and lets it be answered.
     pub(super) fn trace(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         let (session, what) = (request.session, "ask who issued ids");
         let (peer, claimant) = (session.peer.clone(), session.outbox.claimant);
@@ -141,7 +141,7 @@ impl Home {
         claims.map_err(|error| administrative(&error))
     }
 
-    /// Whether this store gives the id, and it is not claimed yet.
+    /// Whether this store grants the id, and has not done so yet.
     fn is_ahead(&self, id: u64) -> bool {
         self.row.is_some() && id >= self.end() && self.gives(id)
     }
@@ -151,7 +151,7 @@ impl Home {
         self.row.as_ref().map_or(u64::MAX, |row| row.max_id.max(1).cast_unsigned())
     }
 
-    /// Whether this store gives the id.
+    /// Whether this store grants the id.
     fn gives(&self, id: u64) -> bool {
         self.upstream.shard.first_from(id) == id
     }

@@ -25,7 +25,7 @@ pub(super) struct Whose {
     id: u64,
 }
 
-/// How many calls look for the host's next claim. On a tag of very many hosts it may lie further on.
+/// How many calls look for the host's next claim. On a tag that very many hosts use, it may lie further on.
 const CALLS_FOR_NEXT_CLAIM: usize = 10;
 
 /// How much the clocks of hosts and registry may differ before an id is reported as odd, in milliseconds.
@@ -84,8 +84,8 @@ impl Dispatcher {
         }))
     }
 
-    /// The processes of this host that got an id, as far as it remembers. What it remembers of the time is the second, so
-    /// none is reported before the id existed.
+    /// The processes of this host that got an id, as far as it remembers. Times are remembered in seconds, so they are
+    /// adjusted to be no earlier than the id.
     fn processes(&self, tag: &Tag, id: u64, since: UnixMs) -> Vec<Value> {
         let found = self.tally.given.find(TagMark::of(tag), id).into_iter();
         found

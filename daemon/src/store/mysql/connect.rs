@@ -1,4 +1,4 @@
-//! Sets up the connection to a server that takes writes.
+//! Sets up the connection to a server that accepts writes.
 
 use std::collections::HashMap;
 use std::io;
@@ -22,14 +22,14 @@ const SYSTEM_ROOTS: [&str; 3] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// The path of no file.
+/// A path at which there is no file.
 const NO_FILE: &str = "";
 
-/// If one of these variables is on, the server takes no writes. No server has all of them.
+/// If one of these variables is on, the server accepts no writes. No server has all of them.
 const READ_ONLY: [&str; 5] =
     ["read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tx_read_only"];
 
-/// The variables above, and those that show the engine.
+/// The variables above, and those that identify the engine.
 const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('read_only', 'super_read_only', 'innodb_read_only', 'transaction_read_only', 'tx_read_only',
      'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name',
@@ -79,11 +79,11 @@ fn protection(tls: &Tls) -> SslOpts {
 /// sooner; otherwise the next call connects again.
 const SILENCE_BEYOND_A_CALL: Duration = Duration::from_secs(5);
 
-/// Settings that the statements rely on. MariaDB gives a statement up a little before leafd does, so that a lock isn't
-/// kept by a statement that nobody waits for. It also ends a transaction whose client is gone without a word. MySQL
-/// can do neither: it limits the waits for locks, and ends the whole connection of a silent client, which would
-/// otherwise keep its locks for hours. The last setting is for MySQL, which would otherwise report for a day, from its
-/// cache, when a table was made.
+/// Settings that the statements rely on. MariaDB aborts a statement a little before leafd abandons it, so that a lock
+/// isn't held by a statement that nobody waits for. It also ends a transaction whose client has vanished. MySQL can do
+/// neither: it limits the waits for locks, and ends the whole connection of a silent client, which would otherwise hold
+/// its locks for hours. The last setting is for MySQL, which would otherwise report a table's creation time from its
+/// cache for a day.
 fn settings(target: &Target) -> Vec<String> {
     let seconds = target.statement_timeout.as_secs().max(1);
     let silent_seconds = (target.statement_timeout + SILENCE_BEYOND_A_CALL).as_secs();
@@ -102,7 +102,7 @@ fn settings(target: &Target) -> Vec<String> {
     ]
 }
 
-/// Connects to a server that takes writes. The crate limits the time of each read and write.
+/// Connects to a server that accepts writes. The crate limits the time of each read and write.
 pub(super) fn connect(
     target: &Target,
     endpoint: &Endpoint,
@@ -173,7 +173,7 @@ fn refusal(error: &mysql::Error) -> Reason {
     Reason::new(why, describe(error))
 }
 
-/// Whether a variable's value means that it is on, in the words of any server.
+/// Whether a variable's value means that it is on, in the notation of any server.
 fn is_on(value: &str) -> bool {
     !["OFF", "0", "NO"].contains(&value.to_ascii_uppercase().as_str())
 }

@@ -19,8 +19,8 @@ use crate::store::sql::{Cells, Driver, NO_TLS, Param, Signs, SqlError, Target};
 use leafd_core::store::Reason;
 use leafd_wire::text::clean;
 
-/// In a cluster that is one store, a server gets this share of a call's time, in percent. Then another server can do
-/// the call while this one is busy, for instance because it sends its state to a new node.
+/// In a cluster that is one store, a server gets this share of a call's time, in percent. Another server can then
+/// execute the call while this one is busy, for instance because it sends its state to a new node.
 const TIME_OF_ONE_OF_SEVERAL: u32 = 80;
 
 /// A connection to a server.
@@ -131,7 +131,7 @@ impl Driver for MysqlDriver {
     }
 }
 
-/// From now on each wait for the server lasts at most this long.
+/// From now on, each wait for the server lasts at most this long.
 #[expect(unsafe_code, reason = "the crate names its socket by the number of the descriptor alone")]
 fn wait_at_most(connection: &Conn, time: Duration) -> io::Result<()> {
     // SAFETY: the connection owns its descriptor, which stays open while the connection is borrowed.
@@ -199,7 +199,7 @@ pub(super) fn io_cause(error: &Error) -> Option<&io::Error> {
     }
 }
 
-/// Whether the operation took too long. The system's own words for that are strange.
+/// Whether the operation took too long. The system's own wording for that is misleading.
 fn timed_out(cause: &io::Error) -> bool {
     [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut].contains(&cause.kind())
 }
@@ -233,7 +233,7 @@ fn classify(error: &Error) -> SqlError {
         // A function, procedure or definer that a trigger or view needs.
         1305 | 1356 | 1449 => SqlError::Rejected(words),
         1290 | 1792 | 1836 => SqlError::ReadOnly(words),
-        // The server shuts down, or it closed the connection, perhaps because that was idle.
+        // The server is shutting down, or it closed the connection, perhaps because it was idle.
         1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 | 4031 => SqlError::Lost(words),
         // Data that the columns don't accept, and statements that the server doesn't.
         1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1690 => {

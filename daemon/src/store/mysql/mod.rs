@@ -1,9 +1,9 @@
 //! The store on MySQL or MariaDB.
 //!
 //! - `driver`: one connection, through the `mysql` crate.
-//! - `connect`: finds the server that takes writes, and sets up the connection.
-//! - `schema`: prints and makes the tables.
-//! - `sql`: its dialect, and how a server is asked who it is.
+//! - `connect`: finds the server that accepts writes, and sets up the connection.
+//! - `schema`: prints and creates the tables.
+//! - `sql`: its dialect, and the query for a server's identity.
 
 mod connect;
 mod driver;

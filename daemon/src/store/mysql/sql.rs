@@ -10,10 +10,10 @@ pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TA
 pub(super) const SERVER: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
     ('server_uuid', 'server_uid', 'hostname', 'port', 'server_id')";
 
-/// The same for a Galera cluster; every node gives the same answer.
+/// The same for a Galera cluster, whose nodes all give the same answer.
 pub(super) const CLUSTER: &str = "SHOW GLOBAL STATUS LIKE 'wsrep_cluster_state_uuid'";
 
-/// A server's position: what its storage engine has on disk. It only increases while its files remain.
+/// A server's position: how far its storage engine has written to disk. It only increases while its files remain.
 pub(super) const POSITION: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN
     ('Innodb_lsn_flushed', 'Innodb_redo_log_flushed_to_disk_lsn')";
 

@@ -1,4 +1,4 @@
-//! Sets up the connection to a server that takes writes.
+//! Sets up the connection to a server that accepts writes.
 
 use std::error::Error as _;
 use std::future::poll_fn;
@@ -29,7 +29,7 @@ pub(super) struct Connected {
     pub(super) settings: ServerSettings,
 }
 
-/// What was found out about a server, and how a transaction begins there.
+/// What is known about a server, and how a transaction begins on it.
 pub(super) struct ServerSettings {
     /// Whether the functions for the write-ahead log work. On Aurora they may fail.
     pub(super) has_log: bool,
@@ -38,12 +38,12 @@ pub(super) struct ServerSettings {
 
 /// Whether the server answered a commit that its synchronous standby did not confirm.
 ///
-/// The server commits, and then waits for the standby. When somebody cancels that wait, it reports success all the
-/// same, with a warning.
+/// The server commits, and then waits for the standby. If that wait is cancelled, it reports success all the same, with
+/// a warning.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Unconfirmed(Arc<AtomicBool>);
 
-/// The function in the server's source that gives that warning. The warning's text depends on the server's language.
+/// The function in the server's source that issues that warning. The warning's text depends on the server's language.
 const WARNED_BY: &str = "SyncRepWaitForLSN";
 
 /// The error text for such a commit.
@@ -56,11 +56,11 @@ const STANDING: &str =
     "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on',
     current_setting('synchronous_commit') = 'remote_apply'";
 
-/// What shows the engine. This is asked first, because other engines may not know what is asked later.
+/// The query that identifies the engine. It comes first, because other engines may not support the later ones.
 const ENGINE: &str =
     "SELECT version(), EXISTS (SELECT 1 FROM pg_proc WHERE proname = 'aurora_version')";
 
-/// Connects to a server that takes writes, within the time limit for the whole attempt. The crate's own limit covers
+/// Connects to a server that accepts writes, within the time limit for the whole attempt. The crate's own limit covers
 /// only the TCP connection.
 pub(super) async fn connect(
     target: &Target,
@@ -149,7 +149,7 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
         None if PlainStream::has_refused(error) => {
             return Reason::new(Why::ReadablePassword, READABLE_PASSWORD);
         }
-        // The crate says only in its own words that the server wants a password.
+        // Only the crate's error text says that the server wants a password.
         None if target.password == StorePassword::None && !is_of_io(error) => Why::Login,
         None => Why::Other,
     };
@@ -182,7 +182,7 @@ impl Unconfirmed {
     }
 }
 
-/// Refuses a server that takes no writes, and decides on the settings that the statements rely on.
+/// Refuses a server that accepts no writes, and decides on the settings that the statements rely on.
 async fn agree(
     client: &Client,
     target: &Target,
@@ -212,15 +212,15 @@ async fn agree(
             _ => return Err(describe(&error).into()),
         },
     };
-    // Poolers follow a client's time zone.
+    // Poolers adopt a client's time zone.
     client
         .batch_execute("SET TimeZone = 'UTC'")
         .await
         .map_err(|error| Reason::from(describe(&error)))?;
-    // The server gives a statement up a little before leafd does, so that a lock isn't kept by a statement that nobody
-    // waits for. And it must write a commit to disk, and wait for its synchronous standbys, before it answers; otherwise
-    // the commit could be lost. The setting of the server may change at any time, so each transaction has its own.
-    // Whatever the server's default is, each statement sees everything that was committed before it.
+    // The server aborts a statement a little before leafd abandons it, so that a lock isn't held by a statement that
+    // nobody waits for. It must also write a commit to disk, and wait for its synchronous standbys, before it answers;
+    // otherwise the commit could be lost. The server's setting may change at any time, so each transaction sets its
+    // own. Whatever the server's default is, each statement sees everything that was committed before it.
     let ms = (target.statement_timeout.as_millis() * 9 / 10).max(1);
     let durable = if flag(2) { "remote_apply" } else { "on" };
     let begin = format!(

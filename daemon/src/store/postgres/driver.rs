@@ -51,7 +51,7 @@ impl PostgresDriver {
         let connected = match runtime.block_on(connect::connect(target, endpoint, password)) {
             Ok(connected) => connected,
             Err(cause) => {
-                // As in `drop`: don't wait for a look-up that hangs.
+                // As in `drop`, this doesn't wait for a look-up that hangs.
                 runtime.shutdown_background();
                 return Err(cause);
             }
@@ -119,7 +119,7 @@ impl PostgresDriver {
     /// Runs several statements without parameters.
     pub(super) fn batch(&mut self, statements: &str) -> Result<(), SqlError> {
         self.bounded(self.client.batch_execute(statements))?;
-        // Such a commit may be lost, like one that got no answer.
+        // Such a commit may be lost, like one that was not answered.
         match self.unconfirmed.take() {
             true => Err(SqlError::TimedOut(connect::UNCONFIRMED.to_owned()).at(&self.endpoint)),
             false => Ok(()),
@@ -179,7 +179,7 @@ impl Driver for PostgresDriver {
         Ok(answers.into_iter().next().unwrap_or_default().rows)
     }
 
-    /// Sends both together. So a claim waits for the network once less, and holds its row's lock for a shorter time.
+    /// Sends both together, which saves a claim a round trip and shortens the time for which it holds its row's lock.
     fn query_locked(
         &mut self,
         lock: &str,
@@ -220,7 +220,7 @@ fn texts(rows: &[Row]) -> Result<Vec<Cells>, SqlError> {
     texts.collect()
 }
 
-/// Logs once that leafd notices fewer fail-overs on this server.
+/// Logs once that leafd detects fewer fail-overs on this server.
 pub(super) fn say_without_log(endpoint: &Endpoint, words: &str) {
     static SAID: Once = Once::new();
     SAID.call_once(|| {
@@ -254,7 +254,7 @@ pub(super) fn describe(error: &Error) -> String {
 fn words(error: &Error) -> String {
     if let Some(said) = error.as_db_error() {
         let words = format!("{} (SQLSTATE {})", said.message(), said.code().code());
-        // Nothing of leafd's runs inside of a function: it is a trigger's.
+        // leafd runs nothing inside a function, so it is a trigger's.
         return match said.where_().and_then(|places| places.lines().last()) {
             Some(function) => format!("{words} in {function}"),
             None => words,
@@ -285,16 +285,16 @@ pub(super) fn classify(error: &Error) -> SqlError {
     if *code == SqlState::UNTRANSLATABLE_CHARACTER {
         return SqlError::NoSuchName(words);
     }
-    // Something that the engine can't do as it is set up.
+    // A feature that the engine lacks in its present configuration.
     if ["55000", "0A000"].contains(&code.code()) {
         return SqlError::Unsupported(words);
     }
     match code.code().get(..2) {
         // Serialization failures and deadlocks.
         Some("40") => SqlError::Conflict(words),
-        // The server shuts down, or it closed the connection.
+        // The server is shutting down, or it closed the connection.
         Some("08" | "57") if *code != SqlState::QUERY_CANCELED => SqlError::Lost(words),
-        // Data, integrity, syntax and rights: asking again gives the same.
+        // Data, integrity, syntax and rights: repeating the statement gives the same error.
         Some("22" | "23" | "42" | "P0") => SqlError::Rejected(words),
         _ => SqlError::Busy(words),
     }

@@ -1,10 +1,9 @@
-//! The statements that claims repeat. The server keeps them ready for this connection, because planning them costs it
-//! more than running them.
+//! The statements that claims repeat. The server prepares them for this connection, because planning them costs more
+//! than running them.
 //!
-//! A pooler may give each transaction to another session of the server, where a name is unknown, or was prepared by
-//! another client. So names are derived from the statements and from the tables that they were prepared for, and mean the
-//! same everywhere. The first name that is unknown shows that there is a pooler; from then on, statements are sent in
-//! full.
+//! A pooler may run each transaction in a different session of the server, where a name is unknown or was prepared by
+//! another client. So names are derived from the statements and from the tables for which they were prepared, and mean
+//! the same everywhere. The first unknown name shows that there is a pooler; from then on, statements are sent in full.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -24,8 +23,8 @@ const KEPT_PARAMS_MAX: usize = 8;
 pub(super) enum Statements {
     /// By name, from the second use on.
     Kept {
-        /// What distinguishes the tables, see `Signs::life`. A prepared statement goes on using a table that another one
-        /// of its name hides now.
+        /// What distinguishes the tables, see `Signs::life`. A prepared statement continues to use a table even if
+        /// another table of that name now hides it.
         tables: String,
         /// Whether the server has prepared the statement of a name.
         names: HashMap<String, bool>,
@@ -37,7 +36,7 @@ pub(super) enum Statements {
 /// Calls in the form in which they are sent.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
-    /// What the server must prepare first: each name, and the statement that prepares it.
+    /// The statements to prepare first: each name, and the statement that prepares it.
     pub(super) prepare: Vec<(String, String)>,
     /// All calls as one query.
     pub(super) text: String,
@@ -45,7 +44,7 @@ pub(super) struct Sending {
     pub(super) by_name: bool,
 }
 
-/// What one statement answered.
+/// The answer to one statement.
 #[derive(Debug, Default)]
 pub(super) struct Completed {
     pub(super) rows: Vec<Cells>,
@@ -67,7 +66,7 @@ impl Statements {
         }
     }
 
-    /// What to send for these calls.
+    /// The form in which to send these calls.
     pub(super) fn sending(&mut self, calls: &[Call<'_>]) -> Sending {
         let mut sending = Sending::default();
         for (sql, params) in calls {
@@ -157,7 +156,7 @@ fn value(param: &Param<'_>) -> String {
     }
 }
 
-/// A list in parentheses. An empty one is left out, as the server wants it.
+/// A list in parentheses. An empty one is omitted, as the server requires.
 fn list<T: AsRef<str>>(parts: impl Iterator<Item = T>) -> String {
     let mut text = String::new();
     for part in parts {

@@ -1,13 +1,13 @@
 //! The store on PostgreSQL.
 //!
-//! - `driver`: one connection, through the asynchronous client under the `postgres` crate, on a runtime of its own.
-//!   The crate's blocking calls can't be limited in time: a server that freezes during the login, or never answers a
-//!   query, would block them for ever.
-//! - `connect`: finds the server that takes writes, and sets up the connection.
-//! - `kept`: the statements that every claim repeats, which the server keeps ready.
+//! - `driver`: one connection, through the asynchronous client under the `postgres` crate, on its own runtime. The
+//!   crate's blocking calls can't be limited in time, so a server that freezes during the login, or never answers a
+//!   query, would block them forever.
+//! - `connect`: finds the server that accepts writes, and sets up the connection.
+//! - `kept`: the statements that every claim repeats, which the server prepares.
 //! - `plain`: a connection without TLS.
-//! - `schema`: prints and makes the tables.
-//! - `sql`: its dialect, and how a server is asked who it is.
+//! - `schema`: prints and creates the tables.
+//! - `sql`: its dialect, and the query for a server's identity.
 //! - `tls`: the certificates that encrypted connections trust.
 
 mod connect;

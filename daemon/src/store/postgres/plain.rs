@@ -1,5 +1,5 @@
-//! A connection without TLS, on which nobody gets the password in clear text: anyone may listen on the port while the
-//! server is down.
+//! A connection without TLS, on which the password is never sent in clear text, because any program may listen on the
+//! port while the server is down.
 
 use std::error::Error as _;
 use std::io;
@@ -16,7 +16,7 @@ const ASKS_FOR_PASSWORD: &[u8] = b"R\0\0\0\x08\0\0\0\x03";
 /// A connection that breaks when the server asks for the password in clear text.
 pub(super) struct PlainStream {
     stream: TcpStream,
-    /// What is left of that message; `None` once the server has sent something else.
+    /// The rest of that message; `None` once the server has sent something else.
     feared: Option<&'static [u8]>,
 }
 

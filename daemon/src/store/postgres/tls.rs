@@ -73,8 +73,8 @@ fn unusable(path: &Path, cause: &dyn Display) -> String {
     format!("{} can't be used: {cause}", path.display())
 }
 
-/// Encrypts connections, and notes whether the server offers TLS: it does if it comes to a handshake. The crate's error
-/// says so in words only.
+/// Encrypts connections, and records whether the server offers TLS, which it does if there is a handshake. The crate's
+/// error says so only in its text.
 pub(super) struct OfferedTls<T> {
     connector: T,
     pub(super) offered: Arc<AtomicBool>,

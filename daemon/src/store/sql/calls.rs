@@ -10,20 +10,20 @@ use super::{Connector, Driver, HEAD_START, Location, SqlError};
 use leafd_core::Tag;
 use leafd_core::store::{History, Identity, Role, StoreError};
 
-/// How often a transaction is tried that conflicts with other writers.
+/// How often to try a transaction that conflicts with other writers.
 const CONFLICT_TRIES_MAX: u32 = 12;
 
-/// Longest pause after a conflict, in milliseconds.
+/// The longest pause after a conflict, in milliseconds.
 const PAUSE_MAX_MS: u64 = 64;
 
-/// Shortest time between two log lines about conflicts.
+/// The shortest time between two log lines about conflicts.
 const CONFLICTS_LOGGED_EVERY: Duration = Duration::from_secs(60);
 
 /// A store of tags, over a driver. Calls block; each returns within the backend's own time bound.
 ///
-/// Every call opens the connection if there is none, so a store that comes back is used again without further ado. A
-/// new connection may lead to another store; the caller judges that. So calls that grant or judge numbers carry the
-/// [`Identity`] that the caller trusts, and fail with [`StoreError::Changed`] under any other.
+/// Every call opens the connection if there is none, so a store that returns is used again automatically. A new
+/// connection may reach another store. So calls that depend on the store's identity carry the [`Identity`] that the
+/// caller trusts, and fail with [`StoreError::Changed`] for any other.
 #[derive(Debug)]
 pub struct Store {
     connector: Box<dyn Connector>,
@@ -64,7 +64,8 @@ impl Store {
         Ok(Store { session: Some(session), own, ..Store::new(connector) })
     }
 
-    /// Whoever has just made the tables must call this. Then no host waits for reports of lost claims: there were none.
+    /// Call this right after creating the tables. Then no host waits for reports of lost claims, because there are
+    /// none.
     pub(in crate::store) fn note_first_history(&mut self) -> Result<(), StoreError> {
         self.write(Session::note_first)
     }
@@ -94,7 +95,8 @@ impl Store {
                     self.note_conflict(&words);
                     std::thread::sleep(pause_after_conflict(tries)?);
                 }
-                // The row was locked for the whole time. So the lock is held by a node that another node copies from.
+                // The row was locked for the whole time, so the node that holds the lock is being copied by another
+                // node.
                 Err(failure @ SqlError::Conflict(_)) if Instant::now() >= give_up => {
                     self.leave();
                     return Err(failure);
@@ -137,7 +139,7 @@ impl Store {
                 Err(failure) => return Err(self.failed(failure)),
             }
         }
-        // The session is taken out, so that a panic ends the connection and with it the transaction.
+        // The session is taken out, so that a panic ends the connection, and with it the transaction.
         let Some(mut session) = self.session.take() else {
             return Err(self.location.unavailable("the connection was lost").into());
         };
@@ -147,7 +149,7 @@ impl Store {
             Ok(value)
         });
         let result = match result {
-            // The tables were checked, so a trigger or a rule may lack one of its own.
+            // The tables were checked, so perhaps a trigger or a rule lacks one of its own.
             Err(SqlError::Missing(words))
                 if session.driver.execute("ROLLBACK", &[]).is_ok() && session.is_complete() =>
             {
@@ -171,7 +173,7 @@ impl Store {
         result
     }
 
-    /// Runs `work`, which changes nothing, and runs it again if the connection turns out to be gone.
+    /// Runs `work`, which changes nothing, and runs it again if the connection turns out to be broken.
     pub(super) fn read<T>(
         &mut self,
         work: impl Fn(&mut Session) -> Result<T, SqlError>,
@@ -196,7 +198,7 @@ impl Store {
         }
     }
 
-    /// The result of a call for one tag. If the table can't hold the tag's name, no row has it: the tag is unknown.
+    /// The result of a call for one tag. If the table can't store the tag's name, no row has it, so the tag is unknown.
     pub(super) fn unless_unknown<T>(
         &self,
         tag: &Tag,
@@ -217,9 +219,9 @@ impl Store {
         failure
     }
 
-    /// Ends the connection, and has the other servers of the URL be tried first from now on: this server may accept
-    /// connections and then do nothing. That is only for a server that doesn't answer. One that ends connections
-    /// either accepts none or is well, and hosts that prefer the same server meet fewer conflicts.
+    /// Ends the connection, and makes the other servers of the URL come first from now on, because this server may
+    /// accept connections and then do nothing. This is only for a server that doesn't answer. A server that ends
+    /// connections either accepts none or is healthy, and conflicts are rarer if all hosts prefer the same server.
     fn leave(&mut self) {
         if let Some(session) = self.session.take() {
             self.connector.has_failed(session.driver.endpoint());
@@ -261,10 +263,10 @@ impl Store {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides which of the URL's servers to use, where the first that takes writes has another history than the one
-    /// that is known, or none is known yet. A server that is still in the known history is used. Otherwise the server of
-    /// the last connection was silent, and either another one took over, or it is a former primary that nobody stopped:
-    /// so the one with the later history is used. If none is later, nobody can tell which one is right.
+    /// Decides which of the URL's servers to use if the first one that accepts writes has another history than the
+    /// known one, or none is known yet. A server that is still in the known history is used. Otherwise the server of
+    /// the last connection was silent, and either another one took over, or this one is a former primary that was never
+    /// stopped. So the one with the later history is used. If none is later, it is unknown which one is right.
     fn choose(
         &self,
         session: Session,
@@ -310,14 +312,14 @@ impl Store {
         Ok(session)
     }
 
-    /// The other servers of the URL that answer soon, all asked at once.
+    /// The other servers of the URL that answer soon; all are asked at the same time.
     fn connect_to_others(&self, endpoint: &str) -> Vec<(Box<dyn Connector>, Box<dyn Driver>)> {
         let (sender, receiver) = mpsc::channel();
         for alone in self.connector.after(endpoint) {
             let sender = sender.clone();
             thread::spawn(move || {
                 if let Ok(driver) = alone.connect() {
-                    // Nobody waits for a late one.
+                    // A late one is ignored.
                     let _ = sender.send((alone, driver));
                 }
             });
@@ -328,8 +330,8 @@ impl Store {
         iter::from_fn(|| receiver.recv_timeout(left()).ok()).collect()
     }
 
-    /// Records a role if `judge` agrees. `judge` gets the store's identity, and the name that errors use for the
-    /// store. No claim is under way meanwhile.
+    /// Records a role if `judge` agrees. `judge` gets the store's identity, and the name that errors use for the store.
+    /// No claim is in progress meanwhile.
     pub(super) fn record_role(
         &mut self,
         role: &Role,

@@ -1,4 +1,4 @@
-//! Where a store is, and how to connect to it.
+//! The location of a store, and how to connect to it.
 
 use std::fmt::{Debug, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,10 +21,10 @@ pub trait Connector: Debug + Send {
     /// The store's name, and the limits of its use.
     fn location(&self) -> Location;
 
-    /// Connects to the first server that takes writes, or opens the file.
+    /// Connects to the first server that accepts writes, or opens the file.
     fn connect(&self) -> Result<Box<dyn Driver>, StoreError>;
 
-    /// Has this server be tried last from now on, because a call failed there.
+    /// Makes this server come last from now on, because a call to it failed.
     fn has_failed(&mut self, _endpoint: &str) {}
 
     /// A connector for each server that is tried after this one.
@@ -33,7 +33,7 @@ pub trait Connector: Debug + Send {
     }
 }
 
-/// What errors say of a store, and the limits of its use.
+/// A store's description in errors, and the limits of its use.
 #[derive(Clone, Debug)]
 pub struct Location {
     /// The name that errors use for the store, without secrets.
@@ -46,7 +46,7 @@ pub struct Location {
     pub leaf_only: bool,
 }
 
-/// Where a network store is, how to log in there, and the limits of its use.
+/// The location of a network store, its login, and the limits of its use.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// Where it is.
@@ -63,7 +63,7 @@ pub struct Target {
     pub untested_engine: bool,
 }
 
-/// Connects to one server, within the target's limits. It fails if the server takes no writes.
+/// Connects to one server, within the target's limits. It fails if the server accepts no writes.
 pub type Ask<T> = fn(&Target, &Endpoint, Option<&str>) -> Result<T, Reason>;
 
 /// An engine whose servers are reached over a network.
@@ -84,7 +84,7 @@ struct ServerConnector {
     engine: &'static ServerEngine,
 }
 
-/// Whether TLS, or a certificate, is what failed.
+/// Whether the failure concerns TLS or a certificate.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
 pub fn is_of_tls(error: &(dyn std::error::Error + 'static)) -> bool {
     let wrapped = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -138,7 +138,7 @@ impl Location {
         StoreError::Unavailable { store: self.store.clone(), cause: cause.into() }
     }
 
-    /// An error after which it is useless to try again.
+    /// An error that retrying doesn't fix.
     pub fn refused(&self, words: impl Display) -> StoreError {
         self.refused_for(Why::Other, words)
     }
@@ -150,8 +150,8 @@ impl Location {
 }
 
 impl Target {
-    /// Returns the first connection to a server that takes writes. A server that is silent for a while may still answer
-    /// while the next ones are asked.
+    /// Returns the first connection to a server that accepts writes. A server that is silent for a while may still
+    /// answer while the next ones are asked.
     pub(in crate::store) fn connect<T: Send + 'static>(
         &self,
         ask: Ask<T>,
@@ -198,7 +198,7 @@ impl Target {
         Err(unavailable(Reason::joined(&causes.collect::<Vec<_>>())))
     }
 
-    /// What errors say of it, and the limits of its use.
+    /// Its description in errors, and the limits of its use.
     pub(in crate::store) fn location(&self) -> Location {
         Location {
             store: self.url.to_string(),

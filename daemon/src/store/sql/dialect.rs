@@ -7,8 +7,8 @@ use super::schema::{ColumnKind, SqlType};
 pub struct Dialect {
     /// The prefix of a parameter's number.
     pub parameter: &'static str,
-    /// Whether only one host uses the store. Then no other host needs to know about commits that the store lost, and
-    /// other means distinguish a copy from the original.
+    /// Whether only one host uses the store. If so, no other host needs to know about commits that the store lost, and
+    /// a copy is distinguished from the original by other means.
     pub embedded: bool,
     /// The placeholders that statements have between braces. `#` stands for what follows the placeholder there.
     pub words: &'static [(&'static str, &'static str)],

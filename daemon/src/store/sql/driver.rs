@@ -8,7 +8,7 @@ use leafd_core::UnixMs;
 use leafd_core::registry::RegistryError;
 use leafd_core::store::{Reason, StoreError, Why};
 
-/// A connection to the one server that takes writes, or an open file.
+/// A connection to the one server that accepts writes, or an open file.
 pub trait Driver: Debug + Send {
     /// The server of this connection, as the store's URL names it.
     fn endpoint(&self) -> &str {
@@ -20,13 +20,14 @@ pub trait Driver: Debug + Send {
         true
     }
 
-    /// How a query asks the server who it is.
+    /// The expressions with which a query asks for the server's identity.
     fn signs(&self) -> &Signs;
 
-    /// An answer has told what distinguishes the tables, see [`Signs::life`]: later statements must use these tables.
+    /// An answer has shown what distinguishes the tables (see [`Signs::life`]), and later statements must use these
+    /// tables.
     fn use_tables(&mut self, _life: &str) {}
 
-    /// A number that only rises as long as the server has lost nothing, where it takes a statement of its own.
+    /// A number that only rises as long as the server has lost nothing, if reading it requires a separate statement.
     fn position(&mut self) -> Result<Option<u64>, SqlError> {
         Ok(None)
     }
@@ -39,7 +40,7 @@ pub trait Driver: Debug + Send {
     /// Begins a transaction.
     fn begin(&mut self) -> Result<(), SqlError>;
 
-    /// From now on statements fail when they aren't done by `deadline`.
+    /// From now on, statements fail if they are not finished by `deadline`.
     fn set_deadline(&mut self, deadline: Instant);
 
     /// Runs a statement. Returns how many rows it changed.
@@ -80,8 +81,8 @@ pub trait Driver: Debug + Send {
     }
 }
 
-/// Expressions that tell where a query was answered. Each query that a decision rests on asks them itself, because
-/// between two transactions a pooler may move the connection to another server.
+/// Expressions that show which server answered a query. Each query on which a decision rests includes them, because a
+/// pooler may move the connection to another server between two transactions.
 #[derive(Clone, Debug)]
 pub struct Signs {
     /// The kind of store: its name begins with this.
@@ -95,12 +96,12 @@ pub struct Signs {
     pub life_plain: String,
     /// A number that only rises as long as the server has lost nothing.
     pub position: &'static str,
-    /// Whether the server takes no writes.
+    /// Whether the server accepts no writes.
     pub read_only: &'static str,
 }
 
 impl Signs {
-    /// The last four cells by which a session is composed. `side`: whether leafd's tables are there.
+    /// The last four cells from which a session composes the identity. `side`: whether leafd's tables exist.
     pub(super) fn cells(&self, side: bool) -> String {
         let life = if side { &self.life } else { &self.life_plain };
         format!("{}, {life}, {}, {}", self.server, self.position, self.read_only)
@@ -171,25 +172,25 @@ pub enum SqlError {
     Said(StoreError),
     /// leafd's own answer as a registry; the connection is fine.
     Registry(RegistryError),
-    /// The connection is gone.
+    /// The connection is broken.
     Lost(String),
-    /// No answer in time. The server may still do what it was asked.
+    /// No answer in time. The server may still execute the call.
     TimedOut(String),
-    /// The server takes no writes, or no longer does.
+    /// The server accepts no writes, or no longer does.
     ReadOnly(String),
     /// A row with this unique key exists already.
     Duplicate(String),
-    /// The server may be able to do it at another time.
+    /// The server may be able to do this at another time.
     Busy(String),
-    /// The server can't do this as it is set up; the text says why. Asking again gives the same.
+    /// The server can't do this in its present configuration; the text says why. Retrying doesn't help.
     Unsupported(String),
-    /// Another connection wrote the same row at the same moment. Nothing was done, and the transaction can be tried
-    /// again at once.
+    /// Another connection wrote the same row at the same moment. Nothing was done, and the transaction can be retried
+    /// immediately.
     Conflict(String),
-    /// The statements that the server kept for this connection are gone, because a pooler moved it to another session,
-    /// or because a table was changed. Nothing was done, and the transaction can be tried again at once.
+    /// The server no longer has the statements that it prepared for this connection, because a pooler moved it to
+    /// another session or a table was changed. Nothing was done, and the transaction can be retried immediately.
     Moved(String),
-    /// The character set of `leaf_alloc` can't hold the name: no row has it.
+    /// The character set of `leaf_alloc` can't represent the name, so no row has it.
     NoSuchName(String),
     /// Rights are missing.
     Denied(String),
@@ -230,8 +231,8 @@ impl SqlError {
                 | SqlError::TimedOut(_)
                 | SqlError::ReadOnly(_)
                 | SqlError::Missing(_)
-                // An embedded store's file was replaced by another one, perhaps only for a while. When somebody puts
-                // the right file back, this connection's write-ahead log of the wrong file must not lie beside it.
+                // An embedded store's file was replaced by another one, perhaps only for a while. When the right file
+                // returns, this connection's write-ahead log of the wrong file must not be beside it.
                 | SqlError::Said(StoreError::Changed { .. })
         )
     }

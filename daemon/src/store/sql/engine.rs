@@ -1,6 +1,6 @@
-//! The database engines that speak PostgreSQL's or MySQL's protocol: how leafd recognises each, and how far it can be
-//! used as a store. An engine that is missing here calls itself PostgreSQL, MySQL or MariaDB, and
-//! is treated as that.
+//! The database engines that speak PostgreSQL's or MySQL's protocol: how leafd recognises each, and whether it can be
+//! used as a store. An engine that is missing here identifies itself as PostgreSQL, MySQL or MariaDB, and is treated as
+//! that.
 
 /// The engine that answers at a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct Engine {
 
 const NO_XMIN: &str = "it has no xmin, which leafd needs to detect a reloaded table";
 
-/// Group Replication whose servers all take writes.
+/// Group Replication whose servers all accept writes.
 const GROUP_OF_PRIMARIES: Engine = Engine::untested(
     "Group Replication with several primaries",
     "hosts on different servers see different histories, and get no workers: have one primary \
@@ -33,7 +33,7 @@ impl Engine {
         Engine { name, untested: Some(why) }
     }
 
-    /// Recognises a server by what `version()` says, and whether it has the function `aurora_version`.
+    /// Recognises a server by the result of `version()`, and by whether it has the function `aurora_version`.
     pub fn of_postgres(version: &str, is_aurora: bool) -> Engine {
         match version {
             _ if version.contains("CockroachDB") => Engine::untested("CockroachDB", NO_XMIN),
@@ -77,8 +77,8 @@ impl Engine {
         }
     }
 
-    /// Whether its servers together are one store that loses no acknowledged commit. Then it is no fail-over when
-    /// leafd moves from one server to another.
+    /// Whether its servers together are one store that loses no acknowledged commit. If so, a switch from one server to
+    /// another is not a fail-over.
     pub fn is_one_store(self) -> bool {
         self == Engine::GALERA
     }

@@ -1,5 +1,5 @@
-//! Looks at a database for `leafd doctor`: which server answers, what time it is there, which rights are missing, and
-//! what the tables hold. It writes nothing, and locks nothing beyond what its queries lock themselves.
+//! Inspects a database for `leafd doctor`: which server answers, its clock, the missing rights, and the content of the
+//! tables. It writes nothing, and takes no locks except those of its queries.
 
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -12,12 +12,12 @@ use leafd_core::registry::{Entry, Mode, RegistryError};
 use leafd_core::store::{Identity, StoreError, TagRow};
 use leafd_core::{Tag, UnixMs};
 
-/// What was found out about a database.
+/// The findings about a database.
 #[derive(Debug)]
 pub struct Examination {
     /// The server that was asked, as the URL names it.
     pub endpoint: String,
-    /// What the server says about its version.
+    /// The version that the server reports.
     pub version: String,
     /// How far the server's clock is ahead of this host's, in milliseconds.
     pub clock_ahead_ms: i64,
@@ -27,13 +27,13 @@ pub struct Examination {
     pub missing_rights: Vec<MissingRight>,
     /// The store's identity, or why no ids can be claimed from it.
     pub identity: Result<Identity, StoreError>,
-    /// The registry's clock, and the workers that ever had a holder; `None` if they were not asked for.
+    /// The registry's clock, and the workers that ever had a holder; `None` if they were not requested.
     pub workers: Option<Result<(UnixMs, Vec<Entry>), RegistryError>>,
     /// The store's tags, and whether there are more than were read.
     pub tags: Result<(Vec<TagRow>, bool), StoreError>,
 }
 
-/// Which workers to look at.
+/// The workers to inspect.
 #[derive(Clone, Debug)]
 pub struct WorkersWish {
     /// Whether they are leased or permanent.
@@ -51,7 +51,7 @@ pub struct MissingRight {
     pub right: &'static str,
     /// The table.
     pub table: &'static str,
-    /// What leafd needs it for.
+    /// Its purpose.
     pub purpose: Purpose,
     /// The server's words.
     pub words: String,

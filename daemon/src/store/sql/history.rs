@@ -1,5 +1,5 @@
-//! Records claims and workers, so that one can find out later who issued an id. What is issued doesn't depend on these
-//! records. But each is written in the transaction that it records, so that no claim is missing.
+//! Records claims and workers, to show later who issued an id. Issuing doesn't depend on these records, but each is
+//! written in the transaction that it records, so that no claim is missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Run;
 use leafd_wire::text::clean;
 
-/// How far back a host's last claim is looked for, in milliseconds: all claims of that time are read.
+/// How far back to look for a host's last claim, in milliseconds; all claims since then are read.
 const RECENT_CLAIMS_MS: i64 = 20 * 60_000;
 
 impl Store {

@@ -1,13 +1,12 @@
-//! The part that all stores share: everything but how to reach a database and what its SQL looks like. So no store
-//! makes a mistake of its own in a claim.
+//! The part that all stores share: everything except the connection to a database and the details of its SQL. So claims
+//! work the same way in every store.
 //!
-//! [`Store`] works over a `Driver`: one connection, which is opened when it is needed and dropped when it is in doubt.
-//! Side tables beside Leaf's table hold what Leaf has no column for. Without them, in a
-//! database that has only Leaf's table and perhaps grants only SELECT and UPDATE on it, claims work, and calls that
-//! need the side tables fail and say so.
+//! [`Store`] works over a `Driver`: one connection, which is opened when needed and dropped when in doubt. Side tables
+//! beside Leaf's table hold data for which Leaf has no column. Without them, in a database that has only Leaf's table
+//! and perhaps grants only SELECT and UPDATE on it, claims work, and calls that need the side tables fail and say so.
 //!
-//! - `connector`: where a store is, and how to connect to it.
-//! - `dialect`: what a database writes differently.
+//! - `connector`: the location of a store, and how to connect to it.
+//! - `dialect`: the differences between databases' SQL.
 //! - `schema`: the tables.
 //! - `statements`: the statements.
 //! - `driver`: a connection.
@@ -15,13 +14,13 @@
 //! - `tag_rows`: reads and writes the rows of tags over a session.
 //! - `calls`: keeps a session, and repeats transactions.
 //! - `store`: the calls of a store.
-//! - `history`: records who claimed what, and who had a worker.
+//! - `history`: records claims, and the holders of workers.
 //! - `rows`: reads rows as they are, unusable ones included.
-//! - `tables`: which tables there are, and how they differ from what they should be.
-//! - `engine`: which database engine answers, and what that means.
+//! - `tables`: which tables exist, and how they differ from the expected ones.
+//! - `engine`: which database engine answers, and whether it can be used.
 //! - `leases`: the store as a registry of snowflake workers.
-//! - `examine`: what `leafd doctor` looks at.
-//! - `rights`: which rights leafd needs.
+//! - `examine`: the inspection for `leafd doctor`.
+//! - `rights`: the rights that leafd needs.
 #![cfg_attr(
     not(all(feature = "mysql", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "some of it only the stores behind a network share")
@@ -61,7 +60,7 @@ pub(super) use statements::{ENTER_META, META, SET_META};
 pub(super) use tables::{has_first_rows, missing_tables, refuse_lacking};
 
 /// How long the preferred server has to accept a connection before the next one is asked as well. A server whose
-/// process is stopped accepts connections and never answers. The first server that takes writes is used.
+/// process is stopped accepts connections and never answers. The first server that accepts writes is used.
 pub(super) const HEAD_START: Duration = Duration::from_secs(1);
 
 /// The message when Leaf's table, or the row that distinguishes it from others, is missing.
@@ -71,7 +70,7 @@ pub(super) const TABLES_GONE: &str = "leaf_alloc, or the row without a name in l
 pub(super) const NO_TLS: &str =
     "the server offers no TLS: set it up, or write sslmode=disable in the URL";
 
-/// The words for a server that asks for the password in a form that it can read. Without TLS it may be any server.
+/// The words for a server that asks for the password in clear text. Without TLS, it may be any server.
 pub(super) const READABLE_PASSWORD: &str = "without TLS, the server asks for the password in clear text: write \
                                             sslmode=verify-full in the URL, or sslmode=disable";
 

@@ -1,6 +1,6 @@
 //! The rights that leafd needs in a database, which `leafd doctor` checks.
 
-/// What leafd needs a right for.
+/// The purpose of a right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To claim ids.
@@ -31,7 +31,7 @@ const GRANTS: [Grant; 9] = [
     (Purpose::Permanent, &["INSERT", "UPDATE"], &["leaf_workerid_alloc"]),
 ];
 
-/// The rights that leafd needs on a table, and what for.
+/// The rights that leafd needs on a table, with their purposes.
 pub(super) fn on(table: &str) -> impl Iterator<Item = (&'static str, Purpose)> {
     let grants = GRANTS.iter().filter(move |(_, _, tables)| tables.contains(&table));
     grants.flat_map(|&(purpose, rights, _)| rights.iter().map(move |&right| (right, purpose)))

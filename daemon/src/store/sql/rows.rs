@@ -8,14 +8,14 @@ use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
 use leafd_wire::text::clean;
 
-/// In `leafd_meta`, the names of mask keys' check values begin with this.
+/// The prefix of the names of mask keys' check values in `leafd_meta`.
 pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";
 
-/// A row that makes sense.
+/// A valid row.
 #[derive(Debug)]
 pub(super) struct StoredTag {
     pub(super) row: TagRow,
-    /// The end of what was ever claimed under this name, 0 for nothing.
+    /// The end of all claims ever made under this name, 0 if there were none.
     pub(super) claimed_end: i64,
     /// Whether the tag is strict, and whether a host holds it, see [`leafd_core::store::plan_hold`].
     pub(super) strictness: i64,
@@ -23,13 +23,13 @@ pub(super) struct StoredTag {
     pub(super) right: Option<i64>,
 }
 
-/// The generation of a row that is below what was claimed from it: it was deleted and recreated, or rolled back. No
+/// The generation of a row that is below its own claims, because it was deleted and recreated, or rolled back. No
 /// recorded generation is as large.
 const SET_BACK: Generation = Generation(u64::MAX);
 
 impl StoredTag {
-    /// Refuses a claim from a row that is below what was claimed from it. The row was deleted and recreated, or rolled
-    /// back, and an operator must decide what to do.
+    /// Refuses a claim from a row that is below its own claims. The row was deleted and recreated, or rolled back, and
+    /// an operator must decide what to do.
     pub(super) fn check_not_set_back(&self) -> Result<(), SqlError> {
         if self.claimed_end <= 0 || self.row.max_id >= self.claimed_end {
             return Ok(());
@@ -129,7 +129,7 @@ pub(super) fn terms(row: &Cells) -> TagTerms {
     }
 }
 
-/// Reads a row with a name and the end that is remembered of it. The error says what is wrong with it.
+/// Reads a row with a name and its recorded end. The error says what is wrong with it.
 pub(super) fn remembered(row: Cells) -> Result<(Tag, u64), String> {
     let mut cells = row.into_iter();
     let tag = cells.next().flatten().unwrap_or_default();

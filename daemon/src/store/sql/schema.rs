@@ -1,4 +1,4 @@
-//! The tables, described once: they are made, printed and checked by this description.
+//! The tables, described once. They are created, printed and checked according to this description.
 
 use super::statements::ENTER_META;
 use super::tables::name_of_leafs;
@@ -8,7 +8,7 @@ use super::{Dialect, Driver, SqlError, params};
 #[derive(Debug)]
 pub struct Table {
     pub name: &'static str,
-    /// The name, the kind, and what else is said about each column.
+    /// The name, the kind and the other attributes of each column.
     pub columns: &'static [(&'static str, ColumnKind, &'static str)],
     /// The keys.
     pub key: &'static str,
@@ -21,14 +21,14 @@ pub struct Table {
 pub enum ColumnKind {
     /// Any bytes, compared byte by byte.
     Bytes,
-    /// Text of leafd's own, up to this many ASCII characters.
+    /// leafd's own text, up to this many ASCII characters.
     Word(u16),
     /// Text that other programs write too, up to this many characters.
     Text(u16),
     Long,
     Int,
     Time,
-    /// A number that the database counts if none is given.
+    /// A number that the database assigns if none is given.
     Counter,
     /// A time that leafd doesn't read, so the column may be missing.
     Unread,
@@ -37,17 +37,17 @@ pub enum ColumnKind {
 /// A type as the database writes it, with `#` for the length, and the prefixes of the types that leafd accepts.
 pub type SqlType = (&'static str, &'static [&'static str]);
 
-/// The table with the store's name and history. When it has just been made, the store has no past.
+/// The table with the store's name and history. Right after its creation, the store has no past.
 pub const META_TABLE: &str = "leafd_meta";
 
-/// The tables for tags, Leaf's first. Leaf's must not have CHECK constraints: a row that another program wrote must not
-/// make later statements fail.
+/// The tables for tags, Leaf's first. Leaf's must not have CHECK constraints, because a row that another program wrote
+/// must not make later statements fail.
 ///
 /// A row of `leafd_tag` stays when the row of `leaf_alloc` is deleted. `generation` is that of the present row, or of
 /// the next one if there is none. `strict` also says whether a host holds the tag, see
-/// [`leafd_core::store::plan_hold`]. `highest_end` is the end of everything ever claimed under the name. `role_version` is
+/// [`leafd_core::store::plan_hold`]. `highest_end` is the end of all claims ever made under the name. `role_version` is
 /// the version of the right to claim under which ids may be claimed. One row has no name; it shows whether the table
-/// was filled again, for instance from a backup, see each engine's `signs`.
+/// was reloaded, for instance from a backup (see each engine's `signs`).
 ///
 /// Recorded claims are looked up by their ends, and deleted by their age. If two claims have the same ids, both are kept.
 pub static TAG_TABLES: [Table; 5] = [
@@ -172,7 +172,7 @@ pub static WORKER_TABLES: [Table; 4] = [
 /// Finds old claims. Empty where the table has the index from the start.
 const AGE_INDEX: &str = "{age_index}";
 
-/// The rows that the tables get when they are made.
+/// The first rows of the tables.
 const FIRST_ROWS: [&str; 2] = [
     "INSERT{ignore} INTO leafd_meta (name, value)
     VALUES ('format', '2'), ('identity', {uuid}), ('role', ''), ('right', '0 '), ('history', ''){unless name}",
@@ -191,7 +191,7 @@ impl Table {
         columns.filter(|(_, kind)| *kind != ColumnKind::Unread)
     }
 
-    /// The statement that makes the table if it is missing.
+    /// The statement that creates the table if it is missing.
     fn create(&self, dialect: &Dialect) -> String {
         let column = |(name, kind, rest): &(&str, ColumnKind, &str)| {
             let length = match kind {
@@ -208,20 +208,20 @@ impl Table {
     }
 }
 
-/// The statements that make the tables.
+/// The statements that create the tables.
 pub fn table_statements(dialect: &Dialect) -> Vec<String> {
     let tables = all_tables().map(|table| table.create(dialect));
     tables.chain([dialect.render(AGE_INDEX)]).filter(|sql| !sql.is_empty()).collect()
 }
 
-/// The statements that make the tables and their first rows, as `leafd schema print` shows them.
+/// The statements that create the tables and their first rows, as `leafd schema print` shows them.
 pub fn print(dialect: &Dialect) -> String {
     let rows = FIRST_ROWS.iter().map(|row| dialect.render(row));
     let all = table_statements(dialect).into_iter().chain(rows);
     all.map(|statement| format!("{statement};\n")).collect()
 }
 
-/// Makes the tables with their first rows, of which these are `missing`.
+/// Creates the `missing` tables with their first rows.
 pub fn make(
     driver: &mut dyn Driver,
     dialect: &Dialect,
@@ -231,8 +231,8 @@ pub fn make(
     for statement in table_statements(dialect) {
         driver.execute(&statement, &[])?;
     }
-    // The first rows give a store without a name a random one. A known name is there before them, because where each
-    // statement commits by itself the next one may never run.
+    // The first rows give a store without a name a random one. A known name is written before them, because if each
+    // statement commits by itself, the next one may never run.
     if let Some(name) = name {
         driver.execute(ENTER_META, params!["identity", name.as_str()])?;
     }

@@ -1,4 +1,4 @@
-//! A connection to a store whose tables were checked: which store it leads to, its role and its history.
+//! A connection to a store whose tables were checked: the store's identity, its role and its history.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ use leafd_core::store::{
 pub(super) struct Session {
     pub(super) driver: Box<dyn Driver>,
     pub(super) dialect: &'static Dialect,
-    /// Whether leafd's own tables are there.
+    /// Whether leafd's own tables exist.
     pub(super) side: bool,
     /// Whether the tables of workers were checked.
     workers_checked: bool,
@@ -34,7 +34,7 @@ pub(super) struct Session {
     note: Note,
     /// Its text in the table.
     note_text: String,
-    /// What the engine said about itself then.
+    /// What the engine reported about itself then.
     engine: String,
     /// The number of this host's last write, if the store has one.
     pub(super) written: Option<u64>,
@@ -42,18 +42,18 @@ pub(super) struct Session {
     pub(super) right: i64,
 }
 
-/// What this host knows of a store, whichever connection leads there.
+/// What this host knows about a store, independently of the connection.
 #[derive(Debug, Default)]
 pub(super) struct HostState {
     /// This host, once the store has recorded its start.
     host: Option<(HostId, StartToken)>,
     /// The earlier starts whose tokens the store may still have, or have again after a fail-over.
     earlier: Vec<StartToken>,
-    /// What the store must still have.
+    /// What the store must still contain.
     pub(super) proof: Proof,
     /// The history that this host trusted before it started, and the number of its last write there.
     pub(super) remembered: Option<(History, u64)>,
-    /// The number of the write that is under way.
+    /// The number of the pending write.
     writing: Option<u64>,
     /// The latest history that this host has trusted or seen.
     pub(super) known: Option<History>,
@@ -61,7 +61,7 @@ pub(super) struct HostState {
     seen: Option<(History, BootMs)>,
 }
 
-/// What the row `role` of `leafd_meta` records. Every claim reads it.
+/// The content of the row `role` of `leafd_meta`. Every claim reads it.
 #[derive(Default, Serialize, Deserialize)]
 struct RoleRecord {
     role: Arc<str>,
@@ -69,15 +69,15 @@ struct RoleRecord {
     right: i64,
 }
 
-/// The first cells of an answer tell which store gave it, and in which of its lives: its name and role, its note, the
-/// number of this host's last write, the server, what distinguishes the tables and the server's timeline, the
-/// position, and whether the server takes no writes. This is their number.
+/// The number of an answer's first cells, which identify the store and its life: its name and role, its note, the
+/// number of this host's last write, the server, what distinguishes the tables and the server's timeline, the position,
+/// and whether the server accepts no writes.
 pub(super) const IDENTITY_CELLS: usize = 8;
 
-/// How long a node may take to hear of what another node of its cluster knows already.
+/// How long a node may take to receive what another node of its cluster has already.
 const NODES_AGREE_WITHIN: Duration = Duration::from_secs(1);
 
-/// Looks again for a moment until a look is in order, because a node of a cluster may be a moment behind another one.
+/// Repeats a check for a moment until it succeeds, because a node of a cluster may be a moment behind another one.
 pub(super) fn wait_for_nodes<T>(
     mut look: impl FnMut() -> Result<(T, bool), SqlError>,
 ) -> Result<(T, bool), SqlError> {
@@ -100,7 +100,7 @@ impl Session {
     ) -> Result<(Self, Identity), StoreError> {
         let (dialect, location) = (connector.dialect(), connector.location());
         driver.set_deadline(Instant::now() + location.statement_timeout);
-        // Opening an embedded store's file has made or checked the tables.
+        // Opening an embedded store's file has created or checked the tables.
         let side = match dialect.embedded {
             true => Ok(true),
             false => check_tables(&mut *driver, dialect, &location),
@@ -133,7 +133,7 @@ impl Session {
         self.own.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// This host as queries name it; empty before the store has recorded its start.
+    /// This host's id in queries; empty before the store has recorded its start.
     pub(super) fn host(&self) -> String {
         self.own().host.as_ref().map_or_else(String::new, |(host, _)| host.0.to_string())
     }
@@ -176,9 +176,9 @@ impl Session {
         &self.location.store
     }
 
-    /// The store's identity, from the cells of an answer. The name in leafd's tables alone identifies a store. So it
-    /// remains the same store when it fails over or is restored, but has another history then. Without leafd's tables
-    /// only server and database identify it.
+    /// The store's identity, from the cells of an answer. Only the name in leafd's tables identifies a store. So it
+    /// stays the same store when it fails over or is restored, but then has another history. Without leafd's tables,
+    /// the server and the database identify it.
     pub(super) fn compose(
         &mut self,
         cells: Cells,
@@ -226,7 +226,7 @@ impl Session {
             return Ok((identity, Kept::All));
         }
         self.note_text = note.unwrap_or_default();
-        // Any other text is a note of a store without a past, which is not true.
+        // Any other text is the note of a store without a past, which is never true.
         self.note = parse(&self.note_text).unwrap_or_default();
         // The name of a database may have any letters, and the note's column may hold ASCII only.
         self.engine = format!("{server} {life}").trim_end().escape_default().to_string();
@@ -234,7 +234,7 @@ impl Session {
         self.written = written.and_then(|(number, _)| number.parse().ok());
         let note = &self.note;
         let position = position.or_else(|| here?.parse().ok());
-        // A server that says something else about itself may be at any position.
+        // A server that reports something else about itself may be at any position.
         let mut kept = Kept::All;
         if note.engine == self.engine {
             let mut own = self.own();
@@ -272,8 +272,8 @@ impl Session {
         self.driver.query(statements::LOCK_ROLE, &[]).map(drop)
     }
 
-    /// Records a role, and makes all rights to claim under the former role void. Once this is committed, no claim
-    /// under the former role can be committed.
+    /// Records a role, and revokes all rights to claim under the former role. Once this is committed, no claim under
+    /// the former role can be committed.
     ///
     /// A claim compares and sets the version of the right in leafd's own row of the tag, because in some clusters
     /// locks on other rows are local to a node. So this writes every such row. A claim that finds no such row, or one
@@ -323,7 +323,8 @@ impl Session {
         })
     }
 
-    /// Records that a claim is made in the present life: from now on no host is in time to report what it has seen.
+    /// Records that a claim is made in the present life. From now on, it is too late for hosts to report what they have
+    /// seen.
     pub(super) fn settle(&mut self) -> Result<(), SqlError> {
         if self.is_settled() != Some(false) {
             return Ok(());
@@ -337,7 +338,7 @@ impl Session {
         self.write_note(self.note.renewed(life, &self.engine, known))
     }
 
-    /// Notes the first life of a store whose tables were just made. This must happen before any claim.
+    /// Records the first life of a store whose tables were just created. This must happen before any claim.
     pub(super) fn note_first(&mut self) -> Result<(), SqlError> {
         self.identity()?;
         if self.note.history.life().is_some() {
@@ -357,8 +358,8 @@ impl Session {
         Ok(())
     }
 
-    /// The number for this host's next write, and the one that the store has. `None` before the store has recorded
-    /// this host's start, and where no other host could claim.
+    /// The number for this host's next write, and the one in the store. `None` before the store has recorded this
+    /// host's start, and if no other host can claim.
     pub(super) fn next_write(&self) -> Option<(u64, u64)> {
         let found = self.written.filter(|_| !self.dialect.embedded)?;
         let history = &self.note.history;
@@ -369,14 +370,14 @@ impl Session {
         Some((next, found))
     }
 
-    /// Enters a write of this host, beside one that has no statement of its own for it.
+    /// Records a write of this host, together with one that has no statement of its own for it.
     pub(super) fn prove(&mut self) -> Result<(), SqlError> {
         let Some((next, found)) = self.next_write() else { return Ok(()) };
         let host = self.host();
         kept(self.driver.execute(statements::PROVE, params![next, &*host, found])?)
     }
 
-    /// Enters this host in the present life, in which nothing proves yet that its writes are kept.
+    /// Records this host in the present life, in which nothing proves yet that its writes are kept.
     pub(super) fn enter(&mut self) -> Result<(), SqlError> {
         let history = &self.note.history;
         let (host, token, next) = {
@@ -413,7 +414,7 @@ impl Session {
         Ok(self.driver.query(sql, params)?.into_iter().next())
     }
 
-    /// Refuses what needs leafd's own tables if there is only Leaf's.
+    /// Refuses calls that need leafd's own tables if there is only Leaf's.
     pub(super) fn require_side(&self, what: &str) -> Result<(), SqlError> {
         if self.side {
             return Ok(());
@@ -495,7 +496,7 @@ impl HostState {
     }
 }
 
-/// Reads a record of `leafd_meta`. Before the first one is written the text is empty.
+/// Reads a record of `leafd_meta`. Before the first one is written, the text is empty.
 pub(super) fn parse<T: DeserializeOwned + Default>(text: &str) -> serde_json::Result<T> {
     if text.is_empty() { Ok(T::default()) } else { serde_json::from_str(text) }
 }

@@ -4,7 +4,7 @@
 /// (host): the store's name, its role and its note, and the number of the host's last write with the start token under
 /// which it was made.
 pub(super) const HEAD: &str = "i.value, r.value, n.value, (SELECT CONCAT(written, ' ', start_token) FROM leafd_host WHERE host = ?1)";
-/// What stands in their place in a database that has only Leaf's table.
+/// The same in a database that has only Leaf's table.
 pub(super) const HEAD_PLAIN: &str = "NULL, NULL, NULL, NULL";
 /// What [`HEAD`] is selected from.
 pub(super) const META_ROWS: &str =
@@ -18,7 +18,7 @@ pub(super) const ROW_PLAIN: &str = "{leaf_row}, NULL, NULL, NULL, NULL, NULL, NU
 
 // Tags.
 
-/// (tag, old `max_id`, new `max_id`): changes one row, if it is still as it was found.
+/// (tag, old `max_id`, new `max_id`): changes one row, if it is unchanged.
 pub(super) const SET_MAX_ID: &str =
     "UPDATE leaf_alloc SET max_id = ?3{touch} WHERE biz_tag{exact} = ?1 AND max_id = ?2";
 /// (tag, step)
@@ -32,14 +32,14 @@ pub(super) const INSERT_ROW: &str =
     "INSERT INTO leaf_alloc (biz_tag, max_id, step, description) VALUES (?1, ?2, ?3, ?4)";
 /// (tag)
 pub(super) const DELETE_ROW: &str = "DELETE FROM leaf_alloc WHERE biz_tag{exact} = ?1";
-/// (tag): the end of everything ever claimed under a name, and how its ids were masked.
+/// (tag): the end of all claims ever made under a name, and how its ids were masked.
 pub(super) const CLAIMED_END: &str =
     "SELECT highest_end, masked FROM leafd_tag WHERE tag = {bytes ?1}{lock}";
 /// (name, limit): the names after this one, by their bytes, each with the end that the store remembers.
 pub(super) const ENDS: &str =
     "SELECT tag, highest_end FROM leafd_tag WHERE tag > {bytes ?1} ORDER BY tag LIMIT ?2";
 /// (tag, end, version of the right to claim, version that the row has): what a claim writes to leafd's row of the tag.
-/// It changes one row, unless the right to claim was taken away.
+/// It changes one row, unless the right to claim was revoked.
 pub(super) const RECORD_CLAIM: &str = "UPDATE leafd_tag SET highest_end = ?2, role_version = ?3
     WHERE tag = {bytes ?1} AND role_version = ?4";
 /// (tag, end, version of the right to claim): does the same if leafd has no row of the tag.
@@ -50,7 +50,7 @@ pub(super) const REMEMBER_ENDS: &str = "INSERT INTO leafd_tag (tag, highest_end,
 /// Follows that list. It leaves the mask of an existing row as it is.
 pub(super) const REMEMBERING: &str =
     "{conflict tag} highest_end = {greatest}(leafd_tag.highest_end, {new highest_end})";
-/// (tag): makes a row for the name if there is none, and locks it.
+/// (tag): inserts a row for the name if there is none, and locks it.
 pub(super) const ENTER_NAME: &str =
     "INSERT INTO leafd_tag (tag) VALUES (?1) {conflict tag} tag = leafd_tag.tag";
 /// (tag, generation, ceiling, strict, masked)

@@ -20,7 +20,7 @@ use leafd_core::store::{
 use leafd_core::{Tag, WorkerId};
 
 impl Store {
-    /// Tells which store answers. The server is asked each time.
+    /// The identity of the store that answers. The server is asked each time.
     ///
     /// # Errors
     /// [`StoreError`], as for every call. [`StoreError::Unavailable`] also when the server no longer takes writes.
@@ -31,7 +31,7 @@ impl Store {
     /// Records this store's role among several stores, if no role is recorded yet. It is no error to record the same
     /// role again. The role in `under` is ignored.
     ///
-    /// Waits for claims under another role that are under way.
+    /// Waits for pending claims under another role.
     ///
     /// # Errors
     /// [`StoreError::Changed`] under another store or history; [`StoreError::Refused`] when another role is recorded
@@ -40,9 +40,9 @@ impl Store {
         self.record_role(role, |found, store| found.may_take(role, under, store))
     }
 
-    /// Replaces the role in `under` by another one, when the operator asks for it.
+    /// Replaces the role in `under` by another one, at the operator's request.
     ///
-    /// When this returns, no claim under the former role is under way or can still be made. So the ends that
+    /// When this returns, no claim under the former role is pending or can still be made. So the ends that
     /// [`Store::look_up`] then returns stay the same until a host claims under the new role.
     ///
     /// # Errors
@@ -54,9 +54,9 @@ impl Store {
         })
     }
 
-    /// Whether claims were made in the store's present life. From then on no host is in time to report what it has
-    /// seen. Also enters this host there, so that its next writes prove that this one is kept. `None` for an embedded
-    /// store, which has no history, and if there is only Leaf's table, which has no place for one.
+    /// Whether claims were made in the store's present life. If so, it is too late for hosts to report what they have
+    /// seen. Also records this host in that life, so that its next writes prove that this one is kept. `None` for an
+    /// embedded store, which has no history, and if there is only Leaf's table, which can't store one.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call.
@@ -88,7 +88,7 @@ impl Store {
         })
     }
 
-    /// This host trusts this history, in which its last write had this number or a later one. Where several servers
+    /// This host trusts this history, in which its last write had this number or a later one. If several servers
     /// answer, a former one is not used.
     pub fn trust(&mut self, known: &History, written: u64) {
         let mut own = self.own();
@@ -96,7 +96,7 @@ impl Store {
         own.remembered = Some((known.clone(), written));
     }
 
-    /// The server that the connection leads to, as the URL names it; `None` without a connection, and for a file.
+    /// The server at the other end of the connection, as the URL names it; `None` without a connection, and for a file.
     pub fn server(&self) -> Option<String> {
         let endpoint = self.session.as_ref()?.driver.endpoint();
         Some(endpoint.to_owned()).filter(|endpoint| !endpoint.is_empty())
@@ -110,8 +110,8 @@ impl Store {
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///
     /// [`leafd_core::store::plan_claim`] decides what is claimed. A claim never takes ids that the store records as
-    /// claimed, even if somebody set the row back by hand. When it is unknown whether the commit happened, the call
-    /// fails and nobody gets the range.
+    /// claimed, even if the row was set back by hand. If it is unknown whether the commit happened, the call fails and
+    /// the range is never used.
     ///
     /// # Errors
     /// [`StoreError::Changed`];
@@ -137,11 +137,11 @@ impl Store {
                 }
                 HoldPlan::Wait { ms, number } => {
                     session.set_strictness(&found, number)?;
-                    // The note that the tag is wanted is committed.
+                    // The record that the tag is wanted is committed.
                     return Ok(Err(StoreError::Held { tag: tag.clone(), end, ms }));
                 }
             };
-            // A strict tag has a claim for every request: too many records to keep.
+            // A strict tag has a claim for every request, which would be too many records.
             let by = by.filter(|_| !found.row.strict);
             session.move_max_id(&found, &plan, by)?;
             Ok(Ok(Claim {
@@ -171,9 +171,9 @@ impl Store {
     }
 
     /// Up to `limit` rows after `after`, in the order of the table's key, so that the cost of a page depends on its
-    /// length alone. In tables that leafd made this is the order of the names' bytes; in other tables it is the order
-    /// of the key's collation. Rows are left out with a warning in the log if their tag is no [`Tag`], or if a number
-    /// column holds something else.
+    /// length alone. In tables that leafd created, this is the order of the names' bytes; in other tables, it is the
+    /// order of the key's collation. Rows are omitted with a warning in the log if their tag is not a valid [`Tag`], or
+    /// if a number column holds something else.
     ///
     /// # Errors
     /// As for every call.
@@ -182,10 +182,10 @@ impl Store {
         self.pages(after, limit, page, |row| Ok(rows::read(row)?.row))
     }
 
-    /// Up to `limit` names after `after`, in the order of their bytes, each with the end of what the store remembers
-    /// as claimed under it (0 for nothing). They include names that have no row any more, or never had one here. They
-    /// do not include rows that leafd has never claimed from or changed. Names that are no [`Tag`] are left out with a
-    /// warning in the log. Empty if there is only Leaf's table, which remembers nothing.
+    /// Up to `limit` names after `after`, in the order of their bytes, each with the end of the claims that the store
+    /// has recorded under it (0 for none). They include names that no longer have a row, or never had one here. They
+    /// don't include rows that leafd has never claimed from or changed. Names that are not a valid [`Tag`] are omitted
+    /// with a warning in the log. Empty if there is only Leaf's table, which keeps no records.
     ///
     /// # Errors
     /// As for every call.
@@ -195,7 +195,7 @@ impl Store {
         self.pages(after, limit, page, rows::remembered)
     }
 
-    /// Reads pages of rows until `limit` of them make sense.
+    /// Reads pages of rows until `limit` of them are valid.
     fn pages<T>(
         &mut self,
         after: Option<&Tag>,
@@ -205,7 +205,7 @@ impl Store {
     ) -> Result<Vec<T>, StoreError> {
         let mut found = Vec::new();
         let mut after = after.map(|tag| tag.as_str().to_owned());
-        // Rows that are left out don't count; otherwise a page of nothing else would look like the end.
+        // Omitted rows don't count; otherwise a page of only such rows would look like the end.
         while found.len() < limit as usize {
             let asked = limit - u32::try_from(found.len()).unwrap_or(limit);
             let rows = self.read(|session| page(session, after.as_deref(), asked))?;
@@ -226,8 +226,8 @@ impl Store {
         Ok(found)
     }
 
-    /// The end of what the store remembers as claimed under a name that has no row, 0 for nothing. A tag that is
-    /// created under this name must begin at this end or above.
+    /// The end of the recorded claims under a name that has no row, 0 for none. A tag that is created under this name
+    /// must begin at this end or above.
     ///
     /// # Errors
     /// As for every call.
@@ -255,8 +255,8 @@ impl Store {
             if let Some(row) = there.first() {
                 return Err(taken(&new.tag, rows::name(row)));
             }
-            // A row that doesn't exist can't be locked. So this makes one: then a host that reports an end of this
-            // name comes entirely before or after.
+            // A row that doesn't exist can't be locked, so this inserts one. Then a host that reports an end of this
+            // name does so entirely before or after this.
             session.driver.execute(statements::ENTER_NAME, params![name])?;
             let (claimed_end, former_mask) = session.former(&new.tag)?;
             new.check_above(claimed_end)?;
@@ -292,7 +292,8 @@ impl Store {
         change.check()?;
         self.write(|session| {
             let name = tag.as_str();
-            // Not `require`: it fails for a row whose step is unusable, and setting the step repairs such a row.
+            // This doesn't use `require`, which fails for a row with an unusable step, because setting the step repairs
+            // such a row.
             if !session.is_there(tag)? {
                 return Err(StoreError::UnknownTag { tag: tag.clone() }.into());
             }
@@ -313,8 +314,8 @@ impl Store {
         })
     }
 
-    /// Deletes a tag if it still has this generation, and returns its row as it was. The store still remembers under
-    /// the tag's name the end of what was claimed.
+    /// Deletes a tag if it still has this generation, and returns its row as it was. The store keeps the end of the
+    /// claims under the tag's name.
     ///
     /// # Errors
     /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when the tag was created again meanwhile, or when there is
@@ -346,7 +347,7 @@ impl Store {
         for some in tags.chunks(TAGS_A_STATEMENT_MAX) {
             let found = self.read_once_more(|session| session.find_under(under, some, false));
             let rows = match found {
-                // One name that the table can't hold makes a query for many fail.
+                // A single name that the table can't store makes a query for many fail.
                 Err(SqlError::NoSuchName(_)) if some.len() > 1 => {
                     for one in some {
                         answers.extend(self.look_up(under, std::slice::from_ref(one))?);
@@ -367,17 +368,17 @@ impl Store {
         Ok(answers)
     }
 
-    /// Lifts each tag's first unclaimed number to at least the given end: ids that a daemon has seen claimed must not
-    /// be claimed again. It never lowers a number, and may put one above the ceiling. Returns for each tag, in the
-    /// order given, whether its row changed; false if the row was there already, or if there is no such tag. The end
-    /// counts even then: if a tag of this name comes later, from a backup or created, its ids begin at this end or
+    /// Raises each tag's first unclaimed number to at least the given end, because ids that a daemon has seen claimed
+    /// must not be claimed again. It never lowers a number, and may put one above the ceiling. Returns for each tag, in
+    /// the order given, whether its row changed; false if the row was there already, or if there is no such tag. The
+    /// end counts even then: if a tag of this name comes later, from a backup or created, its ids begin at this end or
     /// above.
     ///
     /// `masking`: the caller has mask keys. Then a name without a row may have belonged to a masked tag, even if the
-    /// store remembers no mask. So nobody can create a tag of this name until an operator says how its ids were
+    /// store has recorded no mask. So no tag of this name can be created until an operator says how its ids were
     /// masked.
     ///
-    /// A transaction lifts a few hundred tags, so when this fails, some tags may be lifted already. It is safe to
+    /// A transaction raises a few hundred tags, so when this fails, some tags may be raised already. It is safe to
     /// repeat the call.
     ///
     /// # Errors
@@ -485,8 +486,8 @@ impl Store {
     }
 
     /// Records that the daemon of this start, on a host of this name, now uses a static worker number. Returns this
-    /// use, and after it those of other daemons that have recorded the same lately. Does nothing and returns nothing if there is only Leaf's
-    /// table, which has no place for it.
+    /// use, and after it those of other daemons that have recorded the same recently. Does nothing and returns nothing
+    /// if there is only Leaf's table, which can't record it.
     ///
     /// # Errors
     /// [`StoreError::Changed`]; others as for every call.
@@ -506,7 +507,7 @@ impl Store {
             }
             let entry = format!("static_worker_{worker}");
             let (known, at_ms) = (session.meta(&entry)?, session.now_ms()?);
-            // A record that makes no sense is replaced: each daemon notes its use again soon.
+            // An invalid record is replaced, because each daemon will record its use again soon.
             let mut users = parse(known.as_deref().unwrap_or_default()).unwrap_or_default();
             let present = StaticUser { start: Arc::clone(&start.0), name: name.into(), at_ms };
             note_static_user(&mut users, present);

@@ -1,4 +1,4 @@
-//! Checks which tables a database has, and how they differ from what they should be. Nothing here changes a table.
+//! Checks which tables a database has, and how they differ from the expected ones. Nothing here changes a table.
 
 use super::rows;
 use super::schema::{META_TABLE, TAG_TABLES, Table, WORKER_TABLES, all_tables};
@@ -9,8 +9,8 @@ use leafd_core::store::Why;
 /// counters; now they hold ids.
 pub const FORMAT: &str = "2";
 
-/// How the tables differ from `expected`, a sentence for each difference. A missing table is no difference; additional
-/// columns do no harm.
+/// How the tables differ from `expected`, a sentence for each difference. A missing table is not a difference, and
+/// additional columns do no harm.
 pub fn differences(
     dialect: &Dialect,
     expected: impl IntoIterator<Item = &'static Table>,
@@ -172,7 +172,7 @@ fn value<'a>(meta: &'a [Cells], name: &str) -> Option<&'a str> {
     row.get(1)?.as_deref()
 }
 
-/// Whether leafd's tables have the rows that they get when they are made.
+/// Whether leafd's tables have their first rows.
 pub fn has_first_rows(driver: &mut dyn Driver) -> Result<bool, SqlError> {
     let meta = driver.query(statements::META, &[])?;
     let nameless = driver.query(statements::CLAIMED_END, params![""])?;
@@ -202,7 +202,7 @@ pub fn missing_tables(
     Ok(all_tables().map(|table| table.name).filter(is_missing).collect())
 }
 
-/// Refuses to make tables when the user lacks rights for it. Call this before anything is made.
+/// Refuses to create tables if the user lacks rights for it. Call this before anything is created.
 pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), SqlError> {
     if lacking.is_empty() {
         return Ok(());
@@ -216,15 +216,15 @@ pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), Sql
     Err(location.refused(words).into())
 }
 
-/// The name that the store has had so far. This matters when leafd's tables are made beside an existing table of
-/// Leaf's: hosts may have used that table alone, and under the same name they go on with the ids that they hold.
+/// The name that the store has had so far. This matters when leafd's tables are created beside an existing table of
+/// Leaf's: hosts may have used that table alone, and under the same name they continue with their held ids.
 pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<String>, SqlError> {
     if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
         return Ok(None);
     }
     let rows = driver.query(&format!("SELECT {}", driver.signs().server), &[])?;
     let name = rows.into_iter().flatten().flatten().next();
-    // What an embedded store has for this is empty.
+    // For an embedded store, this is empty.
     Ok(name.filter(|name| !name.is_empty() && name.is_ascii()))
 }
 

@@ -16,14 +16,14 @@ pub(super) struct Answer {
     pub(super) rows: Vec<Cells>,
 }
 
-/// Most tags in a statement.
+/// The maximum number of tags in a statement.
 pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
 
 /// Finds a row if any tag is or was masked.
 const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL LIMIT 1";
 
 impl Session {
-    /// The end of what the store remembers as claimed under a name. Keeps others from changing it.
+    /// The end of the recorded claims under a name. Locks it against other changes.
     pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, SqlError> {
         Ok(self.former(tag)?.0)
     }
@@ -118,7 +118,7 @@ impl Session {
         Ok(found)
     }
 
-    /// Whether a tag has a row, even one that makes no sense.
+    /// Whether a tag has a row, even an invalid one.
     pub(super) fn is_there(&mut self, tag: &Tag) -> Result<bool, SqlError> {
         let rows = self.find_all(std::slice::from_ref(tag), false)?.rows;
         Ok(rows.iter().any(|row| name(row) == Some(tag.as_str())))
@@ -150,8 +150,8 @@ impl Session {
         Ok(rows)
     }
 
-    /// Up to `limit` names after this one, in the order of their bytes, each with the end that is remembered. The row
-    /// without a name is never among them.
+    /// Up to `limit` names after this one, in the order of their bytes, each with its recorded end. The row without a
+    /// name is never among them.
     pub(super) fn page_of_ends(
         &mut self,
         after: Option<&str>,
@@ -170,7 +170,7 @@ impl Session {
         }
     }
 
-    /// Writes to leafd's own row of a tag, which is locked, whether the strict tag is held.
+    /// Records in leafd's own row of a strict tag, which is locked, whether a host holds the tag.
     pub(super) fn set_strictness(
         &mut self,
         found: &StoredTag,
@@ -183,8 +183,8 @@ impl Session {
         Ok(())
     }
 
-    /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag. Fails if the right
-    /// to claim was taken away. Also records who claims, if `by` is given.
+    /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag. Fails if the right to
+    /// claim was revoked. Also records the claiming host, if `by` is given.
     pub(super) fn move_max_id(
         &mut self,
         found: &StoredTag,
@@ -235,9 +235,9 @@ impl Session {
         kept(recorded)
     }
 
-    /// Lifts the rows of tags to these ends. Returns for each whether its row changed. A tag's row is the one whose
-    /// name is the same byte for byte. For a tag without a row it only remembers the end: the row may still come, from
-    /// a backup.
+    /// Raises the rows of tags to these ends. Returns for each whether its row changed. A tag's row is the one whose
+    /// name is the same byte for byte. For a tag without a row, this only records the end, because the row may still
+    /// return from a backup.
     pub(super) fn lift(
         &mut self,
         under: &Identity,
@@ -249,7 +249,7 @@ impl Session {
         // If a tag is given twice, the higher end counts.
         let mut wanted: BTreeMap<&str, i64> = BTreeMap::new();
         for (tag, end) in ends {
-            // Larger ids don't exist, so the largest number is the most that can be asked for.
+            // Larger ids don't exist, so the largest number is the highest possible end.
             let end = i64::try_from(*end).unwrap_or(i64::MAX);
             let highest = wanted.entry(tag.as_str()).or_insert(end);
             *highest = end.max(*highest);
@@ -269,7 +269,7 @@ impl Session {
                 continue;
             };
             let number = |column: usize| row.get(column)?.as_ref()?.parse::<i64>().ok();
-            // The end that leafd's own row of the tag remembers counts as much as the caller's.
+            // The end in leafd's own row of the tag counts as much as the caller's.
             let claimed_end = number(7).unwrap_or(0).max(*end);
             if number(1).is_none_or(|max_id| max_id < claimed_end) {
                 moving.extend(*params![*tag, claimed_end]);
@@ -292,8 +292,8 @@ impl Session {
         Ok(tags.iter().map(lifted).collect())
     }
 
-    /// Whether a tag without a row may have been masked. If no host ever recorded a mask key and no tag is masked,
-    /// none was.
+    /// Whether a tag without a row may have been masked. It was not if no host has ever recorded a mask key and no tag
+    /// is masked.
     fn may_have_masked(&mut self) -> Result<bool, SqlError> {
         let meta = self.driver.query(statements::META, &[])?;
         let mut entries = meta.iter().filter_map(name);
@@ -327,7 +327,7 @@ pub(super) fn kept(changed: u64) -> Result<(), SqlError> {
     }
 }
 
-/// A statement that lifts this many rows; its parameters are (tag, end) for each.
+/// A statement that raises this many rows; its parameters are (tag, end) for each.
 fn lift_rows(count: usize) -> String {
     let case = |index: usize| format!(" WHEN ?{} THEN ?{}", 2 * index + 1, 2 * index + 2);
     let cases: String = (0..count).map(case).collect();
@@ -338,8 +338,8 @@ fn lift_rows(count: usize) -> String {
     )
 }
 
-/// A statement that remembers this many ends, and the masks of tags without a row; its parameters are (tag, end,
-/// masked) for each.
+/// A statement that records this many ends, and the masks of tags without a row; its parameters are (tag, end, masked)
+/// for each.
 fn remember_ends(count: usize) -> String {
     let row = |index: usize| {
         let first = 3 * index + 1;

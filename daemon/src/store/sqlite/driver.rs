@@ -26,7 +26,7 @@ pub struct SqliteDriver {
     /// The file's inode when it was opened.
     inode: (u64, u64),
     target: StoreFile,
-    /// The file was found to be damaged.
+    /// Whether the file was found to be damaged.
     damaged: bool,
     signs: Signs,
 }
@@ -40,13 +40,13 @@ impl Connector for StoreFile {
         Location {
             store: self.path.display().to_string(),
             user: String::new(),
-            // The only wait is that for another process's lock, which has its own bound.
+            // The only wait is for another process's lock, which has its own limit.
             statement_timeout: file::BUSY_TIMEOUT,
             leaf_only: false,
         }
     }
 
-    /// A missing file is not made again: the new one would not know what was claimed.
+    /// A missing file is not created again, because the new one would not know the claims.
     fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
         Ok(Box::new(file::open_own(self, Create::Never)?))
     }
@@ -58,8 +58,8 @@ impl SqliteDriver {
         inode: (u64, u64),
         target: StoreFile,
     ) -> SqliteDriver {
-        // Nothing is needed to notice another store: a file that was copied or restored is refused until it is adopted,
-        // and then has another identity.
+        // Nothing is needed to detect another store, because a file that was copied or restored is refused until it is
+        // adopted, and then has another identity.
         let nothing = || "''".to_owned();
         let signs = Signs {
             kind: "sqlite",
@@ -96,7 +96,7 @@ impl SqliteDriver {
 
 impl Driver for SqliteDriver {
     fn is_usable(&self) -> bool {
-        // SQLite itself would go on using a file that was removed.
+        // SQLite itself would continue to use a file that was removed.
         let is_there = |meta| file::inode(&meta) == self.inode;
         !self.damaged && std::fs::metadata(&self.target.path).is_ok_and(is_there)
     }

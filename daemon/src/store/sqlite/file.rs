@@ -1,7 +1,7 @@
 //! Opens the file of an embedded store, distinguishes it from a copy, and puts SQLite's errors into words.
 //!
 //! Two hosts that each run a copy of one store would issue the same ids. A copied file has another inode or another
-//! time of birth; on another host the machine id differs too. Such a file is refused until an operator says that it is
+//! birth time; on another host, the machine id differs too. Such a file is refused until an operator says that it is
 //! the one in use.
 
 use std::fmt::Display;
@@ -30,18 +30,18 @@ const WAL_RETRY_PAUSE: Duration = Duration::from_millis(10);
 /// SQLite's cache. A store has few pages, and the kernel caches them as well.
 const CACHE_KIB: i64 = 256;
 
-/// Whether to make a file that is missing.
+/// Whether to create a missing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Create {
     IfMissing,
     Never,
 }
 
-/// Makes this host the owner of the store at `path`, and gives the store a new identity, because the original may
-/// still be in use elsewhere. A store that this host already owns is left as it is, unless it is to be adopted `anew`:
-/// it may be an old file that was put back.
+/// Makes this host the owner of the store at `path`, and gives the store a new identity, because the original may still
+/// be in use elsewhere. A store that this host already owns is left as it is, unless it is to be adopted `anew`,
+/// because it may be an old file that was restored.
 ///
-/// A copy doesn't know of ids that were issued after it was made: raise its tags above those before use.
+/// A copy doesn't know about ids that were issued after it was made, so raise its tags above those before use.
 ///
 /// # Errors
 /// See [`super::open`]; and [`StoreError::Unavailable`] when there is no file.
@@ -63,7 +63,8 @@ pub(super) fn open_own(target: &StoreFile, create: Create) -> Result<SqliteDrive
 }
 
 /// Checks which host owns a store that no daemon has open, and changes nothing. The owner was written to the file when
-/// its tables were made. So this needs no write-ahead log, which only a connection that may write can read.
+/// its tables were created, so this doesn't need the write-ahead log, which only a connection with write access can
+/// read.
 ///
 /// # Errors
 /// See [`super::open`].
@@ -76,7 +77,7 @@ pub fn look(path: &Path, host: &Identity) -> Result<(), StoreError> {
         .and_then(|connection| schema::fingerprint(&connection));
     match read {
         Ok(Some(found)) => judge(path, &found, &now),
-        // Another process has begun to make the store.
+        // Another process has begun to create the store.
         Ok(None) => Ok(()),
         Err(cause) => Err(describe(path, &cause)),
     }
@@ -135,7 +136,7 @@ fn open_any(
     let mut driver = SqliteDriver::new(connect(path)?, inode(&meta), target.clone());
     let recorded = schema::prepare(&mut driver, &now);
     let recorded = recorded.map_err(|failure| failure.answer(&driver.location()))?;
-    // The file was inspected before SQLite opened it by name: both must be the same file.
+    // The file was inspected before SQLite opened it by name, and both must be the same file.
     if !driver.is_usable() {
         return Err(unavailable(
             path,
@@ -145,10 +146,10 @@ fn open_any(
     Ok((driver, recorded, now))
 }
 
-/// Makes the file here, because SQLite would make it readable by everybody.
+/// Creates the file here, because SQLite would make it readable by everyone.
 ///
-/// When a process closes a file, it loses all its locks on that file, also those of SQLite. So this never opens a file
-/// that exists already. The mutex keeps other threads from opening a new file while this makes and closes it.
+/// When a process closes a file, it loses all its locks on that file, including those of SQLite. So this never opens an
+/// existing file. The mutex keeps other threads from opening a new file while this creates and closes it.
 fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
     static CREATING: Mutex<()> = Mutex::new(());
     let _creating = CREATING.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,8 +202,8 @@ fn connect(path: &Path) -> Result<Connection, StoreError> {
     open().map_err(|error| describe(path, &error))?
 }
 
-/// Switches the file to a write-ahead log, and returns the mode that it then has. While another connection makes the
-/// switch, SQLite fails at once instead of waiting, so this waits.
+/// Switches the file to a write-ahead log, and returns its mode after that. While another connection makes the switch,
+/// SQLite fails immediately instead of waiting, so this waits.
 fn use_wal(connection: &Connection) -> rusqlite::Result<String> {
     let give_up = Instant::now() + BUSY_TIMEOUT;
     loop {

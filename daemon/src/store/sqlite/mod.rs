@@ -1,10 +1,10 @@
 //! The embedded store: a SQLite database for one host.
 //!
-//! Leaf's table `leaf_alloc`, in its SQLite form, holds the tags. Inserting a row there by hand makes a tag. Side
-//! tables hold what Leaf has no column for: ceilings, generations, the end of what was ever claimed under a name, the
-//! starts of hosts, and the store's own identity.
+//! Leaf's table `leaf_alloc`, in its SQLite form, holds the tags. Inserting a row there by hand creates a tag. Side
+//! tables hold data for which Leaf has no column: ceilings, generations, the end of all claims ever made under a name,
+//! the starts of hosts, and the store's own identity.
 //!
-//! - `schema`: makes and checks the tables.
+//! - `schema`: creates and checks the tables.
 //! - `file`: opens the file, and distinguishes it from a copy.
 //! - `driver`: runs the statements of a store's calls on the open file.
 //! - `sql`: the statements.
@@ -25,15 +25,15 @@ use self::file::Create;
 pub use self::file::{adopt, look, start_tokens};
 pub use self::schema::print_schema;
 
-/// Opens the store at `path`, and makes it when there is no file. If another process holds the file locked, the next
-/// call opens it. The file may be closed at times; then, too, the next call opens it again.
+/// Opens the store at `path`, and creates it if there is no file. If another process has the file locked, the next call
+/// opens it. The file may also be closed at times; the next call then opens it again.
 ///
-/// The file must be `host`'s own. Each time that it is opened, its own marks are compared too.
+/// The file must be `host`'s own. Each time it is opened, its inode and birth time are compared too.
 ///
 /// # Errors
-/// [`StoreError::Unavailable`] when the file can't be opened, read or written. [`StoreError::Refused`] when it is no
-/// SQLite database, is damaged, was written by a newer leafd, has another `leaf_alloc`, or belongs to another host
-/// (see [`adopt`]).
+/// [`StoreError::Unavailable`] when the file can't be opened, read or written. [`StoreError::Refused`] when it is not a
+/// SQLite database, is damaged, was written by a newer leafd, has another `leaf_alloc`, or belongs to another host (see
+/// [`adopt`]).
 pub fn open(path: &Path, host: &Identity) -> Result<Store, StoreError> {
     let target = StoreFile { path: path.to_owned(), host: host.clone() };
     match file::open_own(&target, Create::IfMissing) {

@@ -1,4 +1,4 @@
-//! Makes the tables of an embedded store if they are missing, and reads and writes what it records about itself.
+//! Creates the missing tables of an embedded store, and reads and writes its records about itself.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -9,7 +9,7 @@ use crate::store::sql::{
     missing_tables, params, print,
 };
 
-/// The statements that make the tables, as `leafd schema print` shows them.
+/// The statements that create the tables, as `leafd schema print` shows them.
 pub fn print_schema() -> String {
     print(&DIALECT)
 }
@@ -21,8 +21,8 @@ pub(super) struct Recorded {
     pub(super) fingerprint: String,
 }
 
-/// Makes missing tables and checks existing ones. A new store gets this fingerprint; one that has lost its own gets an
-/// empty one, which is no host's. Returns what the store then records about itself.
+/// Creates missing tables and checks existing ones. A new store gets this fingerprint; one that has lost its own gets
+/// an empty one, which belongs to no host. Returns the store's records about itself after that.
 pub(super) fn prepare(driver: &mut SqliteDriver, fingerprint: &str) -> Result<Recorded, SqlError> {
     driver.begin()?;
     let location = driver.location();
@@ -61,8 +61,7 @@ pub(super) fn rename(driver: &mut SqliteDriver, to: &Recorded) -> Result<(), Sql
     write_to_file(driver)
 }
 
-/// Moves the content of the write-ahead log into the file itself. Otherwise somebody who copies or moves the file
-/// alone would get one that looks new.
+/// Moves the content of the write-ahead log into the file itself. Otherwise a copy of the file alone would look new.
 fn write_to_file(driver: &mut SqliteDriver) -> Result<(), SqlError> {
     driver.query("PRAGMA wal_checkpoint", &[]).map(drop)
 }

@@ -1,5 +1,5 @@
-//! What SQLite writes differently. Statements name a collation, because a table that another program made may compare
-//! tags in another way.
+//! The dialect of SQLite. Statements name a collation, because a table that another program created may compare tags
+//! differently.
 
 use crate::store::sql::{ColumnKind, Dialect};
 

@@ -1,12 +1,13 @@
-//! Workers assigned for good, on Leaf's own nodes.
+//! Permanently assigned workers, on Leaf's own nodes.
 //!
-//! Leaf's node tells a number's holder and until when its ids go: leafd writes a time ahead of its ids there, Java
-//! Leaf the present time. A second node of leafd's own has what Leaf has no field for, and changes in the same
-//! transaction. So if different transactions last changed the two, another program wrote Leaf's: a Java Leaf.
+//! Leaf's node contains a number's holder and the time up to which ids may have been issued: leafd writes a time ahead
+//! of its ids there, and Java Leaf the present time. A second node, leafd's own, contains data for which Leaf has no
+//! field, and changes in the same transaction. So if the two were last changed by different transactions, another
+//! program, a Java Leaf, wrote Leaf's node.
 //!
-//! - `pair`: what the two nodes say.
-//! - `number`: gives a host a free number.
-//! - `watch`: notices at once that another program wrote Leaf's node.
+//! - `pair`: the content of the two nodes.
+//! - `number`: assigns a free number to a host.
+//! - `watch`: detects immediately that another program wrote Leaf's node.
 
 mod number;
 mod pair;
@@ -120,7 +121,7 @@ impl Registry for PermanentRegistry {
             loop {
                 let state = place.state().await?;
                 state.id.check(under)?;
-                // Read first: whatever changes later makes the creation fail.
+                // This is read first, because any later change makes the creation fail.
                 let before = forever.before(place, state, &address).await?;
                 let (nodes, stat) = forever.nodes(place).await?;
                 if let Some(node) = own(place, &nodes, &address, &pool)? {
@@ -164,7 +165,7 @@ impl Forever {
         place: &EnsemblePlace,
         nodes: Vec<LeafNode>,
     ) -> Result<Vec<Pair>, CallError> {
-        // A name that is no address can't have a node of leafd's.
+        // A name that is not an address can't have one of leafd's nodes.
         let beside = |node: &LeafNode| match node.holder.parse::<LeafAddress>() {
             Ok(_) => place.holder(&node.holder),
             Err(_) => place.holder("-"),
@@ -228,7 +229,7 @@ impl Forever {
                     }
                 })
                 .await?;
-            // No results: another writer was faster. What is there now decides.
+            // No results: another writer was faster. The present content decides.
             if let Some(results) = written {
                 let at = place.written_at(&leaf_path, &results).await?;
                 return Ok((at, WrittenNodes { leaf: leaf_path, side: side_path }));
@@ -236,7 +237,7 @@ impl Forever {
         }
     }
 
-    /// The node that assigns the number of a compare-and-set: the concerned holder's if there are two.
+    /// The node that assigns the number of a compare-and-set; if there are two, that of the holder in question.
     async fn find(
         &self,
         place: &EnsemblePlace,
@@ -260,7 +261,7 @@ impl Forever {
     }
 }
 
-/// What a Leaf node and leafd's own beside it say.
+/// The content of a Leaf node and of leafd's own beside it.
 pub(super) fn pair_entry(
     node: LeafNode,
     leaf: (Vec<u8>, Stat),

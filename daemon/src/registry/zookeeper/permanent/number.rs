@@ -1,7 +1,7 @@
-//! Gives a host a free number, in a way that Java Leafs on the same nodes can't disturb.
+//! Assigns a free number to a host, safely beside Java Leafs that use the same nodes.
 //!
-//! It uses the ensemble's counter, as Java Leaf does, while the counter is within the pool. The counter never goes
-//! back. So beyond the pool, numbers whose nodes were deleted are assigned again.
+//! It uses the ensemble's counter, as Java Leaf does, while the counter is within the pool. The counter never
+//! decreases, so once it is beyond the pool, numbers whose nodes were deleted are assigned again.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -17,10 +17,10 @@ use crate::config::LeafAddress;
 use leafd_core::UnixMs;
 use leafd_core::registry::{LeaseRecord, RegistryError};
 
-/// How many of the longest silent hosts are named when no number is left.
+/// How many of the hosts that have been silent longest are named when no number is left.
 const OLDEST_NAMED: usize = 3;
 
-/// What leafd had recorded at some moment before a host gets a number.
+/// leafd's records at some moment before a host gets a number.
 pub(super) struct Before {
     state: RegistryState,
     /// The host that needs a number.
@@ -96,7 +96,7 @@ impl Forever {
     }
 
     /// Records a host with its number. Returns the node's name; `None` if another writer was faster. A creation that
-    /// was given up and arrives late finds other versions too, so no host gets two nodes.
+    /// timed out and arrives late also finds other versions, so no host gets two nodes.
     pub(super) async fn make(
         &self,
         place: &mut EnsemblePlace,
@@ -140,7 +140,7 @@ impl Forever {
         }))
     }
 
-    /// The error that no number is left, and which hosts might be gone.
+    /// The error that no number is left, with the hosts that may no longer exist.
     async fn exhausted(
         &self,
         place: &EnsemblePlace,

@@ -1,4 +1,4 @@
-//! The content of a Leaf node and of leafd's own node beside it, and the holder that they give.
+//! The content of a Leaf node and of leafd's own node beside it, and the resulting holder.
 
 use zookeeper_client::Stat;
 
@@ -9,7 +9,7 @@ use leafd_core::registry::{Entry, HOLDER_BYTES_MAX, Holder, LeaseRecord};
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
 
-/// How many bytes of a node are shown.
+/// The maximum number of bytes of a node to show.
 const PAYLOAD_SHOWN: usize = 200;
 
 /// A Leaf node, and leafd's own node beside it.
@@ -70,7 +70,7 @@ impl Pair {
         );
     }
 
-    /// All that is known is that the number has a holder.
+    /// It is only known that the number has a holder.
     pub(super) fn unreadable(&self) -> Entry {
         let written = modified(&self.leaf.1);
         let holding = self.held_by_leaf(UnixMs(0));

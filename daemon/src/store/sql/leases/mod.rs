@@ -1,12 +1,12 @@
-//! The store as a registry of workers. Its tables lie beside those of the tags, and its calls use the same connection,
-//! so that a daemon needs only one.
+//! The store as a registry of workers. Its tables are in the same database as those of the tags, and its calls use the
+//! same connection, so that a daemon needs only one.
 //!
 //! The decisions are made here, the same for every backend; a backend supplies transactions and its dialect. A
 //! transaction first reads and locks what it compares, then reads the database's clock, and writes last.
 //!
-//! `leafd_worker` has what leafd records of each worker, leased or permanent. `leaf_workerid_alloc` is the table of
-//! Leaf's widely used fork, which gives each `ip:port` a number for good. leafd also updates its `max_timestamp`, so
-//! that hosts of the fork and of leafd can share the table. A number in this table can't be leased.
+//! `leafd_worker` has leafd's record of each worker, leased or permanent. `leaf_workerid_alloc` is the table of Leaf's
+//! widely used fork, which assigns each `ip:port` a number permanently. leafd also updates its `max_timestamp`, so that
+//! hosts of the fork and of leafd can share the table. A number in this table can't be leased.
 //!
 //! - `rows`: reads rows as they are, unusable ones included.
 
@@ -28,11 +28,11 @@ use leafd_core::registry::{
 };
 use leafd_core::{Tag, UnixMs, WorkerId};
 
-/// How often to try when another host enters the same row first: hosts of Leaf's fork enter theirs without a lock.
+/// How often to try if another host inserts the same row first. Hosts of Leaf's fork insert theirs without a lock.
 const TRIES_MAX: u32 = 8;
 
-/// How many of the next numbers of the fork's table are not leased. So many of its hosts may enter before each of ours
-/// has renewed its lease, which looks at the table.
+/// How many of the next numbers of the fork's table are not leased. This many of its hosts may register before each of
+/// ours has renewed its lease, which checks the table.
 const NEXT_KEPT_OUT: u64 = 32;
 
 /// A store as a registry of workers.
@@ -43,8 +43,8 @@ pub(super) struct Leases<'a> {
 }
 
 impl Leases<'_> {
-    /// Runs `work` in one transaction, and commits it. `work` gets the registry's identity. It runs again when another
-    /// host entered the same row.
+    /// Runs `work` in one transaction, and commits it. `work` gets the registry's identity. It runs again if another
+    /// host inserted the same row.
     fn transact<T>(
         &mut self,
         work: impl Fn(&mut Session, RegistryId) -> Result<T, SqlError>,
@@ -132,7 +132,7 @@ impl Registry for Leases<'_> {
 }
 
 impl Store {
-    /// The registry's clock, and what is recorded of the workers in a pool. Unlike a snapshot, this records nothing.
+    /// The registry's clock, and the records of the workers in a pool. Unlike a snapshot, this writes nothing.
     pub(super) fn look_at_workers(
         &mut self,
         mode: Mode,
@@ -159,7 +159,7 @@ fn agree(session: &mut Session, layouts: &[(Tag, IdLayout)]) -> Result<(), SqlEr
     Ok(())
 }
 
-/// What is recorded of the workers in a pool. A row that can't be used is logged, and counts as held for ever.
+/// The records of the workers in a pool. A row that can't be used is logged, and counts as held forever.
 fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<Entry>, SqlError> {
     let mut found = BTreeMap::new();
     for row in session.driver.query(statements::LIST_WORKERS, &range(pool))? {
@@ -183,7 +183,7 @@ fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<E
     Ok(recorded.collect())
 }
 
-/// The numbers that the fork's hosts get next, if there are any: its table counts on from the highest.
+/// The numbers that the fork's hosts get next, if there are any: its table continues from the highest.
 fn next_given(session: &mut Session) -> Result<Range<u64>, SqlError> {
     let given = session.driver.query(statements::PERMANENT, &range(&(0..u64::MAX)))?;
     let highest = given.last().and_then(rows::number);
@@ -235,7 +235,8 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
     }
     let write = if has_row { statements::REPLACE_WORKER } else { statements::ENTER_WORKER };
     write_holding(session, write, number, &swap.next, swap.seen, now)?;
-    // That settles nothing: the host may be reporting a lease that the store has lost, before the others have.
+    // This doesn't end settling, because the host may be reporting a lease that the store has lost, before the others
+    // have reported theirs.
     if let Some(holder) = next.filter(|next| former.is_none_or(|former| former != next.id)) {
         let taking = Taking { holder: holder.clone(), since, taken: now };
         session.enter_taking(number, &taking)?;
