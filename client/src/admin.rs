@@ -68,7 +68,7 @@ struct TagPage {
     next_store: Option<String>,
 }
 
-/// With the feature `admin`, for users that may administer the daemon. These requests are never repeated: after
+/// With the feature `admin`, for administrators of the daemon. These requests are never repeated, so after
 /// [`Error::Disconnected`] or [`Error::Timeout`] they may have taken effect.
 impl Client {
     /// Creates a tag. If it exists, the error's status is [`crate::Status::TagExists`].
@@ -103,7 +103,7 @@ impl Client {
         self.administer(opcode::TAG_RAISE, tag, json!({ "to": to }))
     }
 
-    /// Deletes the tag that was described, and not another one that was created under its name since.
+    /// Deletes the described tag, but not another one that has been created under its name since.
     ///
     /// # Errors
     /// As [`Client::admin`].

@@ -37,15 +37,15 @@ struct Root {
 
 struct Chunk {
     memory: NonNull<u8>,
-    /// Whether every child finds it zeroed, however the child was made.
+    /// Whether every child finds it zeroed, however the child was created.
     is_wiped: bool,
     /// Allocated cells, and failed requests for one.
     used: AtomicUsize,
     next: *mut Chunk,
 }
 
-/// Kernels refuse it. A system that accepts it accepts any advice and ignores it, as qemu does when it emulates another
-/// architecture.
+/// Invalid advice, which kernels refuse. A system that accepts it accepts and ignores any advice, as qemu does when it
+/// emulates another architecture.
 const NO_SUCH_ADVICE: libc::c_int = -1;
 
 const CHUNK_BYTES: usize = 64 * 1024;
@@ -55,10 +55,10 @@ const CHUNK_CELLS: usize = CHUNK_BYTES / CELL_BYTES;
 // The first cell of the first chunk is the root's.
 const _: () = assert!(size_of::<Root>() <= CELL_BYTES && align_of::<Root>() <= align_of::<Cell>());
 
-// SAFETY: the chunks are plain memory that any thread may use. Their list changes only by
-// compare-and-swap, and its sole owner takes it down.
+// SAFETY: the chunks are plain memory that any thread may use. Their list changes only by compare-and-swap, and is
+// freed by its sole owner.
 unsafe impl Send for Arena {}
-// SAFETY: as above; cells and root hold nothing but atomics.
+// SAFETY: as above; cells and root contain only atomics.
 unsafe impl Sync for Arena {}
 
 // === impl Arena ===

@@ -22,12 +22,12 @@ use crate::tag::Tag;
 
 /// A [`Client`] for tokio: no call blocks the runtime's threads.
 ///
-/// It shares the held runs of the client that it was made from, and has connections of its own: one for each call
-/// that waits, up to 32. Its connections belong to the runtime that opened them, so create one for each runtime, and
-/// in a forked child create one from [`AsyncClient::client`]: the parent's refuses to draw there. Clones share
+/// It shares the held runs of the client from which it was created, but has its own connections: one for each waiting
+/// call, up to 32. Connections belong to the runtime that opened them, so create one `AsyncClient` for each runtime. In
+/// a forked child, create one from [`AsyncClient::client`], because the parent's returns errors there. Clones share
 /// everything.
 ///
-/// A future may be dropped at any time: its request is given up, and ids that come too late are skipped.
+/// A future may be dropped at any time: its request is abandoned, and ids that arrive too late are skipped.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leafd_client::Error> {
@@ -44,9 +44,9 @@ pub struct AsyncClient {
     shared: Arc<Shared>,
 }
 
-/// What clones share.
+/// The state that clones share.
 struct Shared {
-    /// The process that made it.
+    /// The process that created it.
     pid: u32,
     /// One permit for each connection.
     permits: Arc<Semaphore>,
@@ -60,7 +60,7 @@ struct IdleConnection {
     since: Instant,
 }
 
-/// A connection that a call uses. Unless it is given back, it is closed.
+/// A connection that a call uses. Unless it is returned, it is closed.
 struct UsedConnection {
     connection: AsyncConnection,
     _permit: OwnedSemaphorePermit,
@@ -157,7 +157,7 @@ impl AsyncClient {
         Ok(self.ids(tag, 1, false, &mut self.client.deadline()).await?.first_id())
     }
 
-    /// An id from the tag's next run, which one task at a time asks for.
+    /// An id from the tag's next run, which one task at a time requests.
     async fn fetch(&self, tag: &Tag, deadline: &mut Deadline) -> Result<u64> {
         self.shared.check_process()?;
         loop {
@@ -180,20 +180,20 @@ impl AsyncClient {
         }
     }
 
-    /// Asks for a run of `count` ids and holds it. Returns an id if they may not be held.
+    /// Requests a run of `count` ids and holds it. Returns an id if they may not be held.
     async fn hold(&self, tag: &Tag, count: u32, deadline: &mut Deadline) -> Result<Option<u64>> {
         Ok(tag.hold_drawn(&self.ids(tag, count, true, deadline).await?))
     }
 
-    /// Asks for the next run in the background, unless a task does.
+    /// Requests the next run in the background, unless another task does.
     fn refill(&self, tag: Tag) {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let this = self.clone();
         runtime.spawn(async move {
             let turn = this.shared.turn(tag.name());
             let Ok(_turn) = turn.try_lock() else { return };
-            // The limits of the call that found the run short don't count. If it fails, nothing is lost: the end of
-            // the run asks again.
+            // The limits of the call that found the run short don't apply. If this fails, nothing is lost, because the
+            // request is repeated at the end of the run.
             let mut deadline = Deadline::after(this.client.core.limits.deadline);
             let _ = this.hold(&tag, tag.wish(1), &mut deadline).await;
         });
@@ -229,10 +229,10 @@ impl AsyncClient {
             let mut used = self.connect(deadline).await?;
             let until = deadline.end_of_grace().into();
             let exchange = used.connection.exchange(opcode, |id, out| put(deadline, id, out));
-            // A connection whose request was given up is closed.
+            // A connection whose request was abandoned is closed.
             let outcome = timeout_at(until, exchange).await.map_err(|_| deadline.missed())?;
             if matches!(outcome, RequestOutcome::Broken { .. }) {
-                // The daemon may have gone, and idle connections with it.
+                // The daemon may have stopped, which breaks idle connections too.
                 self.shared.idle().clear();
             } else if used.connection.is_usable() {
                 self.shared.give_back(used.connection);
@@ -289,7 +289,7 @@ impl fmt::Debug for AsyncClient {
 // === impl Shared ===
 
 impl Shared {
-    /// A child of a fork shares the connections with its parent, and locks that tasks held at the fork stay locked.
+    /// A forked child shares the connections with its parent, and locks that tasks held at the fork stay locked.
     fn check_process(&self) -> Result<()> {
         if self.pid == std::process::id() {
             return Ok(());

@@ -24,7 +24,7 @@ impl AsyncConnection {
         Ok(AsyncConnection { stream, made: Instant::now(), replies: Replies::default() })
     }
 
-    /// Whether a further request may use it.
+    /// Whether another request may use it.
     pub(crate) fn is_usable(&self) -> bool {
         self.replies.may_follow()
     }
@@ -38,7 +38,8 @@ impl AsyncConnection {
         let number = self.replies.next_number();
         let mut frame = Vec::new();
         put(number, &mut frame);
-        // If the peer reads no more, it may have sent a reason before it closed: reading finds that, then the end.
+        // If the peer reads no more, it may have sent a reason before it closed. Reading finds that reason, and then
+        // the end.
         let _ = self.stream.write_all(&frame).await;
         let outcome = self.outcome(number, opcode).await;
         outcome.unwrap_or_else(|why| RequestOutcome::Broken { why, served: self.replies.served })

@@ -57,12 +57,12 @@ impl Builder {
         self
     }
 
-    /// How long calls without their own deadline wait for a missing daemon before the deadline starts: for a process
-    /// that may start before its daemon. They wait for at least their deadline, even if `limit` is shorter, and for at
+    /// How long calls without their own deadline wait for a missing daemon before the deadline starts, for processes
+    /// that may start before the daemon. They wait for at least their deadline, even if `limit` is shorter, and for at
     /// most [`crate::WAIT_MAX`].
     ///
-    /// Default: zero, so calls fail at once if the daemon has never run. Even then, they wait up to their deadline for
-    /// a daemon that seems to be restarting: if this client has been connected before, if a socket exists that no
+    /// Default: zero, so calls fail immediately if the daemon has never run. Even then, they wait up to their deadline
+    /// for a daemon that seems to be restarting: if this client has been connected before, if a socket exists that no
     /// daemon listens on, or if one was removed in the last ten seconds.
     #[must_use]
     pub fn wait(mut self, limit: Duration) -> Builder {

@@ -19,12 +19,12 @@ use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
 use crate::tag::Tag;
 
-/// The way to the host's leafd, for all threads of a process. Forked children use it too, each with connections of
-/// its own.
+/// A client of the host's leafd, for all threads of a process. Forked children can use it too, each with its own
+/// connections.
 ///
-/// Clones share everything and cost a reference count. All calls block, but no longer than their deadline (and
-/// 250 ms of grace), unless the client [waits](Builder::wait) for the daemon. Each call that waits has a connection to
-/// itself; a client has at most 32, and further calls wait for one.
+/// Clones share everything and cost a reference count. All calls block, but no longer than their deadline (and 250 ms
+/// of grace), unless the client [waits](Builder::wait) for the daemon. Each waiting call has its own connection; a
+/// client has at most 32, and further calls wait for one.
 #[derive(Clone)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
@@ -32,7 +32,7 @@ pub struct Client {
     limit: Option<Duration>,
 }
 
-/// A snowflake id taken apart.
+/// The parts of a snowflake id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
     /// Its time (in ticks), worker and sequence.
@@ -41,7 +41,7 @@ pub struct Decoded {
     pub unix_ms: u64,
 }
 
-/// Takes a snowflake id apart by its layout (see [`Client::layout`]).
+/// Splits a snowflake id into its parts by its layout (see [`Client::layout`]).
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for an id with bits that the layout doesn't have.
@@ -64,7 +64,7 @@ pub fn decode(id: u64, layout: &Layout) -> Result<Decoded> {
 // === impl Client ===
 
 impl Client {
-    /// Connects to the daemon at `path` and agrees on a protocol version, now.
+    /// Connects to the daemon at `path` immediately, and agrees on a protocol version.
     ///
     /// # Errors
     /// [`Error::Connect`] if no daemon answers there, or the errors of [`Client::info`].
@@ -87,7 +87,8 @@ impl Client {
     }
 
     /// The same client, whose calls may take at most `limit` each (see [`Builder::deadline`]). They don't
-    /// [wait](Builder::wait) for a missing daemon. So do handles, pipelines and public ids made from it.
+    /// [wait](Builder::wait) for a missing daemon. The same applies to handles, pipelines and public ids created from
+    /// it.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), leafd_client::Error> {
@@ -104,7 +105,7 @@ impl Client {
     /// The next id of `tag`: a positive signed 64-bit number, and unique.
     ///
     /// Most calls answer from a run that the process holds, without a system call. Ids of different threads and
-    /// processes are then not in order of time. [`Client::tag`] saves looking up the name.
+    /// processes are then not in the order of issue. [`Client::tag`] saves looking up the name.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an invalid tag name (1 to 128 characters, none of them a control
@@ -115,8 +116,8 @@ impl Client {
         next(&self.core, entry, self.core.holds, self.limit)
     }
 
-    /// The next id of `tag`, drawn directly by a request of its own. It is higher than all ids drawn directly
-    /// on this host before.
+    /// The next id of `tag`, drawn directly with its own request. It is higher than all ids that were drawn directly on
+    /// this host before.
     ///
     /// # Errors
     /// As [`Client::next`].
@@ -126,8 +127,8 @@ impl Client {
 
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
     ///
-    /// More than [`crate::COUNT_MAX`] take several requests, one after another. For zero ids no request is sent. At most
-    /// [`crate::BATCH_MAX`].
+    /// More than [`crate::COUNT_MAX`] ids take several requests, one after another. For zero ids, no request is sent.
+    /// The maximum is [`crate::BATCH_MAX`].
     ///
     /// # Errors
     /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
@@ -144,7 +145,7 @@ impl Client {
         Tag::new(&self.core, tag, self.limit)
     }
 
-    /// The public ids of a tag's dense ones, and back.
+    /// Converts a tag's dense ids to public ids, and back.
     pub fn public_ids(&self, tag: &str) -> PublicIds {
         PublicIds::new(&self.core, tag, self.limit)
     }
@@ -183,7 +184,7 @@ impl Client {
     /// The daemon's metrics in Prometheus' text format, for administrators.
     ///
     /// # Errors
-    /// [`Error::Service`] if this user is no administrator, or the daemon knows no metrics; see [`Error`].
+    /// [`Error::Service`] if this user is not an administrator, or the daemon has no metrics; see [`Error`].
     pub fn metrics_text(&self) -> Result<String> {
         text(self.core.ask(opcode::METRICS, 0, &[0], true, &mut self.deadline())?)
     }
@@ -218,7 +219,7 @@ impl Client {
 }
 
 impl Builder {
-    /// Builds the client. It connects on first use; [`Client::connect`] connects at once.
+    /// Builds the client. It connects on first use; [`Client::connect`] connects immediately.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if the system has no memory.
@@ -239,7 +240,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The body of INFO: the lowest and the highest version that this client speaks.
+/// The body of INFO: the lowest and the highest version that this client supports.
 pub(crate) fn info_body() -> [u8; 4] {
     let [low, high] = leafd_wire::VERSION.to_le_bytes();
     [low, high, low, high]
@@ -247,7 +248,7 @@ pub(crate) fn info_body() -> [u8; 4] {
 
 pub(crate) fn info_of(body: &[u8]) -> Result<InfoReply> {
     let mut info = InfoReply::decode(body).map_err(|error| Error::protocol(error.what))?;
-    // These stand in messages.
+    // These occur in messages.
     let texts = info.layouts.iter_mut().map(|(name, _)| name).chain([&mut info.release]);
     texts.for_each(|text| *text = clean(text));
     if info.version != leafd_wire::VERSION {

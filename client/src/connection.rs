@@ -1,5 +1,4 @@
-//! One connection to the daemon: bytes to it, frames from it, and how its user waits for them. One thread at a time
-//! uses it.
+//! One connection to the daemon: sends bytes, receives frames, and waits for them. One thread at a time uses it.
 
 use std::io;
 use std::path::Path;
@@ -18,7 +17,7 @@ use crate::socket::{Readiness, Socket};
 /// How much is received at once.
 const CHUNK_BYTES: usize = 16 * 1024;
 
-/// The capacity kept for outgoing bytes; more is given back.
+/// The capacity kept for outgoing bytes; more is released.
 const OUTGOING_KEPT_BYTES: usize = 64 * 1024;
 
 pub(crate) struct Connection {
@@ -30,10 +29,10 @@ pub(crate) struct Connection {
     polling: Polling,
     chunk: Box<[u8]>,
     arrived: Instant,
-    /// Bytes that the system has not taken, from `sent` on.
+    /// Bytes that the system has not accepted yet, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
-    /// The peer reads no more bytes. What it sent before may still be read.
+    /// The peer reads no more bytes. Earlier bytes from it can still be read.
     deaf: bool,
 }
 
@@ -66,20 +65,20 @@ impl Connection {
         !self.deaf && self.replies.may_follow()
     }
 
-    /// Queues a request and returns its number: `put` writes its frame. It goes out by the next [`Connection::send`].
+    /// Queues a request and returns its number; `put` writes its frame. The next [`Connection::send`] sends it.
     pub(crate) fn submit(&mut self, put: impl FnOnce(u32, &mut Vec<u8>)) -> u32 {
         let number = self.replies.next_number();
         put(number, &mut self.outgoing);
         number
     }
 
-    /// Sends as much as the system takes without waiting.
+    /// Sends as much as the system accepts without waiting.
     pub(crate) fn send(&mut self) {
         while self.sent < self.outgoing.len() && !self.deaf {
             match self.socket.send(&self.outgoing[self.sent..]) {
                 Ok(sent) => self.sent += sent,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // The peer may have sent a reason before it closed: reading finds that, then the end.
+                // The peer may have sent a reason before it closed. Reading finds that reason, and then the end.
                 Err(error) if broken_by(&error) == Break::End => self.deaf = true,
                 Err(_) => {
                     self.socket.shut_down();
@@ -96,7 +95,7 @@ impl Connection {
         self.outgoing.len() - self.sent
     }
 
-    /// Receives what is there, without waiting. Returns whether that was anything.
+    /// Receives available bytes without waiting. Returns whether there were any.
     pub(crate) fn receive(&mut self) -> Result<bool, Break> {
         match self.socket.receive(&mut self.chunk) {
             Ok(0) => Err(Break::End),
@@ -130,8 +129,8 @@ impl Connection {
         })
     }
 
-    /// Waits until `ready` returns something, and sends and receives meanwhile. `None`: not by `until`, or a signal
-    /// has ended the call. `maybe_there`: the answer may have arrived already.
+    /// Sends and receives until `ready` returns something. `None`: not by `until`, or a signal has ended the call.
+    /// `maybe_there`: the answer may have arrived already.
     pub(crate) fn wait<T>(
         &mut self,
         maybe_there: bool,
@@ -170,7 +169,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Waits for bytes, or for room to send. Returns how the attempt before sleeping ended, if one was made.
+    /// Waits for bytes, or for space to send. Returns how the attempt before sleeping ended, if one was made.
     fn fill(&mut self, before: Before, until: Instant) -> Result<Option<Tried>, Break> {
         let mut tried = None;
         if before != Before::NOTHING {
@@ -181,8 +180,8 @@ impl Connection {
                 return Ok(tried);
             }
         }
-        // Not by a blocking receive: that would wake once more when the daemon takes the request out of the socket,
-        // which makes room for writing.
+        // This isn't a blocking receive, which would wake once more when the daemon reads the request and thus makes
+        // space for writing.
         let wanted = Readiness { readable: true, writable: self.unsent_bytes() > 0 };
         let ready = self.socket.wait(wanted, until).map_err(|error| broken_by(&error))?;
         if ready.readable {
@@ -191,7 +190,7 @@ impl Connection {
         Ok(tried)
     }
 
-    /// Looks for bytes without sleeping.
+    /// Checks for bytes without sleeping.
     fn try_before(&mut self, before: Before) -> Result<Tried, Break> {
         let began = Instant::now();
         loop {
@@ -209,7 +208,7 @@ impl Connection {
     }
 }
 
-/// Why a connection is gone, by the error of a system call.
+/// Why a connection is broken, according to the error of a system call.
 pub(crate) fn broken_by(error: &io::Error) -> Break {
     match error.raw_os_error() {
         Some(libc::EPIPE) | None => Break::End,

@@ -1,4 +1,4 @@
-//! What all clones of a client share: settings, wiped memory, and the way to the process's connections.
+//! The state that all clones of a client share: settings, wiped memory, and the process's connections.
 
 use std::io;
 use std::path::PathBuf;
@@ -31,18 +31,18 @@ pub(crate) struct Core {
     pub(crate) holds: bool,
 }
 
-/// How long calls without a limit of their own may take.
+/// How long calls without their own limit may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) deadline: Duration,
-    /// For a missing daemon.
+    /// How long to wait for a missing daemon.
     pub(crate) wait: Duration,
 }
 
 /// How often a request is sent again when its connection breaks.
 ///
-/// Once, if the connection had answered before: then the daemon is restarting. A few more times if
-/// the new connections never answered anything: then the daemon is still stopping or starting.
+/// Once, if the connection had answered before, because then the daemon is restarting. A few more times if new
+/// connections never answered anything, because then the daemon is still stopping or starting.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     breaks: u32,
@@ -90,13 +90,13 @@ impl Core {
         self.names.get(tag, &self.arena)
     }
 
-    /// Whether something made by process `pid` belongs to this process.
+    /// Whether something that process `pid` created belongs to this process.
     pub(crate) fn is_own(&self, pid: u32) -> bool {
-        // If the kernel wipes, nothing of the parent's can be found.
+        // If the kernel wipes the memory, nothing of the parent's can be found.
         self.arena.is_wiped() || pid == std::process::id()
     }
 
-    /// The process's connections; the pool is made on first use, also in a forked child.
+    /// The process's connections; the pool is created on first use, also in a forked child.
     pub(crate) fn pool(&self) -> &Pool {
         let place = self.arena.pool();
         let found = place.load(Ordering::Acquire);
@@ -111,7 +111,8 @@ impl Core {
 
     #[cold]
     fn make_pool(&self, found: *mut Pool) -> &Pool {
-        // Read before the swap: once the new pool is out, other threads may record their connections.
+        // This is read before the swap, because other threads may record their connections once the new pool is
+        // visible.
         let inherited = self.endpoint.inherited();
         let new = Box::into_raw(Box::new(Pool::new(Arc::clone(&self.endpoint))));
         let swap =
@@ -134,7 +135,7 @@ impl Core {
         }
     }
 
-    /// Draws ids by a request of its own.
+    /// Draws ids with a separate request.
     pub(crate) fn draw(
         &self,
         tag: &str,
@@ -188,7 +189,7 @@ impl Core {
     ) -> Result<Vec<u8>> {
         let _outside = Outside::new();
         loop {
-            // A connection that has closed meanwhile would take a request along that is sent only once.
+            // A request that is sent only once would be lost on a connection that has closed meanwhile.
             let checked = attempts.is_none();
             let outcome = self.pool().exchange(checked, opcode, deadline, &mut put)?;
             let Some(outcome) = outcome else { return Err(deadline.missed()) };

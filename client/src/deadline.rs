@@ -6,7 +6,7 @@ use leafd_wire::DEADLINE_MS_MAX;
 
 use crate::error::Error;
 
-/// How much longer than the daemon's deadline a client waits for the daemon's own answer about it.
+/// How much longer than the daemon's deadline a client waits for the daemon's answer, which explains the timeout.
 const GRACE: Duration = Duration::from_millis(250);
 
 /// The longest wait for a missing daemon; see [`crate::Builder::wait`].
@@ -73,7 +73,7 @@ impl Deadline {
         last.max(self.end) + GRACE
     }
 
-    /// The time left for the wire: in milliseconds, rounded up.
+    /// The remaining time for the request's deadline field: in milliseconds, rounded up.
     pub(crate) fn left_ms(&self) -> u32 {
         as_ms(self.end().saturating_duration_since(Instant::now()))
     }

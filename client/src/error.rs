@@ -1,4 +1,4 @@
-//! Errors, split into what the service reported and what the client found.
+//! Errors, divided into those that the service reports and those that the client detects.
 
 use std::fmt;
 use std::io;
@@ -10,8 +10,8 @@ use leafd_wire::text::clean;
 
 /// Why a call failed.
 ///
-/// [`Error::Service`] is the daemon's own answer; all others were found on the client's side. A failed call
-/// never used up an id that another call could return: at most ids are skipped.
+/// [`Error::Service`] is the daemon's own answer; the client detects all others. A failed call may skip ids, but an id
+/// that it drew is never returned by another call.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -68,9 +68,9 @@ pub enum Error {
     /// A limit of the client or the system was reached.
     #[non_exhaustive]
     Resources {
-        /// What was not available.
+        /// The unavailable resource.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without any repair.
+    /// Whether the same call may succeed later without any other action.
     ///
     /// [`Error::Interrupted`] is not retryable: the caller asked for the end of the call. After an administrative request
     /// that failed with [`Error::Disconnected`] or [`Error::Timeout`], first find out whether it took effect.
@@ -119,7 +119,7 @@ impl Error {
         }
     }
 
-    /// Whether the call took too long: the daemon says so, or it did not answer.
+    /// Whether the call took too long, because the daemon says so or did not answer.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Timeout { .. } | Error::Service { status: Status::Deadline, .. })
     }

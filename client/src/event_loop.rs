@@ -1,5 +1,5 @@
-//! For event loops that talk to the daemon on their own socket. They ask for runs, and the runs are held
-//! here, where a fork wipes them.
+//! For event loops that talk to the daemon on their own socket. They request runs, and the runs are held here, where a
+//! fork wipes them.
 //!
 //! A loop takes ids by [`Tag::take_for_loop`] and, if that has none, by [`Tag::advance`]. If neither has one,
 //! or if the first reports that the next run is due, the loop sends an IDS request with the flag HOLD for
@@ -16,12 +16,12 @@ use crate::tag::Tag;
 pub struct HeldId {
     /// The id.
     pub id: u64,
-    /// It is time to ask for the next run. True once per run.
+    /// Whether it is time to request the next run. True once per run.
     pub refill_due: bool,
 }
 
 impl Tag {
-    /// As [`Tag::take`], but the caller asks for the next run.
+    /// As [`Tag::take`], but the caller requests the next run.
     ///
     /// It takes no lock and allocates nothing, so a signal handler may call it. (The handler's thread then
     /// calls [`Tag::next`] for the next run.)
@@ -32,30 +32,30 @@ impl Tag {
         self.take_of_run(coarse_ns()).map(HeldId::from)
     }
 
-    /// The first id of the next run from [`Tag::hold`], or of the present one if another thread was faster.
-    /// `None`: nothing usable is left, and the daemon has to be asked.
+    /// The first id of the next run from [`Tag::hold`], or of the present one if another thread was faster. `None`: no
+    /// usable ids are left, and the caller must send a request.
     #[doc(hidden)]
     #[must_use]
     pub fn advance(&self) -> Option<u64> {
         if self.holds() { self.entry().advance() } else { None }
     }
 
-    /// How many ids to ask for when `waiting` callers have none.
+    /// How many ids to request when `waiting` callers have none.
     #[doc(hidden)]
     pub fn wish(&self, waiting: u32) -> u32 {
         if self.holds() { self.entry().wish(waiting) } else { 1 }
     }
 
-    /// Takes in the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request
-    /// was sent, on `CLOCK_BOOTTIME`. If these ids may not be held, or the reply came too late for it, this returns
-    /// one id and skips the rest. The id is for a call that began before the request was sent. If there is none,
-    /// skip the id.
+    /// Handles the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request was sent,
+    /// on `CLOCK_BOOTTIME`. If these ids may not be held, or the reply came too late for it, this returns one id and
+    /// skips the rest. The id is for a call that began before the request was sent. If there is no such call, skip the
+    /// id.
     ///
     /// # Errors
     /// [`crate::Error::Protocol`] for a body that doesn't answer such a request. Nothing is held then.
     #[doc(hidden)]
     pub fn hold(&self, body: &[u8], asked: u32, asked_ns: u64) -> Result<Option<u64>> {
-        // A time in the future would let the run live too long.
+        // A time in the future would keep the run for too long.
         let drawn = DrawnIds::decode(body, asked, true, asked_ns.min(exact_ns()))?;
         Ok(self.hold_drawn(&drawn))
     }

@@ -1,8 +1,8 @@
-//! Ids of held runs, and where the next run comes from.
+//! Takes ids from held runs, and fetches the next run.
 //!
-//! One thread at a time fetches a tag's next run. The others wait for it, each by its own deadline. No
-//! lock is held meanwhile, and other tags don't wait. Well before a run's end, one thread asks for the
-//! next run without waiting for the answer.
+//! One thread at a time fetches a tag's next run. The others wait for it, each by its own deadline. No lock is held
+//! meanwhile, and other tags don't wait. Well before a run's end, one thread requests the next run without waiting for
+//! the answer.
 
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ pub(crate) fn next(
     next_slow(core, entry, holds, limit)
 }
 
-/// The next id when no run is held, or none may be.
+/// The next id if no run is held or may be held.
 pub(crate) fn next_slow(
     core: &Core,
     entry: &TagEntry,
@@ -106,7 +106,7 @@ impl TagEntry {
         }
     }
 
-    /// Asks for the next run, unless that was done or a lock is taken.
+    /// Requests the next run, unless that has been done or a lock is taken.
     #[cold]
     pub(crate) fn refill(&self, core: &Core) {
         if let Ok(mut stock) = self.supply().stock.try_lock() {
@@ -129,14 +129,14 @@ impl TagEntry {
         Some(id)
     }
 
-    /// How many ids to ask for when `waiting` callers have none.
+    /// How many ids to request when `waiting` callers have none.
     pub(crate) fn wish(&self, waiting: u32) -> u32 {
         let mut stock = self.supply().lock();
         stock.learn(self.slot(), exact_ns());
         if stock.never_hold { 1 } else { stock.wish().max(waiting.min(RUN_COUNT_MAX)) }
     }
 
-    /// Queues drawn runs behind the held one. Returns an id if they may not be held, or came too late for it.
+    /// Queues drawn runs behind the held one. Returns an id if they may not be held or arrived too late for that.
     pub(crate) fn queue(&self, drawn: &DrawnIds) -> Option<u64> {
         let mut stock = self.supply().lock();
         stock.never_hold = drawn.hold_ms == 0;
@@ -175,19 +175,19 @@ impl TagEntry {
         Ok(stock.stow(self.slot(), &outcome?))
     }
 
-    /// Draws one id by a request of its own.
+    /// Draws one id with a separate request.
     fn next_unheld(&self, core: &Core, supply: &Supply, deadline: &mut Deadline) -> Result<u64> {
         let drawn = core.draw(self.name(), 1, true, deadline)?;
         if drawn.hold_ms > 0 {
-            // The tag was created anew, and its ids may be held now.
+            // The tag was recreated, and its ids may be held now.
             supply.lock().never_hold = false;
         }
         Ok(drawn.first_id())
     }
 }
 
-/// What a request sent ahead has brought, if that is usable. An old error says little: a new request shows what is wrong
-/// now.
+/// The result of a request that was sent ahead, if it is usable. An old error says little, because a new request shows
+/// the present problem.
 fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<DrawnIds> {
     let Refill { pooled, number, count, sent_ns } = refill;
     match core.pool().answer(pooled, number, opcode::IDS, true, deadline.end_of_grace())? {
@@ -203,7 +203,7 @@ fn ask_ahead(stock: &mut Stock, entry: &TagEntry, core: &Core) {
     if stock.refill.is_some() || stock.fetching || !stock.queued.is_empty() || stock.never_hold {
         return;
     }
-    // If no connection can be spared, nothing is lost: the end of the run asks again.
+    // If no connection is free, nothing is lost, because the request is repeated at the end of the run.
     let Some(mut pooled) = core.pool().take_ahead() else { return };
     let sent_ns = exact_ns();
     stock.learn(entry.slot(), sent_ns);

@@ -7,12 +7,12 @@ use leafd_wire::{COUNT_MAX, Run};
 
 use crate::error::{Error, Result};
 
-/// The most ids in a batch.
+/// The maximum number of ids in a batch.
 pub const BATCH_MAX: u64 = 1_000_000_000;
 
 /// Ids that were drawn together, in the order of issue.
 ///
-/// It iterates over the ids; [`Ids::into_runs`] gives the runs themselves. The ids belong to the
+/// It iterates over the ids; [`Ids::into_runs`] returns the runs themselves. The ids belong to the
 /// caller. If the process forks half way through, only one of the two may use the rest.
 #[derive(Clone, Debug)]
 pub struct Ids {
@@ -28,7 +28,7 @@ impl Ids {
         Ids { front: Run { first: 1, count: 0, stride: 1 }, rest: runs.into_iter(), left }
     }
 
-    /// How many ids are left.
+    /// The number of remaining ids.
     pub fn remaining(&self) -> u64 {
         self.left
     }
@@ -49,7 +49,7 @@ impl Iterator for Ids {
         }
         let id = self.front.first;
         self.front.count -= 1;
-        // The number after the run's last id may be no valid id. It is never used.
+        // The number after the run's last id may not be a valid id. It is never used.
         self.front.first = id.wrapping_add(u64::from(self.front.stride));
         self.left -= 1;
         Some(id)
@@ -65,7 +65,7 @@ impl Iterator for Ids {
 
 impl FusedIterator for Ids {}
 
-/// How many ids each request for a batch asks for.
+/// The number of ids in each request for a batch.
 pub(crate) fn requests_of_batch(count: u64) -> Result<impl Iterator<Item = u32>> {
     if count > BATCH_MAX {
         return Err(Error::invalid(format!(

@@ -25,7 +25,7 @@ pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 thread_local! {
     static INTERPRETER: Cell<Option<Interpreter>> = const { Cell::new(None) };
-    /// Set while the thread is without the lock: what `leave` returned.
+    /// The result of `leave`, while the thread doesn't have the lock.
     static LEFT: Cell<Option<*mut c_void>> = const { Cell::new(None) };
     /// A signal arrived, and handlers have not run for it.
     static SIGNALLED: Cell<bool> = const { Cell::new(false) };

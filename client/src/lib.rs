@@ -1,4 +1,4 @@
-//! Blocking client of leafd, the host's daemon that gives out unique 64-bit ids.
+//! Blocking client for leafd, the host's daemon that issues unique 64-bit ids.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), leafd_client::Error> {
@@ -10,23 +10,23 @@
 //! # Ok(()) }
 //! ```
 //!
-//! [`Client`] draws ids, one by one or in batches; [`Tag`] is a handle for drawing many; [`Pipeline`] sends many requests
+//! [`Client`] draws ids, singly or in batches; [`Tag`] is a handle for drawing many; [`Pipeline`] sends many requests
 //! at once; [`PublicIds`] hides how many ids there are. With the feature `tokio`, `AsyncClient` does not block; with
 //! `admin`, a client creates and changes tags. Code that takes an [`IdSource`] runs without a daemon in tests, with a
 //! [`FakeClient`].
 //!
-//! The crate needs `std` and `libc` only and starts no thread. A client is safe to share between threads and to use on
-//! both sides of a fork: a child never sees an id that its parent held, whatever the parent's other threads were doing.
-//! (The exception: a fork from a signal handler that interrupted a call of this crate.) Signal handlers must not call
-//! it, because they could wait for a lock that the interrupted thread has.
+//! The crate depends only on `std` and `libc`, and starts no threads. A client is safe to share between threads and to
+//! use on both sides of a fork: a child never gets an id that its parent held, whatever the parent's other threads were
+//! doing. (The exception: a fork from a signal handler that interrupted a call of this crate.) Signal handlers must not
+//! call it, because they could wait for a lock that the interrupted thread has.
 
 // How the crate is built, from the caller to the socket:
 //
 // - `client`, `tag`, `pipeline`, `public_ids`: the public calls; `source`: their trait and its fake; `event_loop`: held
 //   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio; `admin`:
 //   typed administration;
-// - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and where the next one comes from;
-// - `core`, `arena`, `inherited`: what clones share, what a fork wipes, and what it leaves;
+// - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and how the next one is fetched;
+// - `core`, `arena`, `inherited`: the state that clones share, the part that a fork wipes, and the part that it leaves;
 // - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
 // - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
 

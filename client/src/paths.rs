@@ -1,4 +1,4 @@
-//! The daemon's socket: its default path, and which paths a socket can have.
+//! The daemon's socket: its default path, and the paths that a socket can have.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt as _;
@@ -27,7 +27,7 @@ const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 /// By the base directory specification, `XDG_` variables that are not absolute paths count as
 /// unset.
 pub fn default_socket_path() -> PathBuf {
-    // SAFETY: it takes nothing, touches no memory and can't fail.
+    // SAFETY: it takes no arguments, touches no memory and can't fail.
     let is_root = unsafe { libc::geteuid() } == 0;
     // SAFETY: it only reads what the kernel passed to this process.
     let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;

@@ -17,20 +17,20 @@ use crate::interruption::Outside;
 use crate::pool::{Pool, PooledConnection};
 use crate::replies::{DrawnIds, RequestOutcome, STRAY};
 
-/// The first requests are sent once they have so many bytes, some thirty requests: the daemon then answers them while
-/// more are queued.
+/// The first requests are sent once they have this many bytes, which is some thirty requests. The daemon then answers
+/// them while more are queued.
 const SEND_AT_BYTES_FIRST: usize = 1024;
 
-/// Each further time twice as many bytes are sent, up to this: so long queues take few system calls.
+/// After that, the number of bytes doubles each time, up to this, so that long queues take few system calls.
 const SEND_AT_BYTES_MAX: usize = 16 * 1024;
 
-/// The most requests of a pipeline that may await an answer.
+/// The maximum number of a pipeline's requests that may await an answer.
 pub const IN_FLIGHT_MAX: usize = 65_536;
 
-/// A queue of id requests. While any is outstanding, the pipeline uses one of the client's connections for itself.
+/// A queue of id requests. While any is outstanding, the pipeline occupies one of the client's connections.
 ///
-/// [`Pipeline::push`] queues a request. [`Pipeline::answer`] sends what is queued and waits for the next answer, in
-/// any order. As elsewhere, a request is sent again when the daemon restarts. Dropping the pipeline gives up all
+/// [`Pipeline::push`] queues a request. [`Pipeline::answer`] sends the queued requests and waits for the next answer,
+/// in any order. As elsewhere, a request is sent again if the daemon restarts. Dropping the pipeline abandons all
 /// outstanding requests.
 ///
 /// ```no_run
@@ -70,7 +70,7 @@ pub struct Answer {
     pub ids: Result<Ids>,
 }
 
-/// A connection and what came over it.
+/// A connection, and what was received over it.
 #[derive(Default)]
 struct PipelineConnection {
     /// The address of the pool that it was taken from. A forked child has another pool.
@@ -124,8 +124,8 @@ impl Pipeline {
     /// nothing. At most [`IN_FLIGHT_MAX`] may be outstanding.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an impossible tag or count or too many requests,
-    /// [`Error::Connect`] if no connection can be made.
+    /// [`Error::InvalidArgument`] for an invalid tag or count, or for too many requests; [`Error::Connect`] if no
+    /// connection can be made.
     pub fn push(&mut self, tag: &str, count: u32) -> Result<u64> {
         if !(1..=COUNT_MAX).contains(&count) {
             return Err(Error::invalid(format!("a request takes 1 to {COUNT_MAX} ids")));
@@ -150,11 +150,11 @@ impl Pipeline {
         let core = Arc::clone(&self.core);
         let Some(own) = self.own_connection() else { return Ok(()) };
         let sent = own.wait(core.pool(), deadline.end(), |answers, connection| {
-            // What came is taken in, or the daemon would stop reading.
+            // This also receives, because otherwise the daemon would stop reading.
             answers.take_in(connection)?;
             Ok((connection.unsent_bytes() == 0).then_some(()))
         });
-        // After a break the next call sends the requests again.
+        // If the connection breaks, the next call sends the requests again.
         if sent.is_some() || own.pooled.is_none() { Ok(()) } else { Err(deadline.missed()) }
     }
 
@@ -186,7 +186,7 @@ impl Pipeline {
     /// Turns an outcome into an answer, or sends the request again.
     fn settle(&mut self, number: u64, outcome: RequestOutcome) -> Option<Answer> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
-        // A request that was given up is no longer in the queue.
+        // An abandoned request is no longer in the queue.
         let mut pushed = self.pushed.get_mut(index)?.take()?;
         let settled = self.core.settle(outcome, Some(&mut pushed.attempts), &pushed.deadline);
         let ids = match settled {
@@ -227,7 +227,7 @@ impl Pipeline {
         }
     }
 
-    /// `deadline_ms`: what the daemon is told. Connecting may use up some of it. The daemon then waits longer than
+    /// `deadline_ms`: the deadline in the request. Connecting may use up some of it. The daemon then waits longer than
     /// this client, which does no harm.
     fn submit(&mut self, number: u64, pushed: &mut Pushed, deadline_ms: u32) -> Result<()> {
         if self.outstanding >= IN_FLIGHT_MAX {
@@ -267,7 +267,7 @@ impl Pipeline {
         self.connection.as_mut().filter(|own| own.pool == pool)
     }
 
-    /// Lets the next call use the connection, unless answers are still to come.
+    /// Lets the next call use the connection, unless answers are outstanding.
     fn let_go(&mut self) {
         if self.own_connection().is_none() {
             return self.forsake_parents();
@@ -282,7 +282,7 @@ impl Pipeline {
         }
     }
 
-    /// Leaves a parent's connection alone: the parent goes on using it.
+    /// Doesn't touch a parent's connection, because the parent continues to use it.
     fn forsake_parents(&mut self) {
         mem::forget(self.connection.take());
     }

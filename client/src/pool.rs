@@ -1,6 +1,6 @@
 //! A process's connections for one client: each serves one call at a time.
 //!
-//! A forked child never sees its parent's pool: it finds a null pointer and makes its own.
+//! A forked child never sees its parent's pool: it finds a null pointer and creates its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,26 +17,26 @@ use crate::interruption::{SLICE, is_ended, is_watched};
 use crate::replies::RequestOutcome;
 use crate::socket::{Inherited, SocketRecord};
 
-/// The most connections that calls use. Further calls wait for one.
+/// The maximum number of connections that calls use. Further calls wait for one.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
 
-/// The most connections that carry requests for runs ahead of use, until the answers are needed. Calls don't wait for
-/// them: they have their own.
+/// The maximum number of connections that carry requests for runs ahead of use, until the answers are needed. Calls
+/// don't wait for these, because they have their own.
 const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
 
 const INDEXES: usize = CONNECTIONS_MAX + AHEAD_MAX;
 
-/// A connection that was not needed for so long is closed.
+/// A connection that has not been needed for this long is closed.
 pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
 
-/// The first pause before another attempt to connect, and the longest.
+/// The first and the longest pause before another attempt to connect.
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_millis(2);
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_millis(100);
 
 /// How long a removed socket counts as that of a restarting daemon.
 const JUST_NOW: Duration = Duration::from_secs(10);
 
-/// What a fork does not change: the socket's path, and what is known about it.
+/// The part that a fork does not change: the socket's path, and what is known about it.
 pub(crate) struct Endpoint {
     pub(crate) path: PathBuf,
     pub(crate) may_poll: bool,
@@ -47,24 +47,25 @@ pub(crate) struct Endpoint {
 
 /// A process's connections.
 pub(crate) struct Pool {
-    /// The process that made it.
+    /// The process that created it.
     pub(crate) pid: u32,
     endpoint: Arc<Endpoint>,
     state: Mutex<State>,
-    /// A connection was given back or closed.
+    /// Notified when a connection is returned or closed.
     freed: Condvar,
-    /// Every connection by its place, also while a call has it. Nobody follows these pointers: in a forked child, where
-    /// the calls of other threads are gone, they show leak checkers that the parent's connections are left on purpose.
+    /// Every connection by its index, also while a call uses it. These pointers are never followed. In a forked child,
+    /// which lacks the calls of other threads, they show leak checkers that the parent's connections are left on
+    /// purpose.
     all: [AtomicPtr<Connection>; INDEXES],
 }
 
 struct State {
-    /// The one used last at the end, so that those that aren't needed get old.
+    /// The one used last is at the end, so that unneeded connections get old.
     idle: Vec<PooledConnection>,
     free_indexes: Vec<usize>,
     /// How many connections carry requests ahead of use.
     ahead: usize,
-    /// How often connections broke. One that was made before the last time is not used again: it may break too, and a
+    /// How often connections broke. One from before the last time is not used again, because it may break too, and a
     /// request is sent again only once.
     breaks: u64,
     waiting: usize,
@@ -77,9 +78,9 @@ pub(crate) struct PooledConnection {
     pub(crate) connection: Box<Connection>,
     /// Its index among the endpoint's records.
     index: usize,
-    /// [`State::breaks`] when it was made.
+    /// [`State::breaks`] when it was created.
     made_after: u64,
-    /// It carries a request ahead of use.
+    /// Whether it carries a request ahead of use.
     ahead: bool,
 }
 
@@ -95,7 +96,7 @@ impl Endpoint {
         self.reached.store(true, Ordering::Relaxed);
     }
 
-    /// The connections of the process that used it last, as a child has inherited them.
+    /// The connections that a child has inherited from the last process that used it.
     pub(crate) fn inherited(&self) -> Vec<Inherited> {
         self.records.iter().filter_map(SocketRecord::get).collect()
     }
@@ -131,9 +132,9 @@ impl Pool {
         }
     }
 
-    /// A connection. A lost one is made anew, with growing pauses, up to the deadline, and then tried for a last time.
-    /// A daemon that was never there is an error at once, unless the call is to wait for it. `checked`: one that the
-    /// daemon has closed meanwhile is not good enough.
+    /// A connection. A lost one is reopened, with growing pauses, until the deadline, and then tried one last time. If
+    /// the daemon has never run, this fails immediately, unless the call is to wait for it. `checked`: whether to
+    /// reject a connection that the daemon has closed meanwhile.
     pub(crate) fn take(&self, checked: bool, deadline: &mut Deadline) -> Result<PooledConnection> {
         let until = deadline.connect_by();
         let mut waited = false;
@@ -194,7 +195,7 @@ impl Pool {
         }
     }
 
-    /// Sends a request and waits for its outcome. `None`: it did not come in time. `checked`: as in [`Pool::take`].
+    /// Sends a request and waits for its outcome. `None`: it did not arrive in time. `checked`: as in [`Pool::take`].
     pub(crate) fn exchange(
         &self,
         checked: bool,
@@ -208,7 +209,8 @@ impl Pool {
         Ok(self.answer(pooled, number, opcode, false, deadline.end_of_grace()))
     }
 
-    /// The outcome of a request that was sent. `None`: it did not come by `until`. `maybe_there`: it may have come already.
+    /// The outcome of a request that was sent. `None`: it did not arrive by `until`. `maybe_there`: it may have arrived
+    /// already.
     pub(crate) fn answer(
         &self,
         mut pooled: PooledConnection,
@@ -255,7 +257,7 @@ impl Pool {
         self.wake(state);
     }
 
-    /// Closes a connection whose answers may still come: they must meet no other request.
+    /// Closes a connection whose answers may still arrive, because they must not be taken for those of other requests.
     pub(crate) fn give_up(&self, pooled: PooledConnection) {
         let mut state = self.lock();
         self.close(&mut state, pooled);
@@ -271,7 +273,7 @@ impl Pool {
         RequestOutcome::Broken { why, served }
     }
 
-    /// An idle connection for a request that nobody waits for yet, if one can be spared. Never waits.
+    /// An idle connection for a request that no call waits for yet, if one is free. Never waits.
     pub(crate) fn take_ahead(&self) -> Option<PooledConnection> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
@@ -318,7 +320,7 @@ impl Pool {
         }
     }
 
-    /// Closes a connection that broke, and all that are idle and as old: the daemon may have gone.
+    /// Closes a connection that broke, and all idle ones that are as old, because the daemon may have stopped.
     fn close_broken(&self, state: &mut State, pooled: PooledConnection) {
         if pooled.made_after == state.breaks {
             state.breaks += 1;
@@ -381,7 +383,7 @@ impl State {
         self.next_try.is_none_or(|at| now >= at)
     }
 
-    /// Notes a failed attempt to connect. Pauses double.
+    /// Records a failed attempt to connect. Pauses double.
     fn refused(&mut self, now: Instant) {
         self.next_try = Some(now + with_jitter(self.back_off));
         self.back_off = (self.back_off * 2).min(BACK_OFF_MAX);
@@ -397,10 +399,10 @@ pub(crate) fn with_jitter(pause: Duration) -> Duration {
 // === connecting ===
 
 impl Endpoint {
-    /// Whether an unreachable daemon may be back soon.
+    /// Whether an unreachable daemon may return soon.
     pub(crate) fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
         match error.raw_os_error() {
-            // The backlog is full, so a daemon is there. Or a listening daemon was killed.
+            // The backlog is full, so a daemon exists, or a listening daemon was killed.
             Some(libc::EAGAIN | libc::ECONNREFUSED) => true,
             Some(libc::ENOENT) => {
                 deadline.waits()
@@ -412,8 +414,8 @@ impl Endpoint {
     }
 }
 
-/// Whether a daemon's socket was at `path` a moment ago: its lock file is there, and the folder has
-/// changed since [`JUST_NOW`].
+/// Whether a daemon's socket was at `path` a moment ago: its lock file exists, and the folder has changed within
+/// [`JUST_NOW`].
 fn has_just_gone(path: &Path) -> bool {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");

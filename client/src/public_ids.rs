@@ -1,4 +1,4 @@
-//! Public ids: what outsiders see instead of dense ids.
+//! Public ids, which outsiders see instead of dense ids.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::error::{Error, Result};
 
 /// The public ids of one tag in one form: numbers of some width, or the same numbers as text.
 ///
-/// A public id tells neither how many ids there are nor their order. Only daemons with the key can turn a dense id into
-/// a public one, or back. Both directions must use the same form.
+/// A public id reveals neither how many ids there are nor their order. Only daemons with the key can turn a dense id
+/// into a public one, or back. Both directions must use the same form.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -56,13 +56,13 @@ impl PublicIds {
         PublicIds { key, ..self.clone() }
     }
 
-    /// The public ids of dense ones, as numbers. Numbers don't tell which key made them: once a new key is in use, they
-    /// are read wrongly unless the caller passes the old key's number.
+    /// The public ids of dense ones, as numbers. Numbers don't contain their key's number. Once a new key is in use,
+    /// they are converted back wrongly unless the caller passes the old key's number.
     ///
     /// # Errors
-    /// [`Error::Service`] of [`leafd_wire::Status::ValueRefused`] for an id that is outside of the bits, of
-    /// [`leafd_wire::Status::MaskKey`] where the daemon has no key or a wrong one, of [`leafd_wire::Status::Denied`]
-    /// where the user may not unmask; else whatever kept the daemon from answering.
+    /// [`Error::Service`] with [`leafd_wire::Status::ValueRefused`] for an id that doesn't fit the bits, with
+    /// [`leafd_wire::Status::MaskKey`] if the daemon has no key or a wrong one, and with [`leafd_wire::Status::Denied`]
+    /// if the user may not unmask; otherwise the reason why the daemon did not answer.
     pub fn mask(&self, ids: &[u64]) -> Result<Vec<u64>> {
         self.convert(opcode::MASK, false, ids, |ids| MaskItems::Numbers(ids), numbers)
     }
@@ -87,8 +87,8 @@ impl PublicIds {
     /// The dense ids of public ones given as text.
     ///
     /// # Errors
-    /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is no public id of this form,
-    /// because it was mistyped or made up.
+    /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is not a public id of this
+    /// form, because it was mistyped or made up.
     pub fn unmask_text<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<u64>> {
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_ref().as_bytes()).collect();
         self.convert(opcode::UNMASK, true, &texts, |texts| MaskItems::Texts(texts), numbers)

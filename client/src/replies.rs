@@ -1,4 +1,4 @@
-//! Replies: taken off a stream of bytes, and what they mean: a body, or a failure.
+//! Extracts replies from a stream of bytes, and interprets them: a body, or a failure.
 
 use leafd_wire::frame::Frame;
 use leafd_wire::{ErrorReply, IdsReply, REPLY_LENGTH_MAX, Run, Status, opcode};
@@ -10,7 +10,7 @@ use crate::error::{Break, Error, Result};
 pub(crate) enum RequestOutcome {
     Body(Vec<u8>),
     Failed(Error),
-    /// The connection broke first. `served`: it had answered something before.
+    /// The connection broke first. `served`: whether it had answered anything before.
     Broken {
         why: Break,
         served: bool,
@@ -19,7 +19,7 @@ pub(crate) enum RequestOutcome {
 
 pub(crate) const STRAY: Break = Break::Protocol("a reply has the id of no request");
 
-/// The numbers of a connection's requests, and what it has received.
+/// The numbers of a connection's requests, and the bytes that it has received.
 #[derive(Default)]
 pub(crate) struct Replies {
     last_number: u32,
@@ -28,12 +28,12 @@ pub(crate) struct Replies {
     consumed: usize,
     /// Whether the daemon has answered anything.
     pub(crate) served: bool,
-    /// The daemon closes the connection after its last answer.
+    /// Whether the daemon closes the connection after its last answer.
     closing: bool,
 }
 
 impl Replies {
-    /// The number of the next request. Never 0: with request id 0 a daemon addresses the connection as a whole.
+    /// The number of the next request. Never 0, because request id 0 means a connection-level error.
     pub(crate) fn next_number(&mut self) -> u32 {
         self.last_number = self.last_number.checked_add(1).unwrap_or(1);
         self.last_number
@@ -51,7 +51,7 @@ impl Replies {
         &mut self.received
     }
 
-    /// Takes the next received frame, if it is complete. One with the request id 0 is meant for the whole connection.
+    /// Takes the next received frame, if it is complete. A frame with request id 0 applies to the whole connection.
     pub(crate) fn take<T>(
         &mut self,
         read: impl FnOnce(&Frame<'_>) -> std::result::Result<T, Break>,
@@ -78,7 +78,7 @@ pub(crate) struct DrawnIds {
     /// At least one run.
     pub(crate) runs: Vec<Run>,
     pub(crate) hold_ms: u32,
-    /// When the request was sent (exact clock), because the time of issue is not known better.
+    /// When the request was sent (exact clock), which is the best known lower bound of the time of issue.
     pub(crate) sent_ns: u64,
 }
 

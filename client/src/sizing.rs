@@ -27,7 +27,7 @@ const LONG_RUN_MAX_NS: u64 = 2_000_000_000;
 /// The maximum growth in one step, because one measurement may be off.
 const GROWTH_MAX: u32 = 16;
 
-/// The size to request, as learned so far. It reads no clock.
+/// The size to request, as learned so far. This reads no clock.
 #[derive(Debug)]
 pub(crate) struct Sizing {
     wish: u32,

@@ -25,7 +25,8 @@ pub(crate) const RUN_COUNT_MAX: u32 = 65_536;
 /// Runs with fewer ids are short.
 const SHORT_RUN_COUNT: u64 = 256;
 
-/// From here on the offset is reset. It must never reach the generation's bits, where it would revive an earlier run.
+/// From this value on, the offset is reset. It must never reach the generation's bits, where it would revive an earlier
+/// run.
 const OFFSET_LATE: u64 = 1 << (OFFSET_BITS - 1);
 
 /// The last generation. A slot that reaches it (after a century at 300 runs a second) holds no more runs.
@@ -106,7 +107,7 @@ impl Slot {
         Some(Taken { id: first + offset * (shape >> 32), refill_due })
     }
 
-    /// Nothing is left to take. Callers that only look for held ids come here repeatedly.
+    /// There is nothing left to take. Callers that only check for held ids get here repeatedly.
     #[cold]
     fn nothing(&self, offset: u64) -> Option<Taken> {
         if offset >= OFFSET_LATE {
@@ -127,7 +128,7 @@ impl Slot {
         None
     }
 
-    /// Makes ids come from `run`, from its `offset`-th id on.
+    /// Installs `run`, whose ids are taken from the `offset`-th on.
     ///
     /// Only one thread at a time may call this or [`Slot::clear`], each generation must be above
     /// all earlier ones, and the run's ids must be positive signed 64-bit numbers.

@@ -77,7 +77,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// Sends what fits at once, and returns how much that was.
+    /// Sends as much as fits immediately, and returns how much that was.
     pub(crate) fn send(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         uninterrupted(|| {
@@ -88,7 +88,7 @@ impl Socket {
         })
     }
 
-    /// Receives what is there; 0 is the stream's end.
+    /// Receives the available bytes; 0 is the stream's end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| {
             // SAFETY: the buffer is valid for writes of its length.

@@ -1,4 +1,4 @@
-//! What a client and its fake have in common, and the fake.
+//! The trait that a client and its fake have in common, and the fake.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ use crate::client::Client;
 use crate::error::{Error, Result};
 use crate::ids::{Ids, requests_of_batch};
 
-/// Where ids come from: a [`Client`], or a [`FakeClient`] in tests.
+/// A source of ids: a [`Client`], or a [`FakeClient`] in tests.
 pub trait IdSource {
     /// As [`Client::next`].
     ///
@@ -44,7 +44,7 @@ impl IdSource for Client {
     }
 }
 
-/// For tests: ids without a daemon. Those of each tag are 1, 2, 3, and so on.
+/// A client for tests, without a daemon. The ids of each tag are 1, 2, 3, and so on.
 ///
 /// ```
 /// use leafd_client::{FakeClient, IdSource, Status};
@@ -67,7 +67,7 @@ struct FakeState {
 }
 
 impl FakeClient {
-    /// Makes the next call fail as if the daemon had answered `status`. Several are used up one after another.
+    /// Makes the next call fail as if the daemon had answered `status`. Several such calls apply one after another.
     pub fn fail_next(&self, status: Status) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failures.push_back(status);
     }

@@ -1,4 +1,5 @@
-//! What a process has of one tag besides the slot: the runs that queue behind the held one, and what is known of its use.
+//! A process's data of one tag besides the slot: the runs that queue behind the held one, and what is known about its
+//! use.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,28 +12,28 @@ use crate::replies::DrawnIds;
 use crate::sizing::Sizing;
 use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
 
-/// The most runs of a tag that queue behind the held one; more are skipped. A reply has no more of them.
+/// The maximum number of a tag's runs that queue behind the held one; more are skipped. A reply has at most this many.
 pub(crate) const QUEUED_MAX: usize = 65_536;
 
-/// A process's data of one tag besides the slot. It lives on the heap. The pointer to it is in wiped
-/// memory, so a child makes its own.
+/// A process's data of one tag besides the slot. It is on the heap. The pointer to it is in wiped memory, so a child
+/// creates its own.
 pub(crate) struct Supply {
     pub(crate) stock: Mutex<Stock>,
-    /// A run was installed, or the fetching thread gave up.
+    /// Notified when a run is installed, or the fetching thread fails.
     pub(crate) changed: Condvar,
 }
 
 pub(crate) struct Stock {
     /// The generation of the last installed run; each is used once.
     generation: u64,
-    /// Runs that came along with an installed one.
+    /// Runs that arrived together with an installed one.
     pub(crate) queued: VecDeque<HeldRun>,
     /// The request for the next run, if it was sent but not collected.
     pub(crate) refill: Option<Refill>,
-    /// A thread is fetching the next run.
+    /// Whether a thread is fetching the next run.
     pub(crate) fetching: bool,
     pub(crate) waiting: u32,
-    /// Ids of this tag may not be held.
+    /// Whether ids of this tag may not be held.
     pub(crate) never_hold: bool,
     sizing: Sizing,
     current: Option<Current>,
@@ -53,7 +54,7 @@ pub(crate) struct Refill {
     pub(crate) sent_ns: u64,
 }
 
-/// The installed run's data, to learn from its use.
+/// The installed run's data, for learning from its use.
 #[derive(Clone, Copy)]
 struct Current {
     count: u32,
@@ -106,7 +107,7 @@ impl Stock {
     pub(crate) fn stow(&mut self, slot: &Slot, drawn: &DrawnIds) -> u64 {
         let hold_ms = drawn.hold_ms;
         if hold_ms == 0 {
-            // Whatever came beyond the one id is skipped.
+            // All ids but one are skipped.
             self.never_hold = true;
             return drawn.first_id();
         }
@@ -122,7 +123,7 @@ impl Stock {
         let id = run.first;
         run.count = run.count.min(RUN_COUNT_MAX);
         let now_ns = exact_ns();
-        // Only callers that waited use a run that came too late: their rate is that of the round trips.
+        // Only callers that waited use a run that arrived too late, so their rate is that of the round trips.
         let is_late = expires_ns <= now_ns;
         let installed_ns =
             if is_late { expires_ns - u64::from(hold_ms) * 1_000_000 } else { now_ns };

@@ -1,4 +1,4 @@
-//! A handle of a tag whose name has been looked up.
+//! A handle for a tag whose name has been looked up.
 
 use std::fmt;
 use std::ptr::NonNull;
@@ -13,8 +13,7 @@ use crate::ids::Ids;
 use crate::names::TagEntry;
 use crate::slot::{Slot, Taken};
 
-/// One tag of a client, made by [`crate::Client::tag`]. It is cheap to clone, and usable in forked
-/// children.
+/// One tag of a client, created by [`crate::Client::tag`]. It is cheap to clone, and usable in forked children.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -53,7 +52,7 @@ impl Tag {
         Ok(Tag { entry, slot, core: Arc::clone(core), holds, limit })
     }
 
-    /// The same tag, with every id drawn directly, by a request of its own.
+    /// The same tag, with every id drawn directly, by its own request.
     #[must_use]
     pub fn direct(mut self) -> Tag {
         self.holds = false;
@@ -94,7 +93,7 @@ impl Tag {
 
     /// An id of the held run, if there is one. It never waits.
     ///
-    /// For bindings that do something before they wait; [`Tag::next`] begins with it.
+    /// This is for bindings that must do something before they wait; [`Tag::next`] begins with it.
     #[inline]
     #[must_use]
     pub fn take(&self) -> Option<u64> {
@@ -121,7 +120,7 @@ impl Tag {
 
     #[inline]
     pub(crate) fn entry(&self) -> &TagEntry {
-        // SAFETY: the core's table keeps its entries until the core goes, and `self` holds the core.
+        // SAFETY: the core's table keeps its entries until the core is dropped, and `self` holds the core.
         unsafe { self.entry.as_ref() }
     }
 }
