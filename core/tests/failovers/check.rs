@@ -146,7 +146,8 @@ impl World {
     }
 
     /// Whether the daemon must have known that the store may have given the id to another host: it has known of a life
-    /// that began since the claim, and was not in time to tell the store there of this id.
+    /// that began since the claim, and was not in time to tell the store there of this id. Where a second loss has taken
+    /// the first claim of that life, the store can't show that the daemon came too late.
     fn knew_better(&self, issue: &Issue, tag: usize, id: u64) -> bool {
         let claim = &self.claims[issue.claim];
         let late = |(life, must_know_ms): &(Rc<str>, u64)| {
@@ -156,7 +157,8 @@ impl World {
                 let of_host = push.host == issue.host && push.life == *life;
                 of_host && push.commit < first && push.covers(tag, id)
             });
-            noted.noted_ms > claim.at_ms && *must_know_ms < issue.at_ms && !in_time
+            let is_traced = noted.untraced_ms.is_none_or(|lost_ms| *must_know_ms < lost_ms);
+            noted.noted_ms > claim.at_ms && *must_know_ms < issue.at_ms && is_traced && !in_time
         };
         issue.seen.iter().any(late)
     }

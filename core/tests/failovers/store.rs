@@ -56,6 +56,8 @@ pub struct Life {
     pub noted_ms: u64,
     /// The commit of the first claim in it.
     pub first_claim: Option<u64>,
+    /// Since when the store has no trace of that claim.
+    pub untraced_ms: Option<u64>,
 }
 
 /// A report of the numbers that a host has seen.
@@ -121,7 +123,7 @@ pub struct From<'a> {
     /// The first life whose writes that daemon knows as its host's own.
     pub known_from: u64,
     pub server: usize,
-    /// `None` if that daemon is gone: the store carries out what it was asked before.
+    /// `None` if that daemon is gone or has given up: the store carries out what it was asked before.
     pub proof: Option<&'a mut Proof>,
     pub engine: Option<String>,
 }
@@ -282,7 +284,7 @@ impl Store {
         self.drawn += 1;
         self.data.note = self.data.note.renewed(self.drawn, engine, known);
         let life = life_of(&self.data.note.history);
-        self.lives.insert(life, Life { noted_ms: true_ms, first_claim: None });
+        self.lives.insert(life, Life { noted_ms: true_ms, ..Life::default() });
     }
 
     fn write(&mut self, from: &mut From<'_>) {
@@ -303,12 +305,13 @@ impl Store {
     }
 
     /// The state at an earlier time, of whichever server was the primary then. `same_life`: a state of the present
-    /// life.
+    /// life, in which the engine said of itself what it says now.
     fn before(&self, at_ms: u64, same_life: bool) -> Data {
         let is_fit = |data: &Data| {
             let (then, now) = (&data.note, &self.data.note);
             let is_earlier = self.data.commits.starts_with(&data.commits);
-            !same_life || then.history == now.history && is_earlier
+            let is_same = then.history == now.history && data.timeline == self.data.timeline;
+            !same_life || is_same && is_earlier
         };
         let then = self.past.iter().find(|(until_ms, data)| *until_ms > at_ms && is_fit(data));
         then.map_or_else(|| self.data.clone(), |(_, data)| data.clone())
@@ -325,5 +328,10 @@ impl Store {
             self.data.timeline += 1;
         }
         self.former = (kind == Loss::Promotion).then_some(went);
+        for life in self.lives.values_mut() {
+            let is_there = |claim| self.data.commits.contains(&claim);
+            let untraced = life.first_claim.is_some_and(|claim| !is_there(claim));
+            life.untraced_ms = untraced.then(|| life.untraced_ms.unwrap_or(true_ms));
+        }
     }
 }

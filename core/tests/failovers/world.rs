@@ -9,7 +9,7 @@ use leafd_core::upstream::{Request, Response};
 
 use crate::breaks::Break;
 use crate::check::{Claim, Issue, Totals, Violation};
-use crate::host::{Host, Journal};
+use crate::host::{Daemon, Host, Journal};
 use crate::store::{Answer, Call, From, Loss, Store, TAGS, life_of};
 
 /// When a run begins.
@@ -314,7 +314,10 @@ impl World {
         let host = &mut self.hosts[to.host];
         let told = host.engine.get_or_insert(engine).clone();
         let composed = self.pooler && broken == Some(Break::EngineAskedOnce);
-        let daemon = host.daemon.as_mut().filter(|daemon| daemon.life == to.life);
+        // A call that its caller has given up proves nothing: between its statements nobody decides any more.
+        let waits =
+            |daemon: &&mut Daemon| (daemon.life, daemon.call[to.line]) == (to.life, Some(to.call));
+        let daemon = host.daemon.as_mut().filter(waits);
         let known_from = daemon.as_ref().map_or(to.life, |daemon| daemon.known_from);
         let from = From {
             host: host.id,
