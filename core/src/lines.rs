@@ -26,7 +26,7 @@ pub struct Lines<T> {
 }
 
 impl<T> Lines<T> {
-    /// Empty lines. `places`: how many requests may wait in total, shared out by user.
+    /// Empty lines. `places`: how many requests may wait in total, divided between users.
     pub fn new(places: u64) -> Lines<T> {
         Lines {
             lines: BTreeMap::new(),
@@ -39,7 +39,7 @@ impl<T> Lines<T> {
     /// Lets a request wait at the end of its connection's line.
     ///
     /// # Errors
-    /// The handle, when no place is left for this user.
+    /// The handle, if no place is left for this user.
     pub fn push(&mut self, asker: Asker, handle: T) -> Result<(), T> {
         if !self.places.take(asker.claimant, 1) {
             return Err(handle);

@@ -7,7 +7,7 @@ use crate::BootMs;
 pub struct Quota {
     /// How many ids the user regains each second; from 1.
     pub ids_per_second: u64,
-    /// The most ids that one burst may draw; from 1.
+    /// The maximum number of ids in a burst; from 1.
     pub burst: u64,
 }
 

@@ -66,7 +66,7 @@ impl ClaimOutcomes {
     pub fn failed(&mut self, now: BootMs, store: usize, tag: &Tag, error: &StoreError) {
         match error {
             StoreError::UnknownTag { .. } => return self.forget(tag),
-            // The store works, and another host has the tag for a moment.
+            // The store works, but another host holds the tag for a moment.
             StoreError::Held { .. } => return self.succeeded(now, store, tag),
             // Only this tag is exhausted, so the store is fine.
             StoreError::Exhausted { .. } => return self.note(now, store, tag, error),

@@ -34,7 +34,7 @@ pub enum TextError {
     /// It is cut off or has another width.
     #[error("it is not as long as an id of {bits} bits")]
     Length {
-        /// The width that was asked for.
+        /// The requested width.
         bits: MaskBits,
     },
     /// A character outside the alphabet.
@@ -45,7 +45,7 @@ pub enum TextError {
     /// The text is well formed, but its number is not an id.
     #[error("it is not an id of {bits} bits")]
     Range {
-        /// The width that was asked for.
+        /// The requested width.
         bits: MaskBits,
     },
 }

@@ -22,7 +22,7 @@ pub use error::RegistryError;
 /// How a registry that supports both modes assigns its numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// For a limited time, renewed again and again. Any host may take a number whose expiry has passed.
+    /// For a limited time, renewed repeatedly. Any host may take a number whose expiry has passed.
     Leased,
     /// Permanently, as Leaf does: each identity keeps the number that it got first.
     Permanent,
@@ -79,7 +79,7 @@ pub struct Holder {
     pub id: Arc<str>,
     /// The name for people: the configured identity or the host's name; the same characters and length.
     pub name: Arc<str>,
-    /// Identifies a start of the holder: drawn anew each time; see [`Holder::has_stopped`]. The same characters and
+    /// Identifies a start of the holder: drawn again each time; see [`Holder::has_stopped`]. The same characters and
     /// length. Empty in an entry that names none, such as Leaf's.
     pub incarnation: StartToken,
 }

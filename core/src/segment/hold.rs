@@ -1,21 +1,21 @@
-//! Holding a strict tag: while one host alone draws from it, the host answers from memory for a short time.
+//! Holding a strict tag: while only one host draws from it, that host answers from memory for a short time.
 //!
-//! A claim can record in the tag's row that the tag is held for some time (see
-//! [`plan_hold`](crate::store::plan_hold)). Another host's claim then gets nothing. It only notes that the tag is
-//! wanted, and waits until the holder has cleared the record, or until the row has not changed for the recorded time by
-//! its own clock. Each claim moves the row's end, so an unchanged end means that nobody has claimed.
+//! A claim can record in the tag's row that the tag is held for some time (see [`plan_hold`](crate::store::plan_hold)).
+//! Another host's claim then gets no ids. It only records that the tag is wanted. The host waits until the holder has
+//! cleared the record, or until the row has not changed for the recorded time by the host's own clock. Each claim moves
+//! the row's end, so an unchanged end means that no host has claimed.
 //!
-//! The holder counts the time from before it sent the claim, and stops a little earlier. So nobody else gets ids while
-//! the holder may still issue lower ones. It looks at the clock after the request has come. So an answer that leaves
-//! late, because the daemon was stopped meanwhile, belongs to a request that no other host's answer preceded.
+//! The holder counts the time from before it sent the claim, and stops a little earlier, so no other host gets ids
+//! while the holder may still issue lower ones. It reads the clock after it has received the request. So if an answer
+//! leaves late, because the daemon was stopped meanwhile, no other host's answer preceded its request.
 
 use leafd_wire::Run;
 
 use crate::BootMs;
 use crate::store::{HoldWish, Holding};
 
-/// The holder asks for more time after one part in this many of it. That is also how long another host waits for a
-/// holder that is well.
+/// The holder renews its hold after one part in this many of the time. That is also how long another host waits for a
+/// healthy holder.
 const RENEWED_AFTER: u64 = 4;
 
 /// Two hosts' clocks may differ in speed by one part in this many.
@@ -24,19 +24,20 @@ const CLOCKS_DIFFER: u64 = 20;
 /// Clocks are read in milliseconds.
 const CLOCKS_ROUNDED_MS: u64 = 5;
 
-/// A host holds the tag after it was alone for the time that it may hold it, but at most this time.
+/// A host holds the tag once it has been alone for the time for which it may hold it, or for this time if that is
+/// shorter.
 const ALONE_MS_MAX: u64 = 2_000;
 
-/// How long a host waits before it looks again whether another one still holds the tag.
+/// How long a host waits before it checks again whether another one still holds the tag.
 const LOOK_AGAIN_MS: u64 = 20;
 
-/// A tag is held only if about this many ids are drawn until the holder asks for more time.
+/// A tag is held only if about this many ids are drawn between two renewals.
 const DRAWN_AT_LEAST: u64 = 2;
 
-/// A host holds at most one part in this many of the ids below the ceiling: those that it doesn't use are lost.
+/// A host holds at most one part in this many of the ids below the ceiling, because unused ones are lost.
 const CEILING_SHARE: u64 = 16;
 
-/// What a host would claim for.
+/// The needs for which a host would claim.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoldNeed {
     /// How long the tag may be held; 0 if it may not.
@@ -53,7 +54,7 @@ pub(super) struct HoldNeed {
     pub(super) most: u64,
 }
 
-/// What a host knows of a strict tag that it draws from.
+/// What a host knows about a strict tag from which it draws.
 #[derive(Debug)]
 pub(super) struct StrictHold {
     /// Held ids. They end at `own_end`, and may be issued until `until`.
@@ -61,7 +62,7 @@ pub(super) struct StrictHold {
     /// From this time on, no id is issued from memory.
     until: BootMs,
     renew_at: BootMs,
-    /// Fewer ids than this are too few.
+    /// With fewer ids than this, the host claims again.
     low: u64,
     drawn: bool,
     in_store: InStore,
@@ -69,22 +70,22 @@ pub(super) struct StrictHold {
     alone_since: BootMs,
     /// The end of this host's last claim; 0 if there is none.
     own_end: u64,
-    /// What another host holds.
+    /// Another host's hold, if there is one.
     other: Option<OtherHold>,
     /// Ids that were dropped and not yet reported.
     pub(super) dropped: u64,
 }
 
-/// What the store records of this host.
+/// The store's record of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum InStore {
     Nothing,
     Held,
-    /// It is held, and the next claim must clear that. No id is issued from memory.
+    /// It is held, and the next claim must clear the record. No id is issued from memory.
     ToClear,
 }
 
-/// What a row recorded that another host holds.
+/// The record in the row of a tag that another host holds.
 #[derive(Clone, Copy, Debug)]
 struct OtherHold {
     end: u64,
@@ -119,7 +120,7 @@ impl StrictHold {
         self.in_store != InStore::Nothing
     }
 
-    /// Whether it must be looked at regularly, because time alone changes what the store should hear.
+    /// Whether it must be checked regularly, because a claim may become due as time passes.
     pub(super) fn is_timed(&self, now: BootMs) -> bool {
         self.in_store == InStore::ToClear || self.is_open(now)
     }
@@ -142,13 +143,13 @@ impl StrictHold {
         self.ids.map_or(0, |ids| u64::from(ids.count))
     }
 
-    /// Whether the store should be asked now.
+    /// Whether a claim is due now.
     pub(super) fn is_due(&self, now: BootMs) -> bool {
         let renews = now >= self.renew_at || self.left() < self.low;
         self.in_store == InStore::ToClear || self.in_store == InStore::Held && renews
     }
 
-    /// Gives the tag up. The store hears of it with the next claim.
+    /// Releases the tag. The next claim reports that to the store.
     pub(super) fn give_up(&mut self) {
         if self.in_store == InStore::Held {
             self.in_store = InStore::ToClear;
@@ -156,20 +157,20 @@ impl StrictHold {
         self.drop_ids();
     }
 
-    /// Forgets everything: the ids must not be issued, because the tag or its store is another one.
+    /// Forgets everything. The ids must not be issued, because the tag or its store was replaced.
     pub(super) fn forget(&mut self) {
         self.drop_ids();
         *self = StrictHold { dropped: self.dropped, ..StrictHold::new() };
     }
 
-    /// A claim failed. Nobody tries a second time to clear the record, because it expires by itself.
+    /// A claim failed. Clearing the record is not retried, because it expires on its own.
     pub(super) fn claim_failed(&mut self) {
         if self.in_store == InStore::ToClear {
             self.in_store = InStore::Nothing;
         }
     }
 
-    /// The store has no ids left, so what it records can't be changed. Nobody else gets ids either.
+    /// The store has no ids left, so its record can't be changed, but no other host gets ids either.
     pub(super) fn exhausted(&mut self) {
         self.drop_ids();
         self.in_store = InStore::Nothing;
@@ -205,14 +206,14 @@ impl StrictHold {
         if !holds {
             return Some((waited_for, shared));
         }
-        // If ids run out before the time is renewed, more are drawn than it seemed.
+        // If ids run out before the renewal, the rate was underestimated.
         let ran_out = self.in_store == InStore::Held && now < self.renew_at;
         let grown = if ran_out { need.claimed_last.saturating_mul(RENEWED_AFTER) } else { 0 };
         let ahead = drawn.max(grown).min(share).min(need.most).saturating_sub(self.left()).max(1);
         Some((waited_for.saturating_add(ahead), HoldWish { ms: hold_ms, ..shared }))
     }
 
-    /// Takes the store's answer to a claim that was sent at `sent`.
+    /// Records the store's answer to a claim that was sent at `sent`.
     pub(super) fn granted(&mut self, claimed: Run, holding: Holding, sent: BootMs) {
         if claimed.first != self.own_end {
             // Another host has claimed, and may have answered.
@@ -247,7 +248,7 @@ impl StrictHold {
         }
     }
 
-    /// The ids to distribute: what is left of the held ones, and those just claimed, which begin where they end.
+    /// The ids to distribute: the rest of the held ones, and those just claimed, which begin where they end.
     pub(super) fn with_held(&mut self, claimed: Run) -> Run {
         let Some(held) = self.ids.take() else { return claimed };
         if let Some(count) = held.count.checked_add(claimed.count) {
@@ -257,7 +258,7 @@ impl StrictHold {
         claimed
     }
 
-    /// Keeps what a distribution has left, if the tag is held.
+    /// Keeps the ids that remain after a distribution, if the tag is held.
     pub(super) fn keep(&mut self, left: Option<Run>) {
         self.ids = left;
         self.low = self.left() / 2;
@@ -266,7 +267,7 @@ impl StrictHold {
         }
     }
 
-    /// Another host holds the tag: the row has this end, and recorded this time. Returns when to ask again.
+    /// Another host holds the tag: the row has this end and this time. Returns when to try again.
     pub(super) fn held_elsewhere(&mut self, now: BootMs, end: u64, ms: u64) -> BootMs {
         let seen = self.other.filter(|other| other.end == end);
         let other = OtherHold { end, ms, first_seen: seen.map_or(now, |other| other.first_seen) };

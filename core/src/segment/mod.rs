@@ -130,17 +130,17 @@ impl<T> Allocator<T> {
         self.strict.as_ref().map_or(0, |hold| hold.left())
     }
 
-    /// Whether this host holds the strict tag, and must look at it regularly.
+    /// Whether this host holds the strict tag, and must check it regularly.
     pub fn hold_is_timed(&self, now: BootMs) -> bool {
         self.strict.as_ref().is_some_and(|hold| hold.is_timed(now))
     }
 
-    /// Whether a strict tag that this host holds needs a claim now, and none is under way.
+    /// Whether a strict tag that this host holds needs a claim now, and none is in flight.
     pub fn hold_is_due(&self, now: BootMs) -> bool {
         self.claim == ClaimState::Idle && self.strict.as_ref().is_some_and(|hold| hold.is_due(now))
     }
 
-    /// Gives up a strict tag that this host holds: the next claim tells the store.
+    /// Releases a strict tag that this host holds. The next claim reports that to the store.
     pub fn give_up(&mut self) {
         self.strict.iter_mut().for_each(|hold| hold.give_up());
     }

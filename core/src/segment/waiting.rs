@@ -38,7 +38,7 @@ pub struct Waiting<T> {
     pub(super) waited_for: u64,
     /// No deadline is before it.
     deadline_first: BootMs,
-    /// What the next request gets: every request that came so far has a lower ticket.
+    /// The ticket of the next request. Every earlier request has a lower one.
     pub(super) next_ticket: Ticket,
 }
 
@@ -120,7 +120,7 @@ impl<T> Waiting<T> {
         Some(self.left(waiter))
     }
 
-    /// Takes out the request that came last, if its deadline has passed already: it did not want to wait.
+    /// Takes out the request that came last, if its deadline has passed already: such a request did not want to wait.
     pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
         let came_last = |waiter: &Waiter<T>| waiter.ticket.0 + 1 == self.next_ticket.0;
         let place = self.queues().position(|queue| queue.back().is_some_and(came_last))?;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct History(pub Arc<str>);
 
-/// The most lives that a history remembers.
+/// The maximum number of lives in a history.
 const LIVES_MAX: usize = 32;
 
 /// The prefix of a history whose note is no longer true. Nothing can be claimed under it.

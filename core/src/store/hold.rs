@@ -1,6 +1,6 @@
-//! What the row of a strict tag records of the host that holds it, in the number that says whether the tag is strict:
-//! 0 for a plain tag, 1 for a strict tag that nobody holds, 1 more than the time in milliseconds if a host holds it, and
-//! the same below 0 if another host wants it.
+//! The record, in a strict tag's row, of the host that holds it. It is in the number that says whether the tag is
+//! strict: 0 for a plain tag, 1 for a strict tag that no host holds, 1 more than the time in milliseconds if a host
+//! holds it, and the negative of that if another host wants it.
 //!
 //! The record doesn't name the host. Each claim moves the row's end, so the host that claimed last is the one whose last
 //! claim ended there.
@@ -8,24 +8,24 @@
 /// The largest time for which a tag is held, in milliseconds. leafd writes no larger one.
 const HOLD_MS_MAX: u64 = 60_000;
 
-/// The number of a strict tag that nobody holds.
+/// The number of a strict tag that no host holds.
 const FREE: i64 = 1;
 
-/// What a claim wants of a strict tag's row. The default wants nothing and passes nobody's record.
+/// A claim's wishes for a strict tag's row. The default has none, and doesn't override another host's record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HoldWish {
-    /// The end of this host's last claim. If the row still has it, nobody else has claimed since.
+    /// The end of this host's last claim. If the row still has it, no other host has claimed since.
     pub own_end: u64,
-    /// The row's end while another host held the tag longer than it may.
+    /// The row's end while another host held the tag for longer than allowed.
     pub over: u64,
-    /// How long to hold the tag, in milliseconds, if nobody else has claimed since; 0 to hold it no longer.
+    /// How long to hold the tag, in milliseconds, if no other host has claimed since; 0 to release it.
     pub ms: u64,
 }
 
-/// What the row of a tag records after a claim.
+/// The record in a tag's row after a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holding {
-    /// Nobody holds the tag. If another host `wanted` it, it waits no longer.
+    /// No host holds the tag. If another host `wanted` it, that host no longer waits.
     Free { wanted: bool },
     /// This host holds it for this time, in milliseconds, from before it sent the claim.
     Held(u64),
@@ -33,12 +33,12 @@ pub enum Holding {
     Wanted,
 }
 
-/// What a claim does with the record.
+/// A claim's effect on the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldPlan {
-    /// It claims, and leaves this number.
+    /// It claims, and writes this number.
     Claim { holding: Holding, number: i64 },
-    /// It claims nothing, and leaves this number: another host holds the tag for this time, in milliseconds.
+    /// It claims nothing, and writes this number, because another host holds the tag for this time, in milliseconds.
     Wait { ms: u64, number: i64 },
 }
 

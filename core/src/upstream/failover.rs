@@ -228,7 +228,7 @@ impl Monitor {
         self.events.push_back(Event::FailedOver(to.clone()));
     }
 
-    /// Other hosts may have claimed this host's numbers anew. An embedded store has no other hosts.
+    /// Other hosts may have claimed this host's numbers again. An embedded store has no other hosts.
     fn distrust(&mut self) {
         if self.settings.embedded {
             return;
