@@ -211,6 +211,38 @@ fn a_server_without_tls_gets_no_password_in_clear_text() {
     assert!(asked.join().unwrap().contains("hunter2"), "the operator allows it");
 }
 
+/// What is read in answer to one call, and what the sockets hold of more.
+const READ_MAX: usize = 32 << 20;
+
+#[test]
+fn a_server_that_sends_without_end_fills_no_memory() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let url = format!("postgres://postgres@127.0.0.1:{port}/postgres");
+    let mut target = postgres::target_at(&url, StorePassword::None);
+    target.connect_timeout = std::time::Duration::from_secs(60);
+    // The login succeeds. Settings of the session follow, or an error as long as the length field allows.
+    let setting = [&b"S\0\0\x04\x06a\0"[..], &[b'x'; 1_023], b"\0"].concat();
+    for (first, more) in [(&b""[..], setting), (b"E\x7f\xff\xff\xff", vec![b'x'; 1_024])] {
+        let listener = listener.try_clone().unwrap();
+        let rogue = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            assert!(stream.read(&mut [0; 512]).unwrap() > 0);
+            stream.write_all(&[b"R\0\0\0\x08\0\0\0\0", first].concat()).unwrap();
+            let more = more.repeat(64);
+            let mut sent = 0;
+            while sent < 8 * READ_MAX && stream.write_all(&more).is_ok() {
+                sent += more.len();
+            }
+            sent
+        });
+        let error = on_postgres::ENGINE.open(target.clone()).identity().unwrap_err();
+        assert!(error.to_string().contains("bytes at once"), "{error}");
+        let sent = rogue.join().unwrap();
+        assert!(sent <= READ_MAX, "{sent} bytes were read");
+    }
+}
+
 #[test]
 fn mysql_without_tls_gets_no_password_that_it_can_decrypt() {
     if !Engine::Mysql.is_tested() {

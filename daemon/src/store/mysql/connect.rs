@@ -39,6 +39,9 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
 const NODE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state_comment')";
 
+/// No statement and no row is as large.
+const PACKET_BYTES_MAX: usize = 4 << 20;
+
 fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts {
     let attributes = HashMap::from([("program_name".to_owned(), APPLICATION_NAME.to_owned())]);
     let builder = OptsBuilder::new()
@@ -46,6 +49,8 @@ fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts
         .pass(password)
         .db_name(Some(&target.url.database))
         .connect_attrs(Some(attributes))
+        // Otherwise the crate would ask the server how large its own packets may be.
+        .max_allowed_packet(Some(PACKET_BYTES_MAX))
         // Otherwise the crate would connect again through whatever socket the server names.
         .prefer_socket(false)
         .tcp_connect_timeout(Some(target.connect_timeout))

@@ -10,12 +10,11 @@ use postgres::error::SqlState;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::JoinHandle;
 use tokio_postgres::{AsyncMessage, Client, Config, Connection};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::driver::{classify, describe, say_without_log};
-use super::plain::PlainStream;
+use super::socket::{Allowance, ServerSocket};
 use super::sql;
-use super::tls::{self, OfferedTls};
+use super::tls;
 use crate::config::{Endpoint, StorePassword};
 use crate::store::sql::engine::Engine;
 use crate::store::sql::{APPLICATION_NAME, NO_TLS, READABLE_PASSWORD, SqlError, Target, is_of_tls};
@@ -26,6 +25,7 @@ pub(super) struct Connected {
     pub(super) client: Client,
     pub(super) mover: JoinHandle<()>,
     pub(super) unconfirmed: Unconfirmed,
+    pub(super) allowance: Allowance,
     pub(super) settings: ServerSettings,
 }
 
@@ -68,11 +68,7 @@ pub(super) async fn connect(
     password: Option<&str>,
 ) -> Result<Connected, Reason> {
     let mut config = Config::new();
-    config
-        .user(&target.url.user)
-        .dbname(&target.url.database)
-        .application_name(APPLICATION_NAME)
-        .connect_timeout(target.connect_timeout);
+    config.user(&target.url.user).dbname(&target.url.database).application_name(APPLICATION_NAME);
     if let Some(password) = password {
         config.password(password);
     }
@@ -88,19 +84,17 @@ async fn one(
     mut config: Config,
     endpoint: &Endpoint,
 ) -> Result<Connected, Reason> {
-    match endpoint {
-        Endpoint::Tcp(host, port) => config.host(host).port(*port),
-        Endpoint::Unix(directory, port) => config.host_path(directory).port(*port),
-    };
-    let unconfirmed = Unconfirmed::default();
+    let (unconfirmed, allowance) = (Unconfirmed::default(), Allowance::new());
+    let readable = target.url.may_send_password(endpoint);
+    let socket = ServerSocket::connect(endpoint, readable, allowance.clone()).await;
+    let socket = socket.map_err(|cause| Reason::from(cause.to_string()))?;
     let (client, mover) = match &target.url.tls {
         Some(tls) => {
             config.ssl_mode(tokio_postgres::config::SslMode::Require);
-            let tls =
-                tls::client_config(tls).map_err(|words| Reason::new(Why::Certificate, words))?;
-            let connector = OfferedTls::new(MakeRustlsConnect::new(tls));
+            let connector = tls::connector(tls, endpoint)
+                .map_err(|words| Reason::new(Why::Certificate, words))?;
             let offered = Arc::clone(&connector.offered);
-            let connected = config.connect(connector).await;
+            let connected = config.connect_raw(socket, connector).await;
             let (client, connection) = connected.map_err(|error| {
                 match offered.load(Ordering::Relaxed) || is_of_io(&error) {
                     true => refusal(target, &error),
@@ -111,26 +105,13 @@ async fn one(
         }
         None => {
             config.ssl_mode(tokio_postgres::config::SslMode::Disable);
-            match endpoint {
-                Endpoint::Tcp(host, port) if !target.url.may_send_password(endpoint) => {
-                    let stream = PlainStream::connect(host, *port).await;
-                    let stream = stream.map_err(|cause| Reason::from(cause.to_string()))?;
-                    let connected = config.connect_raw(stream, NoTls).await;
-                    let (client, connection) =
-                        connected.map_err(|error| refusal(target, &error))?;
-                    (client, tokio::spawn(carry(connection, unconfirmed.clone())))
-                }
-                _ => {
-                    let connected = config.connect(NoTls).await;
-                    let (client, connection) =
-                        connected.map_err(|error| refusal(target, &error))?;
-                    (client, tokio::spawn(carry(connection, unconfirmed.clone())))
-                }
-            }
+            let connected = config.connect_raw(socket, NoTls).await;
+            let (client, connection) = connected.map_err(|error| refusal(target, &error))?;
+            (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
     };
     match agree(&client, target, endpoint).await {
-        Ok(settings) => Ok(Connected { client, mover, unconfirmed, settings }),
+        Ok(settings) => Ok(Connected { client, mover, unconfirmed, allowance, settings }),
         Err(failure) => {
             mover.abort();
             Err(failure)
@@ -146,7 +127,7 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Why::UnknownDatabase,
         Some(_) => Why::Other,
         None if is_of_tls(error) => Why::Certificate,
-        None if PlainStream::has_refused(error) => {
+        None if ServerSocket::has_refused(error) => {
             return Reason::new(Why::ReadablePassword, READABLE_PASSWORD);
         }
         // Only the crate's error text says that the server wants a password.
@@ -161,9 +142,8 @@ fn is_of_io(error: &tokio_postgres::Error) -> bool {
 }
 
 /// Moves the connection's bytes until the connection ends.
-async fn carry<S, T>(mut connection: Connection<S, T>, unconfirmed: Unconfirmed)
+async fn carry<T>(mut connection: Connection<ServerSocket, T>, unconfirmed: Unconfirmed)
 where
-    S: AsyncRead + AsyncWrite + Unpin,
     T: AsyncRead + AsyncWrite + Unpin,
 {
     while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {

@@ -11,6 +11,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
+use super::socket::Allowance;
 use super::sql::{self, DIALECT};
 use super::{connect, kept};
 use crate::config::Endpoint;
@@ -27,6 +28,7 @@ pub struct PostgresDriver {
     mover: JoinHandle<()>,
     endpoint: String,
     unconfirmed: connect::Unconfirmed,
+    allowance: Allowance,
     deadline: Instant,
     signs: Signs,
     /// The statements that the server has prepared for this connection.
@@ -56,7 +58,7 @@ impl PostgresDriver {
                 return Err(cause);
             }
         };
-        let connect::Connected { client, mover, unconfirmed, settings } = connected;
+        let connect::Connected { client, mover, unconfirmed, allowance, settings } = connected;
         let connect::ServerSettings { has_log, begin } = settings;
         Ok(PostgresDriver {
             runtime: Some(runtime),
@@ -64,6 +66,7 @@ impl PostgresDriver {
             mover,
             endpoint: endpoint.to_string(),
             unconfirmed,
+            allowance,
             deadline: Instant::now(),
             signs: sql::signs(has_log),
             kept: kept::Statements::new(),
@@ -83,6 +86,7 @@ impl PostgresDriver {
         let Some(runtime) = &self.runtime else {
             return Err(SqlError::Lost("the connection is closed".to_owned()));
         };
+        self.allowance.renew();
         let outcome = runtime
             .block_on(async { tokio::time::timeout_at(self.deadline.into(), statement).await })
             .map(|answer| answer.map_err(|error| classify(&error)));

@@ -5,16 +5,16 @@
 //!   query, would block them forever.
 //! - `connect`: finds the server that accepts writes, and sets up the connection.
 //! - `kept`: the statements that every claim repeats, which the server prepares.
-//! - `plain`: a connection without TLS.
 //! - `schema`: prints and creates the tables.
+//! - `socket`: limits what a server gets and sends.
 //! - `sql`: its dialect, and the query for a server's identity.
 //! - `tls`: the certificates that encrypted connections trust.
 
 mod connect;
 mod driver;
 mod kept;
-mod plain;
 mod schema;
+mod socket;
 pub(super) mod sql;
 mod tls;
 

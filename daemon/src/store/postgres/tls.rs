@@ -10,14 +10,30 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 use tokio_postgres::tls::{MakeTlsConnect, TlsConnect};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::config::Tls;
+use super::socket::ServerSocket;
+use crate::config::{Endpoint, Tls};
 
-/// A TLS configuration that verifies the server's certificate and name.
+/// Encrypts a connection to a server whose certificate and name it verifies.
 ///
 /// # Errors
 /// A text that names the file that can't be used, and says why.
-pub fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
+pub(super) fn connector(
+    tls: &Tls,
+    endpoint: &Endpoint,
+) -> Result<OfferedTls<impl TlsConnect<ServerSocket, Stream: Send> + use<>>, String> {
+    let name = match endpoint {
+        Endpoint::Tcp(host, _) => host.as_str(),
+        Endpoint::Unix(..) => "",
+    };
+    let mut connector = MakeRustlsConnect::new(client_config(tls)?);
+    let connector = MakeTlsConnect::<ServerSocket>::make_tls_connect(&mut connector, name);
+    let connector = connector.map_err(|cause| format!("{name} can't be verified: {cause}"))?;
+    Ok(OfferedTls { connector, offered: Arc::default() })
+}
+
+fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
     let roots = trusted_roots(tls)?;
     // The provider is explicit, because the default panics if the program has none or two.
     let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -78,23 +94,6 @@ fn unusable(path: &Path, cause: &dyn Display) -> String {
 pub(super) struct OfferedTls<T> {
     connector: T,
     pub(super) offered: Arc<AtomicBool>,
-}
-
-impl<T> OfferedTls<T> {
-    pub(super) fn new(connector: T) -> Self {
-        OfferedTls { connector, offered: Arc::default() }
-    }
-}
-
-impl<S, T: MakeTlsConnect<S>> MakeTlsConnect<S> for OfferedTls<T> {
-    type Stream = T::Stream;
-    type TlsConnect = OfferedTls<T::TlsConnect>;
-    type Error = T::Error;
-
-    fn make_tls_connect(&mut self, domain: &str) -> Result<Self::TlsConnect, T::Error> {
-        let connector = self.connector.make_tls_connect(domain)?;
-        Ok(OfferedTls { connector, offered: Arc::clone(&self.offered) })
-    }
 }
 
 impl<S, T: TlsConnect<S>> TlsConnect<S> for OfferedTls<T> {
