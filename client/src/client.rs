@@ -17,6 +17,7 @@ use crate::ids::Ids;
 use crate::paths::{check_socket_path, default_socket_path};
 use crate::pipeline::Pipeline;
 use crate::public_ids::PublicIds;
+use crate::series::Series;
 use crate::tag::Tag;
 
 /// A client of the host's leafd, for all threads of a process. Forked children can use it too, each with its own
@@ -148,6 +149,11 @@ impl Client {
     /// Converts a tag's dense ids to public ids, and back.
     pub fn public_ids(&self, tag: &str) -> PublicIds {
         PublicIds::new(&self.core, tag, self.limit)
+    }
+
+    /// The document numbers of a series.
+    pub fn series(&self, name: &str) -> Series {
+        Series::new(&self.core, name, self.limit)
     }
 
     /// A queue of requests that are sent before their answers are read.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use leafd_wire::{Header, IdsRequest, Status, opcode};
+use leafd_wire::{Header, IdsRequest, SeriesRequest, Status, opcode};
 
 use crate::arena::Arena;
 use crate::deadline::Deadline;
@@ -162,6 +162,23 @@ impl Core {
             runs.extend(self.draw(tag, count, false, &mut deadline)?.runs);
         }
         Ok(Ids::of(runs))
+    }
+
+    /// Draws document numbers. Returns the body of the answer.
+    pub(crate) fn draw_numbers(
+        &self,
+        series: &str,
+        tenant: &str,
+        count: u32,
+        deadline: &mut Deadline,
+    ) -> Result<Vec<u8>> {
+        let (series, tenant) = (series.as_bytes(), tenant.as_bytes());
+        let attempts = Some(Attempts::default());
+        self.exchange(opcode::SERIES_NEXT, attempts, deadline, |deadline, id, out| {
+            let deadline_ms = deadline.left_ms();
+            let body = SeriesRequest { series, tenant, count, deadline_ms }.body();
+            Header::request(opcode::SERIES_NEXT, 0, id).put_frame(&body, out);
+        })
     }
 
     /// Sends any other request. `repeatable`: it may be sent again after a broken connection.

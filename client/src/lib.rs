@@ -22,7 +22,7 @@
 
 // How the crate is built, from the caller to the socket:
 //
-// - `client`, `tag`, `pipeline`, `public_ids`: the public calls; `source`: their trait and its fake; `event_loop`: held
+// - `client`, `tag`, `pipeline`, `public_ids`, `series`: the public calls; `source`: their trait and its fake; `event_loop`: held
 //   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio; `admin`:
 //   typed administration;
 // - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and how the next one is fetched;
@@ -58,6 +58,7 @@ mod polling;
 mod pool;
 mod public_ids;
 mod replies;
+mod series;
 mod sizing;
 mod slot;
 mod socket;
@@ -84,5 +85,6 @@ pub use names::TAGS_MAX;
 pub use paths::default_socket_path;
 pub use pipeline::{Answer, IN_FLIGHT_MAX, Pipeline};
 pub use public_ids::PublicIds;
+pub use series::Series;
 pub use source::{FakeClient, IdSource};
 pub use tag::Tag;

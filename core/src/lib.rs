@@ -7,6 +7,7 @@
 //! - [`shares`], [`lines`], [`quota`]: how much each user may take, so that enough is left for the others;
 //! - [`health`]: the problems that stop ids, when they began, and what is logged about them;
 //! - [`mask`]: dense numbers as public ids that reveal neither count nor order;
+//! - [`series`]: document numbers, with a count for each period;
 //! - [`upstream`]: a store as one daemon sees it, across its fail-overs;
 //! - [`store`], [`registry`]: the plain types of stores and registries, and the rules that every backend
 //!   shares.
@@ -24,6 +25,7 @@ pub mod mask;
 pub mod quota;
 pub mod registry;
 pub mod segment;
+pub mod series;
 pub mod shares;
 pub mod snowflake;
 pub mod store;

@@ -63,7 +63,7 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
 }
 
 /// What happened to a part, in words.
-fn why(part: &Value) -> String {
+pub fn why(part: &Value) -> String {
     let at = instant(&part["at_ms"]).unwrap_or_default();
     let claimed = || {
         let at = instant(&part["claimed_ms"]).unwrap_or_default();
@@ -107,6 +107,7 @@ fn cause(part: &Value) -> &str {
             "the store failed over or was a different one, so other hosts may have claimed them"
         }
         "journal" => "the journal's state was uncertain at a start",
+        "period" => "their period had ended when they arrived",
         "mask_key" => "the host lacked the tag's mask key",
         other => other,
     }

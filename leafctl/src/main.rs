@@ -17,6 +17,7 @@ mod metrics;
 mod next;
 mod ping;
 mod request;
+mod series;
 mod status;
 mod tag;
 mod top;
@@ -70,6 +71,9 @@ enum LeafctlCommand {
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
+    /// Draw document numbers such as INV-2026-000123, check and account for them
+    #[command(subcommand)]
+    Series(series::SeriesCommand),
     /// List the registry's snowflake workers, or release one
     #[command(subcommand)]
     Worker(worker::WorkerCommand),
@@ -123,6 +127,7 @@ fn main() -> ExitCode {
         LeafctlCommand::Mask(args) => mask::mask(&socket, &args),
         LeafctlCommand::Unmask(args) => mask::unmask(&socket, &args),
         LeafctlCommand::Tag(command) => tag::run(&socket, &command),
+        LeafctlCommand::Series(command) => series::run(&socket, &command),
         LeafctlCommand::Worker(command) => worker::run(&socket, &command),
         LeafctlCommand::Fleet(args) => fleet::run(&socket, &args),
         LeafctlCommand::Status(args) => status::run(&socket, &args),

@@ -26,8 +26,9 @@ const SIMULATORS: [(&str, &str); 2] =
 const NOT_FAULTS: [&str; 3] = ["ids", "excused", "starts"];
 
 /// Each page of the guides with commands, and the test that runs them as they are printed.
-const RUN: [(&str, &str); 18] = [
+const RUN: [(&str, &str); 19] = [
     ("docs/guide/clients.md", "tests/it/shown.rs"),
+    ("docs/guide/document-numbers.md", "tests/it/series.rs"),
     ("docs/guide/from-leaf.md", "tests/stores/from_leaf.rs"),
     ("docs/guide/kubernetes.md", "tests/kubernetes/chart.rs"),
     ("docs/guide/many-hosts.md", "tests/stores/many_hosts.rs"),

@@ -41,6 +41,7 @@ mod releases;
 mod reload;
 mod restores;
 mod rogue;
+mod series;
 mod service;
 mod shown;
 mod starts;

@@ -45,6 +45,7 @@ fn the_messages_are_the_codes() {
         (opcode::MASK, "MASK"),
         (opcode::UNMASK, "UNMASK"),
         (opcode::METRICS, "METRICS"),
+        (opcode::SERIES_NEXT, "SERIES_NEXT"),
         (opcode::TAG_CREATE, "TAG_CREATE"),
         (opcode::TAG_LIST, "TAG_LIST"),
         (opcode::TAG_SHOW, "TAG_SHOW"),
@@ -56,6 +57,10 @@ fn the_messages_are_the_codes() {
         (opcode::WHOSE, "WHOSE"),
         (opcode::GAPS, "GAPS"),
         (opcode::FLEET, "FLEET"),
+        (opcode::SERIES_CREATE, "SERIES_CREATE"),
+        (opcode::SERIES_LIST, "SERIES_LIST"),
+        (opcode::SERIES_CHECK, "SERIES_CHECK"),
+        (opcode::SERIES_ACCOUNT, "SERIES_ACCOUNT"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

@@ -6,6 +6,7 @@
 //! - [`request`]: what a client sends;
 //! - [`reply`]: what the daemon answers;
 //! - [`mask`]: dense ids as public ones;
+//! - [`series`]: document numbers;
 //! - [`run`]: ids that follow one another;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how a snowflake id is composed and taken apart;
@@ -24,6 +25,7 @@ pub mod mask;
 pub mod reply;
 pub mod request;
 pub mod run;
+pub mod series;
 pub mod status;
 pub mod tag;
 pub mod text;
@@ -35,6 +37,7 @@ pub use mask::{MaskForm, MaskItems, MaskReply, MaskRequest};
 pub use reply::{ErrorReply, IdsReply, InfoReply};
 pub use request::{IdsRequest, InfoRequest};
 pub use run::Run;
+pub use series::{SeriesReply, SeriesRequest};
 pub use status::Status;
 pub use tag::TagError;
 
@@ -65,6 +68,8 @@ pub mod opcode {
     pub const UNMASK: u8 = 5;
     /// The daemon's metrics as text (administrative).
     pub const METRICS: u8 = 6;
+    /// The next document numbers of a series.
+    pub const SERIES_NEXT: u8 = 8;
     /// Create a tag (administrative, JSON).
     pub const TAG_CREATE: u8 = 16;
     /// List tags in pages (administrative, JSON).
@@ -87,6 +92,14 @@ pub mod opcode {
     pub const GAPS: u8 = 25;
     /// List the hosts that use the stores in pages (administrative, JSON).
     pub const FLEET: u8 = 26;
+    /// Create a series of document numbers (administrative, JSON).
+    pub const SERIES_CREATE: u8 = 27;
+    /// List the series (administrative, JSON).
+    pub const SERIES_LIST: u8 = 28;
+    /// Read a document number (JSON).
+    pub const SERIES_CHECK: u8 = 29;
+    /// Tell what happened to the numbers of a period (administrative, JSON).
+    pub const SERIES_ACCOUNT: u8 = 30;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 

@@ -232,6 +232,11 @@ impl<T> Allocator<T> {
         self.sizing.step = step.max(1);
     }
 
+    /// Has the next claim bring at least so many ids, although nobody has asked for them yet.
+    pub fn expect(&mut self, ids: u64) {
+        self.sizing.expected = ids;
+    }
+
     /// Sets the largest number of a shard that may be issued. Cuts held numbers above it; they don't come back if it is
     /// raised again. Ids above 2^63 - 1 are never allowed.
     pub fn set_ceiling(&mut self, shard: u32, ceiling: u64) -> Truncation {

@@ -45,6 +45,8 @@ pub(super) struct ClaimSizer {
     pub(super) claimed_last: u64,
     /// How many ids were issued since that claim.
     used: u64,
+    /// How many ids to hold although nobody has asked for them yet. The next claim ends this.
+    pub(super) expected: u64,
     /// How long the journal's last mark move took, in milliseconds.
     pub(super) commit_ms: u64,
 }
@@ -85,7 +87,8 @@ impl ClaimSizer {
     /// For a tag that has not been claimed yet.
     pub(super) fn new(provision: Rc<PrefetchPolicy>, now: BootMs) -> Self {
         let (rate, steady) = (RateMeter::new(now), SteadyRate::new(now));
-        ClaimSizer { provision, rate, steady, step: 1, claimed_last: 0, used: 0, commit_ms: 0 }
+        let (claimed_last, used, expected, commit_ms) = Default::default();
+        ClaimSizer { provision, rate, steady, step: 1, claimed_last, used, expected, commit_ms }
     }
 
     #[inline]
@@ -98,7 +101,7 @@ impl ClaimSizer {
     /// Notes a granted claim.
     pub(super) fn note_claim(&mut self, count: u32) {
         self.claimed_last = u64::from(count);
-        self.used = 0;
+        (self.used, self.expected) = (0, 0);
     }
 
     /// What to claim now, if anything.
@@ -107,6 +110,7 @@ impl ClaimSizer {
         let PrefetchPolicy { autonomy_ms, step_max, .. } = *self.provision;
         let burst_need = self.rate.ids_in(now, autonomy_ms);
         let steady_need = self.steady.ids_in(now, autonomy_ms);
+        let waited_for = waited_for.max(self.expected);
         let short = waited_for > held;
         // At a steady rate, the reserve lasts for `autonomy`, whatever was claimed before.
         let steadily = held < steady_need.min(step_max / 2);

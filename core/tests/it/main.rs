@@ -13,6 +13,7 @@ mod mask;
 mod purity;
 mod reserve;
 mod segment;
+mod series;
 mod shards;
 mod shares;
 mod snowflake;

@@ -5,6 +5,7 @@
 //! its deadline, and continues when the blocking thread has reported back.
 //!
 //! - [`segments`]: segment tags, from a request to the journal and the store.
+//! - [`series`]: document numbers, and the periods in which they are counted.
 //! - [`snowflakes`]: snowflake layouts.
 //! - [`lease`]: the host's worker.
 //! - [`upstream`]: the stores in which tags live, whether each is the configured one, and their fail-overs.
@@ -15,6 +16,7 @@ pub mod lease;
 pub mod masks;
 pub mod quotas;
 pub mod segments;
+pub mod series;
 pub mod snowflakes;
 pub mod upstream;
 pub mod writer;

@@ -78,6 +78,16 @@ impl Outbox {
         self.tally.given.note(self.process, tag, runs);
     }
 
+    /// The process at the other end.
+    pub fn pid(&self) -> u32 {
+        self.process.pid
+    }
+
+    /// Counts ids that its process is given in another form.
+    pub fn counts(&self, runs: &[Run]) {
+        self.tally.drawn(&self.drawn, 0, runs);
+    }
+
     /// Answers with ids.
     pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
         self.tally.drawn(&self.drawn, request.flags, runs);

@@ -4,10 +4,10 @@
 use std::rc::Rc;
 
 use leafd_core::shares::Claimant;
-use leafd_wire::frame::Frame;
-use leafd_wire::{ErrorReply, Header, IdsReply, IdsRequest, REPLY_LENGTH_MAX, Status};
+use leafd_wire::{Header, IdsReply, IdsRequest};
 use nix::unistd::geteuid;
 
+use super::session::{Asking, body_of, unreadable};
 use super::{Dispatcher, Session};
 use crate::config::Peer;
 use crate::reply::Failure;
@@ -50,44 +50,8 @@ impl Dispatcher {
         let claimant = Claimant { uid, trusted: false };
         let session = Session::new(peer, std::process::id(), claimant, Rc::clone(&self.tally));
         let asking = Asking { dispatcher: self, session };
-        if let Ok(Some((frame, _))) = Frame::first(asked, REPLY_LENGTH_MAX) {
-            self.request(&asking.session, &frame.header, frame.body);
-        }
+        asking.ask(asked);
         asking.session.outbox.answered().await;
         body_of(asking.session.outbox.bytes().rest())
     }
-}
-
-/// A request whose caller may disconnect.
-struct Asking<'a> {
-    dispatcher: &'a Dispatcher,
-    session: Session,
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.session.outbox.close();
-        self.dispatcher.left(&self.session);
-    }
-}
-
-fn body_of(answer: &[u8]) -> Result<Vec<u8>, Failure> {
-    let Ok(Some((frame, _))) = Frame::first(answer, REPLY_LENGTH_MAX) else {
-        return Err(unreadable());
-    };
-    match Status::from_number(frame.header.status) {
-        Some(Status::Ok) => Ok(frame.body.to_vec()),
-        Some(status) => {
-            let reply = ErrorReply::decode(frame.body).map_err(|_| unreadable())?;
-            Err(Failure {
-                retry_after_ms: reply.retry_after_ms,
-                ..Failure::new(status, reply.message)
-            })
-        }
-        None => Err(unreadable()),
-    }
-}
-
-fn unreadable() -> Failure {
-    Failure::new(Status::Internal, "the request was not answered")
 }

@@ -21,6 +21,7 @@ mod masks;
 mod metrics;
 mod overview;
 mod quotas;
+mod series;
 mod session;
 mod snapshot;
 mod tag_stores;
@@ -34,6 +35,7 @@ use crate::engine::lease::Worker;
 use crate::engine::masks::Masks;
 use crate::engine::quotas::QuotaBucket;
 use crate::engine::segments::Segments;
+use crate::engine::series::SeriesBook;
 use crate::engine::snowflakes::{self, Snowflakes};
 use crate::engine::writer::Writer;
 use crate::health::{Remedies, Watch};
@@ -53,6 +55,7 @@ pub struct Dispatcher {
     /// The keys of public ids.
     pub masks: Rc<Masks>,
     pub writer: Rc<Writer>,
+    series: SeriesBook,
     access: watch::Sender<AccessRules>,
     /// Increases with each change of the access rules, so that connections don't use what former rules allowed.
     access_edition: Cell<u64>,
@@ -108,7 +111,9 @@ impl Dispatcher {
         counters.configured_at.set(clock::now().unix);
         let health =
             Watch::new(Rc::clone(&segments), Rc::clone(&snowflakes), Rc::clone(&writer), remedies);
+        let series = SeriesBook::new(Rc::clone(&segments.upstreams[0]));
         Rc::new(Dispatcher {
+            series,
             segments,
             snowflakes,
             masks,
@@ -158,10 +163,12 @@ impl Dispatcher {
                 opcode::STATUS => self.status(request),
                 opcode::MASK | opcode::UNMASK => self.mask(request),
                 opcode::METRICS => self.metrics(request),
+                opcode::SERIES_NEXT => self.series_next(request),
                 opcode::TAG_CREATE..=opcode::TAG_DELETE => self.administer(request),
                 opcode::WORKER_LIST | opcode::WORKER_RELEASE => self.administer_workers(request),
                 opcode::WHOSE | opcode::GAPS => self.trace(request),
                 opcode::FLEET => self.fleet(request),
+                opcode::SERIES_CREATE..=opcode::SERIES_ACCOUNT => self.about_series(request),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("protocol version {VERSION} has no opcode {unknown}"),
@@ -334,7 +341,8 @@ impl Dispatcher {
             }
         };
         let checking = self.segments.check_in_rounds(check_removed);
-        tokio::join!(writing, at_ticks, keeping, checking, self.segments.run(), self.masks.run());
+        let (segments, masks) = (self.segments.run(), self.masks.run());
+        tokio::join!(writing, at_ticks, keeping, checking, segments, masks, self.keep_series());
     }
 
     /// Issues no more ids. Waiting and later requests get the answer that the daemon stops.

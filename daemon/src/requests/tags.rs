@@ -6,6 +6,7 @@ use leafd_wire::{Status, opcode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::series::check_not_reserved;
 use super::tag_stores::{Away, Shown, TagStores};
 use super::{Dispatcher, PeerRequest};
 use crate::engine::upstream::Upstream;
@@ -262,6 +263,7 @@ impl Dispatcher {
     /// Returns the tag to create, and how many bits its public ids have if it is masked.
     fn checked_create(&self, create: Create) -> Result<(NewTag, Option<MaskBits>), Failure> {
         let tag = self.segment_tag(&create.tag)?;
+        check_not_reserved(&tag)?;
         let masked = match create.masked {
             None => None,
             Some(bits) => {
@@ -376,7 +378,7 @@ fn page(rows: &[TagRow], away: &[Away], limit: usize, next_store: Option<&str>) 
 }
 
 impl PeerRequest<'_> {
-    fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+    pub(super) fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
         let malformed = |why| {
             Failure::new(Status::Malformed, format!("the request's JSON can't be read: {why}"))
         };

@@ -1,7 +1,8 @@
 //! `protocol-vectors.json` as types, and how the document and the codec write what is in it.
 
 use leafd_wire::{
-    Header, IdsRequest, InfoRequest, MaskForm, MaskItems, MaskReply, MaskRequest, opcode,
+    Header, IdsRequest, InfoRequest, MaskForm, MaskItems, MaskReply, MaskRequest, SeriesRequest,
+    opcode,
 };
 use serde::Deserialize;
 
@@ -17,6 +18,29 @@ pub struct Vectors {
     pub replies: Vec<Came>,
     pub leased: Vec<Administration>,
     pub masked: Vec<Masking>,
+    pub series: Vec<Numbering>,
+}
+
+/// A draw of document numbers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Numbering {
+    pub name: String,
+    pub send: String,
+    pub expect: String,
+    pub request: NumberWords,
+    pub reply: MaskAnswer,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NumberWords {
+    pub message: String,
+    pub request_id: u32,
+    pub series: String,
+    pub tenant: String,
+    pub count: u32,
+    pub deadline_ms: u32,
 }
 
 /// An exchange about public ids.
@@ -215,6 +239,26 @@ impl MaskWords {
         let prefix = self.prefix.as_ref().map_or(String::new(), |text| format!(" prefix={text}"));
         let items = items(&self.ids, &self.texts);
         format!("{message} request_id={request_id} bits={bits} key={key} tag={tag}{prefix} {items}")
+    }
+}
+
+impl NumberWords {
+    /// As the codec writes it.
+    pub fn encoded(&self) -> Vec<u8> {
+        let (series, tenant) = (self.series.as_bytes(), self.tenant.as_bytes());
+        let (count, deadline_ms) = (self.count, self.deadline_ms);
+        let body = SeriesRequest { series, tenant, count, deadline_ms }.body();
+        let mut out = Vec::new();
+        Header::request(opcode::SERIES_NEXT, 0, self.request_id).put_frame(&body, &mut out);
+        out
+    }
+
+    /// As the document says it.
+    pub fn words(&self) -> String {
+        let NumberWords { message, request_id, series, tenant, count, deadline_ms } = self;
+        format!(
+            "{message} request_id={request_id} count={count} deadline_ms={deadline_ms} series={series} tenant={tenant}"
+        )
     }
 }
 

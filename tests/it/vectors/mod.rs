@@ -7,13 +7,13 @@ use std::time::Duration;
 use leafd_wire::frame::Frame;
 use leafd_wire::{
     ErrorReply, Header, IdsReply, IdsRequest, InfoReply, InfoRequest, Layout, MaskReply,
-    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Run, Status, flag, opcode,
+    MaskRequest, REPLY_LENGTH_MAX, REQUEST_LENGTH_MAX, Run, SeriesReply, Status, flag, opcode,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::file::{
-    Administration, Asked, Came, Masking, OneRun, Reply, Request, Vector, Vectors, bytes, exactly,
-    vectors,
+    Administration, Asked, Came, Masking, Numbering, OneRun, Reply, Request, Vector, Vectors,
+    bytes, exactly, vectors,
 };
 use crate::host::Host;
 use crate::public_ids::host_of_vectors;
@@ -108,19 +108,27 @@ fn check_shape(name: &str, example: &Value, came: &Value) {
 
 #[test]
 fn the_document_shows_vectors_of_the_file() {
-    let Vectors { about, vectors, leased, masked, .. } = vectors();
+    let Vectors { about, vectors, leased, masked, series, .. } = vectors();
     assert!(!about.is_empty());
     let mut shown = 0;
     for (at, _) in DOCUMENT.match_indices("```vector ") {
         let block = DOCUMENT[at..].split("\n```").next().unwrap();
         let name = block.lines().next().unwrap().trim_start_matches("```vector ");
-        if let Some(vector) = masked.iter().find(|vector| vector.name == name) {
+        let of_masked = masked
+            .iter()
+            .map(|one| (&one.name, &one.send, one.request.words(), &one.expect, one.reply.words()));
+        let of_series = series
+            .iter()
+            .map(|one| (&one.name, &one.send, one.request.words(), &one.expect, one.reply.words()));
+        if let Some((_, send, means, expect, answers)) =
+            of_masked.chain(of_series).find(|vector| *vector.0 == name)
+        {
             let lines = [
                 format!("```vector {name}"),
-                format!("send    {}", vector.send),
-                format!("means   {}", vector.request.words()),
-                format!("expect  {}", vector.expect),
-                format!("answers {}", vector.reply.words()),
+                format!("send    {send}"),
+                format!("means   {means}"),
+                format!("expect  {expect}"),
+                format!("answers {answers}"),
             ];
             assert_eq!(block, lines.join("\n"));
             shown += 1;
@@ -319,5 +327,26 @@ fn a_daemon_with_that_key_masks_as_the_file_says() {
         } else {
             assert_eq!(decoded.texts().unwrap().collect::<Vec<_>>(), reply.texts, "{name}");
         }
+    }
+}
+
+#[test]
+fn a_daemon_with_that_series_numbers_as_the_file_says() {
+    let host = serving();
+    host.admin(opcode::SERIES_CREATE, &json!({ "series": "bills", "format": "B{n:4}" }));
+    let mut raw = host.raw();
+    for Numbering { name, send, expect, request, reply } in vectors().series {
+        let send = exactly(&send);
+        assert_eq!(request.encoded(), send, "{name}");
+        raw.send(&send);
+        let came = raw.reply();
+        let read = SeriesReply::decode(&came.body).unwrap();
+        assert_eq!(read.texts().collect::<Vec<_>>(), reply.texts, "{name}");
+        let mut bytes = Vec::new();
+        came.header.put_frame(&came.body, &mut bytes);
+        let (expect, _) = file::bytes(&expect);
+        let same =
+            expect.iter().zip(&bytes).all(|(expect, byte)| expect.is_none_or(|e| e == *byte));
+        assert!(same && expect.len() == bytes.len(), "{name}: {bytes:02x?}");
     }
 }

@@ -313,7 +313,7 @@ impl Segments {
     }
 
     /// What to record of a claim from a tag's shard; `None` if claims are not recorded.
-    fn claimed_by(&self, tag: &SegmentTag, shard: usize) -> Option<ClaimedBy> {
+    pub(super) fn claimed_by(&self, tag: &SegmentTag, shard: usize) -> Option<ClaimedBy> {
         let ClaimLog { name, kept, .. } = &self.claim_log;
         let allocator = tag.allocator.borrow();
         let held = allocator.held.exact_marks().filter(|(of, ..)| *of == shard_number(shard));
@@ -361,7 +361,7 @@ impl TagShard {
 }
 
 /// Warns the operator early that a tag is running out of ids.
-fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim) {
+pub(super) fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim) {
     let claimed_to = claim.run.end() - 1;
     let claimed = percent_used(claimed_to, claim.ceiling);
     let passed =

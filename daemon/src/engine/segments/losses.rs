@@ -50,6 +50,8 @@ pub enum Cause {
     Crash,
     /// A failed claim may have been made all the same. The ids that it may have taken are lost.
     Unanswered,
+    /// Numbers of a series: their period had ended when they arrived.
+    Period,
 }
 
 /// A range of ids that are never issued.
@@ -91,6 +93,7 @@ impl Cause {
             Cause::MaskKey => "mask_key",
             Cause::Crash => "crash",
             Cause::Unanswered => "unanswered",
+            Cause::Period => "period",
         }
     }
 }
@@ -168,7 +171,7 @@ impl Losses {
     }
 
     /// Remembers that these ids are never issued.
-    pub(super) fn note(self: &Rc<Self>, tag: &Tag, cause: Cause, ids: Range<u64>) {
+    pub fn note(self: &Rc<Self>, tag: &Tag, cause: Cause, ids: Range<u64>) {
         if !ids.is_empty() {
             self.remember(Gap { at: clock::now().unix, tag: tag.clone(), cause, ids });
         }

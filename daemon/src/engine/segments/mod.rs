@@ -2,6 +2,7 @@
 //! (`marks`) and from the store (`claims`).
 //!
 //! - `claims`: carries out the claims that the allocator wants; `losses`: claimed ids that are never issued.
+//! - `dense`: draws without held ids.
 //! - `restart`: loads a tag again when the journal contradicts its held ids.
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
@@ -10,6 +11,7 @@
 //! - `rounds`: the regular work for all tags in use.
 
 mod claims;
+mod dense;
 mod losses;
 mod marks;
 mod masked;
@@ -264,7 +266,7 @@ impl Segments {
         mut reply: ReplyTo,
     ) {
         let now = clock::boot();
-        if let Some(failure) = tag.recent_refusal(want, now) {
+        if let Some(failure) = tag.recent_refusal(want, now).or_else(|| tag.refuses_runs()) {
             return reply.failure(&failure);
         }
         if !reply.take_place(&tag.places) {
@@ -303,6 +305,9 @@ impl Segments {
         }
         if let Some(failure) = self.lacks_key(tag) {
             return self.abandon(tag, &failure);
+        }
+        if tag.is_dense() {
+            return;
         }
         // While no store can be claimed from, no claim is made. Waiting requests continue when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };

@@ -13,6 +13,7 @@ use crate::reply::Failure;
 use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
 use leafd_core::segment::Allocator;
+use leafd_core::series::is_dense;
 use leafd_core::shares::Shares;
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Tag, Want};
@@ -107,6 +108,11 @@ pub(super) struct TagShard {
 }
 
 impl SegmentTag {
+    /// Whether ids of it are only claimed for one draw at a time: see `dense`.
+    pub(super) fn is_dense(&self) -> bool {
+        is_dense(&self.tag)
+    }
+
     /// A tag without held ids, which is not loaded yet.
     pub(super) fn new(
         tag: Tag,

@@ -263,12 +263,37 @@ impl Segments {
         name: &Tag,
         claimant: Claimant,
     ) -> Result<(Vec<Run>, Vec<u64>), Failure> {
+        Ok(self.loaded(name, claimant).await?.held())
+    }
+
+    /// Has the tag hold so many ids, although nobody has asked for them yet. They are claimed in the background.
+    ///
+    /// # Errors
+    /// As for [`Segments::held_of`].
+    pub async fn hold(
+        self: &Rc<Self>,
+        name: &Tag,
+        ids: u64,
+        claimant: Claimant,
+    ) -> Result<(), Failure> {
+        let tag = self.loaded(name, claimant).await?;
+        tag.allocator.borrow_mut().expect(ids);
+        self.drive(&tag);
+        Ok(())
+    }
+
+    /// The tag, once the journal's record of it is known.
+    pub(super) async fn loaded(
+        self: &Rc<Self>,
+        name: &Tag,
+        claimant: Claimant,
+    ) -> Result<Rc<SegmentTag>, Failure> {
         let loaded = async {
             loop {
                 let progressed = self.progressed.notified();
                 let tag = self.tag(name, claimant)?;
                 if tag.shards.iter().all(|shard| shard.is_loaded()) {
-                    return Ok(tag.held());
+                    return Ok(tag);
                 }
                 progressed.await;
                 if tag.evicted.get() {
@@ -278,7 +303,7 @@ impl Segments {
             }
         };
         match tokio::time::timeout(LOADED_WITHIN, loaded).await {
-            Ok(held) => held,
+            Ok(loaded) => loaded,
             Err(_) => Err(self.tag(name, claimant)?.deadline(self.writer.trouble())),
         }
     }

@@ -67,7 +67,7 @@ impl Dispatcher {
         self.explain(&tag, first..last + 1, claimant).await
     }
 
-    async fn explain(
+    pub(in crate::requests) async fn explain(
         &self,
         tag: &Tag,
         range: Range<u64>,

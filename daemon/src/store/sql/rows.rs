@@ -11,6 +11,9 @@ use leafd_wire::text::clean;
 /// The prefix of the names of mask keys' check values in `leafd_meta`.
 pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";
 
+/// The prefix of the names of series of document numbers in `leafd_meta`.
+pub(super) const SERIES_ENTRY: &str = "series_";
+
 /// A valid row.
 #[derive(Debug)]
 pub(super) struct StoredTag {

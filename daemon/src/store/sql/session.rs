@@ -438,6 +438,16 @@ impl Session {
         Ok(found.and_then(|row| row.into_iter().nth(1).flatten()))
     }
 
+    /// The entries whose names begin like this, with the rest of their names.
+    pub(super) fn entries(&mut self, prefix: &str) -> Result<Vec<(String, String)>, SqlError> {
+        let meta = self.driver.query(statements::META, &[])?;
+        let entry = |row: Cells| {
+            let mut cells = row.into_iter().flatten();
+            Some((cells.next()?.strip_prefix(prefix)?.to_owned(), cells.next()?))
+        };
+        Ok(meta.into_iter().filter_map(entry).collect())
+    }
+
     /// The server's clock, in milliseconds of Unix time.
     pub(super) fn now_ms(&mut self) -> Result<u64, SqlError> {
         let now = self.row(statements::NOW_MS, &[])?;

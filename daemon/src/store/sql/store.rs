@@ -9,15 +9,20 @@ use super::session::{Session, parse, text, wait_for_nodes};
 use super::statements;
 use super::tag_rows::TAGS_A_STATEMENT_MAX;
 use super::{Cells, SqlError, Store, params};
+use crate::clock;
 use crate::registry::Registry;
 use leafd_core::mask::KeyNumber;
 use leafd_core::registry::Mode;
+use leafd_core::series::{Sample, Series};
 use leafd_core::store::{
     CheckIn, Claim, ClaimWish, ClaimedBy, Generation, History, HoldPlan, HostId, Identity, NewTag,
     Role, StartToken, StaticUser, StoreError, TagChange, TagRow, TagTerms, judge_start, next_start,
     note_static_user, plan_claim, plan_hold,
 };
-use leafd_core::{Tag, WorkerId};
+use leafd_core::{Tag, UnixMs, WorkerId};
+
+/// The most series of document numbers in a store.
+const SERIES_MAX: usize = 1_000;
 
 impl Store {
     /// The identity of the store that answers. The server is asked each time.
@@ -514,6 +519,62 @@ impl Store {
             let sql = if known.is_some() { statements::SET_META } else { statements::ENTER_META };
             session.driver.execute(sql, params![&*entry, &*text(&users)])?;
             Ok(users)
+        })
+    }
+
+    /// The recorded series of document numbers, each with its name and its record, and a reading of the store's clock.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; [`StoreError::Refused`] if there is only Leaf's table; others as for every call.
+    pub fn series(
+        &mut self,
+        under: &Identity,
+    ) -> Result<(Vec<(String, String)>, Sample), StoreError> {
+        self.read(|session| {
+            session.require_side("document numbers")?;
+            session.check(under)?;
+            let entries = session.entries(rows::SERIES_ENTRY)?;
+            let sent = clock::boot();
+            let store = UnixMs(session.now_ms()?);
+            Ok((entries, Sample { sent, store, received: clock::boot() }))
+        })
+    }
+
+    /// Records a series of document numbers under a name that has none yet.
+    ///
+    /// # Errors
+    /// [`StoreError::Changed`]; [`StoreError::Refused`] if there is a series of this name or format, if there are too
+    /// many, and if there is only Leaf's table; others as for every call.
+    pub fn create_series(
+        &mut self,
+        under: &Identity,
+        name: &str,
+        series: &Series,
+    ) -> Result<(), StoreError> {
+        self.write(|session| {
+            session.require_side("document numbers")?;
+            // Two hosts do this one after the other, never at once.
+            session.lock_role()?;
+            session.check(under)?;
+            let known = session.entries(rows::SERIES_ENTRY)?;
+            if known.len() >= SERIES_MAX {
+                return Err(
+                    StoreError::refused(format!("there are {SERIES_MAX} series already")).into()
+                );
+            }
+            for (other, record) in &known {
+                let has_format = parse::<Option<Series>>(record)
+                    .is_ok_and(|other| other.is_some_and(|other| other.format == series.format));
+                let what = if other == name { "exists" } else { "has this format" };
+                if other == name || has_format {
+                    return Err(
+                        StoreError::refused(format!("series {other:?} {what} already")).into()
+                    );
+                }
+            }
+            let entry = format!("{}{name}", rows::SERIES_ENTRY);
+            session.driver.execute(statements::ENTER_META, params![&*entry, &*text(series)])?;
+            Ok(())
         })
     }
 

@@ -1,0 +1,90 @@
+//! Document numbers, such as INV-2026-000123.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leafd_wire::SeriesReply;
+use leafd_wire::series::NUMBERS_MAX;
+
+use crate::core::Core;
+use crate::error::{Error, Result};
+
+/// The numbers of a series, or of one of its tenants.
+///
+/// Each call draws directly. The daemon decides by the store's clock to which period a number belongs.
+///
+/// ```no_run
+/// # fn main() -> Result<(), leafd_client::Error> {
+/// # let client = leafd_client::Client::connect(leafd_client::default_socket_path())?;
+/// let number = client.series("invoices").next()?; // such as INV-2026-000123
+/// let orders = client.series("orders").tenant("acme");
+/// let three = orders.next_batch(3)?; // such as ORD-ACME-20261124-00017, ...
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Series {
+    core: Arc<Core>,
+    name: Box<str>,
+    tenant: Box<str>,
+    limit: Option<Duration>,
+}
+
+impl Series {
+    pub(crate) fn new(core: &Arc<Core>, name: &str, limit: Option<Duration>) -> Self {
+        Series { core: Arc::clone(core), name: name.into(), tenant: "".into(), limit }
+    }
+
+    /// The numbers of a tenant: letters and digits, in either case.
+    #[must_use]
+    pub fn tenant(&self, tenant: &str) -> Self {
+        Series { tenant: tenant.into(), ..self.clone() }
+    }
+
+    /// The next number.
+    ///
+    /// # Errors
+    /// [`Error::Service`] of [`leafd_wire::Status::TagUnknown`] if there is no such series, of
+    /// [`leafd_wire::Status::ValueRefused`] for a tenant that it can't have, of
+    /// [`leafd_wire::Status::StoreUnavailable`] in an outage if the daemon doesn't know the period or holds no number
+    /// of it; else as [`crate::Client::next`].
+    pub fn next(&self) -> Result<String> {
+        let mut texts = self.next_batch(1)?;
+        texts.pop().ok_or_else(|| Error::protocol("no number in an answer"))
+    }
+
+    /// The next `count` numbers. They may belong to two periods.
+    ///
+    /// # Errors
+    /// As for [`Series::next`].
+    pub fn next_batch(&self, count: u32) -> Result<Vec<String>> {
+        for name in [&self.name, &self.tenant] {
+            if name.len() > LENGTH_MAX {
+                return Err(Error::invalid(format!("a name of {} bytes", name.len())));
+            }
+        }
+        let mut deadline = self.core.deadline(self.limit);
+        let mut all = Vec::new();
+        let mut left = count;
+        while left > 0 {
+            let asked = left.min(NUMBERS_MAX);
+            let body = self.core.draw_numbers(&self.name, &self.tenant, asked, &mut deadline)?;
+            let reply = SeriesReply::decode(&body).map_err(|error| Error::protocol(error.what))?;
+            let before = all.len();
+            all.extend(reply.texts().map(str::to_owned));
+            if all.len() - before != asked as usize {
+                return Err(Error::protocol("another count of numbers than was asked for"));
+            }
+            left -= asked;
+        }
+        Ok(all)
+    }
+}
+
+/// Longer than any name.
+const LENGTH_MAX: usize = 1024;
+
+impl std::fmt::Debug for Series {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Series").field("name", &self.name).field("tenant", &self.tenant).finish()
+    }
+}

@@ -1,0 +1,67 @@
+//! What a host knows of the store's clock. The host's own wall clock never counts.
+
+use jiff::tz::TimeZone;
+
+use super::{Period, PeriodKind};
+use crate::{BootMs, UnixMs};
+
+/// A reading of the store's clock, and when it was asked for and received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub sent: BootMs,
+    pub received: BootMs,
+    pub store: UnixMs,
+}
+
+/// Which period it is, as far as a host can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// This period, up to this instant of the host's clock.
+    In(Period, BootMs),
+    /// A boundary is nearer than the host can tell. It has certainly passed after so many milliseconds.
+    Boundary(u64),
+    /// The store's clock is far from the present.
+    Nonsense,
+}
+
+/// How much two clocks can drift apart: one millisecond in so many. Clocks that are being corrected change their speed
+/// by up to 500 in a million each.
+const DRIFT: u64 = 1_000;
+
+/// The clocks are read in whole milliseconds.
+const GRAIN: u64 = 1;
+
+impl Sample {
+    /// The earliest and the latest time that the store's clock can show now.
+    pub fn span(&self, now: BootMs) -> (u64, u64) {
+        let (longest, shortest) = (now.0 - self.sent.0, now.0.saturating_sub(self.received.0));
+        let (from, to) = (shortest - shortest / DRIFT, longest + longest / DRIFT + 3 * GRAIN);
+        ((self.store.0 + from).saturating_sub(GRAIN), self.store.0 + to)
+    }
+
+    /// The better one of two samples. If they contradict each other, the store's clock was set, and the later sample
+    /// counts.
+    pub fn or(self, earlier: Option<Sample>) -> Sample {
+        let Some(earlier) = earlier else { return self };
+        let now = self.received;
+        let (own, other) = (self.span(now), earlier.span(now));
+        let agree = own.0 <= other.1 && other.0 <= own.1;
+        if agree && other.1 - other.0 < own.1 - own.0 { earlier } else { self }
+    }
+
+    /// Which period it is now.
+    pub fn standing(&self, kind: PeriodKind, zone: &TimeZone, now: BootMs) -> Standing {
+        let (from, to) = self.span(now);
+        let Some(period) = Period::at(kind, zone, UnixMs(from)) else { return Standing::Nonsense };
+        let Some(UnixMs(end)) = period.end(zone) else {
+            return Standing::In(period, BootMs(u64::MAX));
+        };
+        if to + 2 * GRAIN >= end {
+            let left = end - from;
+            return Standing::Boundary(left + left / (DRIFT / 2) + GRAIN);
+        }
+        // The latest possible time advances a little faster than the host's clock.
+        let left = (end - to).saturating_sub((end - to) / (DRIFT / 2) + GRAIN);
+        Standing::In(period, BootMs(now.0 + left))
+    }
+}

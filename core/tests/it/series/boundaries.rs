@@ -1,0 +1,177 @@
+//! Hosts that issue numbers over boundaries, with a store whose clock drifts and is set, and that is away for hours.
+
+use jiff::tz::TimeZone;
+use leafd_core::series::{Period, PeriodKind, Sample, Standing};
+use leafd_core::{BootMs, UnixMs};
+
+use crate::seed::{Seeded, seeds};
+
+/// True time in microseconds: each clock makes its readings of it.
+#[derive(Clone, Copy)]
+struct Clock {
+    offset_us: u64,
+    /// Parts in a million by which it is fast, plus a million.
+    speed: u64,
+}
+
+impl Clock {
+    fn some(rng: &mut Seeded, offset_us: u64) -> Clock {
+        Clock { offset_us, speed: rng.u64(999_500..=1_000_500) }
+    }
+
+    fn ms(&self, now_us: u64) -> u64 {
+        (self.offset_us + (u128::from(now_us) * u128::from(self.speed) / 1_000_000) as u64) / 1_000
+    }
+}
+
+struct World {
+    rng: Seeded,
+    zone: TimeZone,
+    kind: PeriodKind,
+    now_us: u64,
+    store: Clock,
+    /// When the store's clock was last set.
+    set_us: u64,
+    store_away: bool,
+}
+
+impl World {
+    fn store_ms(&self) -> UnixMs {
+        UnixMs(self.store.ms(self.now_us))
+    }
+
+    /// A reading, which takes a while.
+    fn read(&mut self, host: &Clock) -> Option<Sample> {
+        if self.store_away {
+            return None;
+        }
+        let sent = BootMs(host.ms(self.now_us));
+        self.now_us += self.rng.u64(..20_000);
+        let store = self.store_ms();
+        self.now_us += self.rng.u64(..20_000);
+        Some(Sample { sent, store, received: BootMs(host.ms(self.now_us)) })
+    }
+}
+
+const READ_EVERY_US: u64 = 5_000_000;
+
+#[test]
+fn no_number_is_issued_in_a_wrong_period() {
+    let zones = ["CET-1CEST,M3.5.0,M10.5.0/3", "CLT4CLST,M9.1.6/24,M4.1.6/24", "UTC0"];
+    let kinds = [
+        PeriodKind::Day,
+        PeriodKind::Week,
+        PeriodKind::Month,
+        PeriodKind::Quarter,
+        PeriodKind::Year,
+    ];
+    let (mut boundaries, mut issued, mut longest_wait) = (0, 0_u64, 0);
+    for mut rng in seeds(1_000) {
+        let zone = TimeZone::posix(zones[rng.usize(..zones.len())]).unwrap();
+        let kind = kinds[rng.usize(..kinds.len())];
+        let near = UnixMs(rng.u64(1_600_000_000_000..2_000_000_000_000));
+        // Days on which clocks are set, leap days, and others.
+        let near = match rng.u8(..4) {
+            0 => UnixMs(1_835_395_200_000 + rng.u64(..86_400_000)),
+            _ => near,
+        };
+        let end = Period::at(kind, &zone, near).unwrap().end(&zone).unwrap();
+        let start_us = (end.0 - rng.u64(..20_000)) * 1_000;
+        let store = Clock { offset_us: start_us, speed: rng.u64(999_500..=1_000_500) };
+        let hosts: Vec<Clock> = (0..3)
+            .map(|_| {
+                let offset = rng.u64(..1_000_000_000_000);
+                Clock::some(&mut rng, offset)
+            })
+            .collect();
+        let mut samples: [Option<Sample>; 3] = [None; 3];
+        let mut read_us = [0_u64; 3];
+        let mut world =
+            World { rng, zone, kind, now_us: 1_000_000, store, set_us: 0, store_away: false };
+        let mut first = None;
+        for _ in 0..400 {
+            world.now_us += world.rng.u64(..200_000);
+            match world.rng.u16(..500) {
+                0 => world.store_away = !world.store_away,
+                // An operator or NTP sets the store's clock by up to an hour.
+                1 => {
+                    let by = world.rng.u64(..3_600_000_000);
+                    let back = world.rng.bool();
+                    let offset = &mut world.store.offset_us;
+                    *offset = if back { offset.saturating_sub(by) } else { *offset + by };
+                    world.set_us = world.now_us;
+                }
+                _ => {}
+            }
+            let host = world.rng.usize(..3);
+            let clock = hosts[host];
+            // A restart forgets what is known.
+            if world.rng.u16(..200) == 0 {
+                samples[host] = None;
+            }
+            let due = samples[host].is_none() || world.now_us >= read_us[host] + READ_EVERY_US;
+            if due && let Some(sample) = world.read(&clock) {
+                samples[host] = Some(sample.or(samples[host]));
+                read_us[host] = world.now_us;
+            }
+            let Some(sample) = samples[host] else { continue };
+            // Whoever has read the clock since it was set, or reads it soon, is judged.
+            let knows = read_us[host] > world.set_us;
+            let now = BootMs(clock.ms(world.now_us));
+            match sample.standing(world.kind, &world.zone, now) {
+                Standing::In(period, until) => {
+                    issued += 1;
+                    let present = Period::at(world.kind, &world.zone, world.store_ms()).unwrap();
+                    boundaries +=
+                        u32::from(first.replace(present).is_some_and(|former| former != present));
+                    if knows {
+                        assert_eq!(period, present);
+                        // So is any number that is issued before that instant.
+                        let ahead = until.0.saturating_sub(now.0 + 1).min(3_600_000);
+                        let last =
+                            world.store.ms(world.now_us + ahead * 1_000 * 1_000_000 / clock.speed);
+                        assert_eq!(
+                            Period::at(world.kind, &world.zone, UnixMs(last)).unwrap(),
+                            period
+                        );
+                    }
+                }
+                Standing::Boundary(left) => {
+                    if !world.store_away {
+                        longest_wait = left.max(longest_wait);
+                    }
+                    // Then it has passed.
+                    let later = BootMs(now.0 + left);
+                    let after = sample.standing(world.kind, &world.zone, later);
+                    assert!(matches!(after, Standing::In(..)), "{left}: {after:?}");
+                }
+                Standing::Nonsense => panic!("the store's clock makes sense"),
+            }
+        }
+    }
+    println!("{issued} numbers, {boundaries} boundaries, longest wait {longest_wait} ms");
+}
+
+#[test]
+fn a_better_sample_is_kept_until_it_is_contradicted() {
+    let sample = |sent, received, store| Sample {
+        sent: BootMs(sent),
+        received: BootMs(received),
+        store: UnixMs(store),
+    };
+    let good = sample(1_000, 1_001, 50_000);
+    let slow = sample(2_000, 2_500, 51_200);
+    assert_eq!(slow.or(Some(good)), good);
+    assert_eq!(good.or(None), good);
+    // After an hour the old one has drifted further than a slow answer takes.
+    let later = sample(3_601_000, 3_601_500, 3_650_200);
+    assert_eq!(later.or(Some(good)), later);
+    // The clock was set.
+    let set = sample(2_000, 2_900, 60_000);
+    assert_eq!(set.or(Some(good)), set);
+    let (from, to) = good.span(BootMs(1_001));
+    assert!(from <= 50_000 && 50_000 < to && to - from <= 6, "{from}..{to}");
+    // Nothing is known of an instant that makes no sense.
+    let nonsense = sample(0, 0, u64::MAX / 4);
+    assert_eq!(nonsense.standing(PeriodKind::Day, &TimeZone::UTC, BootMs(1)), Standing::Nonsense);
+}

@@ -1,0 +1,376 @@
+//! Document numbers: which series there are, and which period it is by the clock of the store that records them.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use leafd_wire::Status;
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::upstream::Upstream;
+use crate::clock;
+use crate::reply::Failure;
+use leafd_core::series::{Period, Sample, Series, Standing, Template};
+use leafd_core::{BootMs, Tag};
+
+/// The series of the first store.
+pub struct SeriesBook {
+    upstream: Rc<Upstream>,
+    known: RefCell<HashMap<Box<str>, Rc<KnownSeries>>>,
+    sample: Cell<Option<Sample>>,
+    /// When the store was last asked for both.
+    asked: Cell<Option<BootMs>>,
+    asking: Mutex<()>,
+    /// When numbers were last drawn.
+    used: Cell<BootMs>,
+    /// Held by the one draw that claims exactly its numbers.
+    pub claiming: Mutex<()>,
+}
+
+/// A series in use.
+pub struct KnownSeries {
+    pub name: Box<str>,
+    pub record: Series,
+    pub zone: TimeZone,
+    /// For each tenant the period in use.
+    places: RefCell<HashMap<Box<str>, Rc<Place>>>,
+    /// Up to which tag old ones were deleted.
+    pub deleted_to: RefCell<Option<Tag>>,
+}
+
+/// The present period of a tenant.
+pub struct Place {
+    pub series: Rc<KnownSeries>,
+    pub tenant: Box<str>,
+    pub period: Period,
+    pub tag: Tag,
+    pub template: Template,
+    /// Numbers may be issued before this instant.
+    until: Cell<BootMs>,
+    warned: Cell<bool>,
+    /// When to prepare the next period; `None` once that is done or under way.
+    pub prepare_at: Cell<Option<BootMs>>,
+}
+
+/// How often the store's clock and its series are read while numbers are drawn. A clock that is set is followed as fast.
+const READ_EVERY_MS: u64 = 5_000;
+
+/// How long an unknown series is unknown without another look.
+const READ_AGAIN_MS: u64 = 1_000;
+
+/// How long after the last draw they are read.
+const IN_USE_MS: u64 = 60_000;
+
+/// The next period is prepared so long before it begins, at least half of that. The hosts take random times.
+const PREPARED_MS: u64 = 600_000;
+
+/// How often a request that waits for a boundary looks again.
+const BOUNDARY_TICK: Duration = Duration::from_millis(20);
+
+impl SeriesBook {
+    /// Nothing is known yet.
+    pub fn new(upstream: Rc<Upstream>) -> SeriesBook {
+        SeriesBook {
+            upstream,
+            known: RefCell::default(),
+            sample: Cell::default(),
+            asked: Cell::default(),
+            asking: Mutex::default(),
+            used: Cell::new(BootMs(0)),
+            claiming: Mutex::default(),
+        }
+    }
+
+    /// The present period of a tenant, if it is known at once.
+    pub fn place(&self, series: &[u8], tenant: &[u8], now: BootMs) -> Option<Rc<Place>> {
+        let name = std::str::from_utf8(series).ok()?;
+        let tenant = std::str::from_utf8(tenant).ok()?;
+        let known = self.known.borrow();
+        let places = known.get(name)?.places.borrow();
+        let place = places.get(tenant).filter(|place| place.is_current(now))?;
+        self.used.set(now);
+        Some(Rc::clone(place))
+    }
+
+    /// The present period of a tenant. Waits at a boundary until it has passed, but not beyond the deadline.
+    ///
+    /// # Errors
+    /// The failure for the client.
+    pub async fn settle(
+        &self,
+        series: &str,
+        tenant: &str,
+        deadline: BootMs,
+    ) -> Result<Rc<Place>, Failure> {
+        loop {
+            let known = self.find(series).await?;
+            let tenant = known.record.tenant(tenant).map_err(|why| {
+                Failure::new(Status::ValueRefused, format!("series {series:?}: {why}"))
+            })?;
+            let now = clock::boot();
+            self.used.set(now);
+            match self.standing(&known, now) {
+                None => return Err(self.unavailable(series)),
+                Some(Standing::In(period, until)) => return known.place(tenant, period, until),
+                Some(Standing::Boundary(left)) => {
+                    if now.0 + left > deadline.0 {
+                        return Err(Failure {
+                            retry_after_ms: u32::try_from(left).unwrap_or(u32::MAX),
+                            ..Failure::new(
+                                Status::Deadline,
+                                format!(
+                                    "a period of series {series:?} ends, and the store's clock is not known to better than \
+                                     {left} ms; retry after that"
+                                ),
+                            )
+                        });
+                    }
+                    tokio::time::sleep(BOUNDARY_TICK.min(Duration::from_millis(left))).await;
+                }
+                Some(Standing::Nonsense) => {
+                    return Err(Failure::new(
+                        Status::StoreRefused,
+                        format!(
+                            "the clock of the store {} is far from the present",
+                            self.upstream.url
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+
+    /// A series by its name.
+    ///
+    /// # Errors
+    /// There is none, or the store can't be asked.
+    pub async fn find(&self, name: &str) -> Result<Rc<KnownSeries>, Failure> {
+        let fresh = |book: &Self| {
+            let now = clock::boot().0;
+            book.asked.get().is_some_and(|asked| now < asked.0 + 2 * READ_EVERY_MS)
+        };
+        let get = || self.known.borrow().get(name).cloned();
+        if let Some(known) = get().filter(|_| fresh(self)) {
+            return Ok(known);
+        }
+        let failure = self.read_again().await.err();
+        match (get(), failure) {
+            (Some(known), _) => Ok(known),
+            (None, Some(failure)) => Err(failure),
+            (None, None) => Err(Failure::new(
+                Status::TagUnknown,
+                format!("there is no series {name:?}; create it with leafctl series create"),
+            )),
+        }
+    }
+
+    /// The series that are known, by name.
+    pub fn all(&self) -> Vec<Rc<KnownSeries>> {
+        let mut all: Vec<_> = self.known.borrow().values().cloned().collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// Which period it is; `None` if the store's clock was never read.
+    pub fn standing(&self, series: &KnownSeries, now: BootMs) -> Option<Standing> {
+        Some(self.sample.get()?.standing(series.record.format.kind(), &series.zone, now))
+    }
+
+    /// How exactly the store's clock is known, in milliseconds, and the earliest time that it can show.
+    pub fn store_clock(&self) -> Option<(u64, u64)> {
+        let (from, to) = self.sample.get()?.span(clock::boot());
+        Some((to - from, from))
+    }
+
+    /// As [`SeriesBook::read`], but not twice in a moment, because anybody may cause it.
+    ///
+    /// # Errors
+    /// The store can't be asked.
+    pub async fn read_again(&self) -> Result<(), Failure> {
+        let now = clock::boot().0;
+        match self.asked.get() {
+            Some(asked) if now < asked.0 + READ_AGAIN_MS => Ok(()),
+            _ => self.read().await,
+        }
+    }
+
+    /// Reads the store's clock and its series.
+    ///
+    /// # Errors
+    /// The store can't be asked.
+    pub async fn read(&self) -> Result<(), Failure> {
+        let came = clock::boot();
+        let _one = self.asking.lock().await;
+        // Another request has asked meanwhile.
+        if self.asked.get().is_some_and(|asked| asked > came) {
+            return Ok(());
+        }
+        self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
+        let Some(under) = self.upstream.present() else {
+            return Err(self.unavailable("of that name"));
+        };
+        let found = self.upstream.store.call(move |store| store.series(&under)).await;
+        let (entries, sample) = found.map_err(|error| {
+            if matches!(error, leafd_core::store::StoreError::Unavailable { .. }) {
+                self.upstream.call_failed(&error);
+            }
+            Failure::from(&error)
+        })?;
+        self.asked.set(Some(sample.received));
+        self.sample.set(Some(sample.or(self.sample.get())));
+        let mut known = self.known.borrow_mut();
+        known.retain(|name, _| entries.iter().any(|(entry, _)| **entry == **name));
+        for (name, text) in entries {
+            match serde_json::from_str::<Series>(&text) {
+                Ok(record) if known.get(&*name).is_some_and(|it| it.record == record) => {}
+                Ok(record) => match TimeZone::get(&record.timezone) {
+                    Ok(zone) => {
+                        let name: Box<str> = name.into();
+                        let (places, deleted_to) = Default::default();
+                        let series =
+                            KnownSeries { name: name.clone(), record, zone, places, deleted_to };
+                        known.insert(name, Rc::new(series));
+                    }
+                    Err(error) => warn!(
+                        series = name,
+                        "this host can't issue numbers of the series, because it lacks the time zone: install tzdata ({error})"
+                    ),
+                },
+                Err(error) => {
+                    warn!(series = name, "its record in leafd_meta makes no sense: {error}")
+                }
+            }
+        }
+        for series in known.values() {
+            self.follow(series);
+        }
+        Ok(())
+    }
+
+    /// Applies what is newly known of the store's clock to the periods in use.
+    fn follow(&self, series: &KnownSeries) {
+        let mut places = series.places.borrow_mut();
+        let Some(standing) = self.standing(series, clock::boot()).filter(|_| !places.is_empty())
+        else {
+            return;
+        };
+        places.retain(|_, place| match standing {
+            Standing::In(period, until) if period == place.period => {
+                place.until.set(until);
+                true
+            }
+            _ => {
+                place.until.set(BootMs(0));
+                false
+            }
+        });
+    }
+
+    fn unavailable(&self, series: &str) -> Failure {
+        let reason = self.upstream.unavailable_reason();
+        let why = reason.map_or_else(|| "it has not answered yet".to_owned(), |it| it.message);
+        Failure::store_away(format!(
+            "the period of series {series:?} is decided by the clock of the store {}, which this daemon has not read \
+             since it started: {why}",
+            self.upstream.url
+        ))
+    }
+
+    /// Whether it is time to read the store's clock again.
+    pub fn wants_reading(&self) -> bool {
+        let now = clock::boot().0;
+        now < self.used.get().0 + IN_USE_MS
+            && self.asked.get().is_none_or(|asked| now >= asked.0 + READ_EVERY_MS)
+    }
+}
+
+impl KnownSeries {
+    /// See [`Series::tags_of`].
+    pub fn tags_of(&self, tenant: &str) -> String {
+        self.record.tags_of(&self.name, tenant)
+    }
+
+    /// A tenant's period, which it is until this instant.
+    fn place(
+        self: &Rc<Self>,
+        tenant: String,
+        period: Period,
+        until: BootMs,
+    ) -> Result<Rc<Place>, Failure> {
+        let mut places = self.places.borrow_mut();
+        if let Some(place) = places.get(&*tenant).filter(|place| place.period == period) {
+            place.until.set(until);
+            return Ok(Rc::clone(place));
+        }
+        let place = self.place_in(tenant.clone(), period)?;
+        place.until.set(until);
+        let ahead = PREPARED_MS - fastrand::u64(..PREPARED_MS / 2);
+        place.prepare_at.set(Some(BootMs(until.0.saturating_sub(ahead))));
+        // Those of ended periods make room.
+        let now = clock::boot();
+        places.retain(|_, place| place.is_current(now));
+        places.insert(tenant.into(), Rc::clone(&place));
+        Ok(place)
+    }
+
+    /// A tenant's numbers in any period.
+    ///
+    /// # Errors
+    /// The format can't name the period's year.
+    pub fn place_in(self: &Rc<Self>, tenant: String, period: Period) -> Result<Rc<Place>, Failure> {
+        let template = self.record.format.template(period, &tenant).ok_or_else(|| {
+            let words =
+                format!("series {:?} has two digits for the year, and it is {period}", self.name);
+            Failure::new(Status::TimeExhausted, words)
+        })?;
+        Ok(Rc::new(Place {
+            series: Rc::clone(self),
+            tag: self.record.tag_of(&self.name, &tenant, period),
+            tenant: tenant.into(),
+            period,
+            template,
+            until: Cell::default(),
+            warned: Cell::default(),
+            prepare_at: Cell::default(),
+        }))
+    }
+
+    /// The places whose next period is to be prepared now.
+    pub fn due(&self, now: BootMs) -> Vec<Rc<Place>> {
+        let places = self.places.borrow();
+        let due =
+            places.values().filter(|place| place.prepare_at.get().is_some_and(|at| at <= now));
+        due.cloned().collect()
+    }
+}
+
+impl Place {
+    /// Whether its numbers may be issued.
+    pub fn is_current(&self, now: BootMs) -> bool {
+        now < self.until.get()
+    }
+
+    /// When its numbers may no longer be issued.
+    pub fn until(&self) -> BootMs {
+        self.until.get()
+    }
+
+    /// Writes a number that is issued.
+    pub fn write(&self, number: u64, text: &mut String) {
+        if number >= self.series.record.warn_from() && !self.warned.replace(true) {
+            let (name, period) = (&self.series.name, self.period);
+            warn!(
+                series = %name, tenant = %self.tenant, ?period, number,
+                "80 % of the numbers that have room in the format are used in this period: soon they {}",
+                match self.series.record.overflow {
+                    leafd_core::series::Overflow::Grow => "get longer",
+                    leafd_core::series::Overflow::Refuse => "run out",
+                }
+            );
+        }
+        self.template.write(number, text);
+    }
+}

@@ -1,0 +1,634 @@
+//! Document numbers: draws them, reads them back, and accounts for them. Their counts are tags.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use jiff::tz::TimeZone;
+use leafd_wire::series::NUMBERS_MAX;
+use leafd_wire::{
+    DEADLINE_MS_MAX, IdsReply, IdsRequest, Run, SeriesReply, SeriesRequest, Status, opcode,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tracing::{info, warn};
+
+use super::session::{Asking, Source, body_of};
+use super::tag_stores::TagStores;
+use super::tags::{administrative, json as to_json, range, refused};
+use super::{Dispatcher, PeerRequest, Session, quotas};
+use crate::clock;
+use crate::config::Peer;
+use crate::engine::segments::Cause;
+use crate::engine::series::{KnownSeries, Place};
+use crate::reply::Failure;
+use crate::reply::outbox::ReplyTo;
+use leafd_core::series::{
+    Format, Overflow, Period, Series, Standing, TENANTS_MAX, is_name, is_tag_of_series,
+};
+use leafd_core::shares::Claimant;
+use leafd_core::store::{NewTag, StoreError};
+use leafd_core::{BootMs, Tag, UnixMs, Want};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CreateSeries {
+    series: String,
+    format: String,
+    #[serde(default = "utc")]
+    timezone: String,
+    #[serde(default = "grow")]
+    overflow: Overflow,
+    #[serde(default)]
+    dense: bool,
+    #[serde(default = "default_tenants")]
+    tenants_max: u32,
+    retention_days: Option<u32>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListSeries {}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Check {
+    text: String,
+    series: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Account {
+    series: String,
+    #[serde(default)]
+    tenant: String,
+    /// By default the present period.
+    period: Option<String>,
+    #[serde(default = "first_number")]
+    first: u64,
+}
+
+/// A request for numbers that can't be answered at once.
+struct Draw {
+    series: String,
+    tenant: String,
+    count: u32,
+    deadline: BootMs,
+    peer: Peer,
+    claimant: Claimant,
+    pid: u32,
+}
+
+/// The least that a host claims of a period's numbers: a store outage begins with as many.
+const STEP: u64 = 10;
+
+/// How often a draw begins again because its period has ended, or the tag was missing.
+const TRIES_MAX: u32 = 5;
+
+/// How often a waiting request looks whether its client is gone.
+const GONE_CHECKED: Duration = Duration::from_millis(100);
+
+/// After a failed attempt to prepare a period, the next one is made so many milliseconds later.
+const PREPARED_AGAIN_MS: u64 = 30_000;
+
+/// How often old periods are looked for, in seconds. Each host begins at a random time.
+const DELETED_EVERY_S: u64 = 3_600;
+
+/// How many old periods are looked at in one call.
+const DELETED_AT_ONCE: u32 = 100;
+
+const DAY_MS: u64 = 86_400_000;
+
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+fn grow() -> Overflow {
+    Overflow::Grow
+}
+
+fn default_tenants() -> u32 {
+    1_000
+}
+
+fn first_number() -> u64 {
+    1
+}
+
+impl Dispatcher {
+    /// Answers a request for the next numbers of a series.
+    pub(super) fn series_next(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let PeerRequest { session, header, body } = *request;
+        let asked = SeriesRequest::decode(body)?;
+        if asked.count == 0 || asked.count > NUMBERS_MAX {
+            let words = format!("a request takes 1 to {NUMBERS_MAX} numbers, not {}", asked.count);
+            return Err(Failure::new(Status::CountInvalid, words));
+        }
+        if let Some(failure) = self.writer.failure() {
+            return Err(failure);
+        }
+        let now = clock::boot();
+        if let Some(place) = self.series.place(asked.series, asked.tenant, now)
+            && self.take_numbers(session, &place, asked.count)?
+        {
+            let texts = texts(&place, &session.runs.borrow());
+            session.outbox.body(header, &texts);
+            return Ok(());
+        }
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let draw = Draw {
+            series: text(asked.series),
+            tenant: text(asked.tenant),
+            count: asked.count,
+            deadline: BootMs(now.0 + u64::from(asked.deadline_ms.min(DEADLINE_MS_MAX))),
+            peer: session.peer.clone(),
+            claimant: session.outbox.claimant,
+            pid: session.outbox.pid(),
+        };
+        let (reply, dispatcher) = (session.outbox.later(*header), Rc::clone(self));
+        tokio::task::spawn_local(async move {
+            match dispatcher.draw(&draw, &reply).await {
+                Ok(texts) => reply.body(&texts),
+                Err(failure) => reply.failure(&failure),
+            }
+        });
+        Ok(())
+    }
+
+    /// Takes numbers that this host holds, if nothing else is to be decided. If it returns true, the session has them.
+    fn take_numbers(
+        self: &Rc<Self>,
+        session: &Session,
+        place: &Place,
+        count: u32,
+    ) -> Result<bool, Failure> {
+        if place.series.record.dense {
+            return Ok(false);
+        }
+        let found = match self.source(session, place.tag.as_str().as_bytes()) {
+            Err(failure) if failure.status == Status::TagUnknown => return Ok(false),
+            found => found?,
+        };
+        let (Source::Segment(tag), None) = found else { return Ok(false) };
+        let mut runs = session.runs.borrow_mut();
+        runs.clear();
+        let taken = self.segments.take(&tag, Want { count, allow_partial: false }, &mut runs);
+        if taken {
+            session.outbox.given(tag.trace_key, &runs);
+            session.outbox.counts(&runs);
+        }
+        Ok(taken)
+    }
+
+    /// Draws numbers: waits for boundaries, creates the period's tag, and waits for its ids.
+    async fn draw(self: &Rc<Self>, draw: &Draw, reply: &ReplyTo) -> Result<Vec<u8>, Failure> {
+        for _ in 0..TRIES_MAX {
+            let place = self.series.settle(&draw.series, &draw.tenant, draw.deadline).await?;
+            let until = draw.deadline.min(place.until());
+            let drawn = match place.series.record.dense {
+                true => self.draw_exactly(draw, &place).await,
+                false => self.draw_held(draw, &place, until, reply).await,
+            };
+            let now = clock::boot();
+            match drawn {
+                Ok(runs) if place.is_current(now) => return Ok(texts(&place, &runs)),
+                Ok(runs) => {
+                    let name = &place.tag;
+                    runs.iter().for_each(|run| {
+                        self.segments.losses.note(name, Cause::Period, run.range())
+                    });
+                }
+                Err(failure) if failure.status == Status::TagUnknown => {
+                    self.create_period(&place).await?;
+                }
+                Err(failure) if now < draw.deadline && !place.is_current(now) => {
+                    info!(
+                        series = draw.series,
+                        "a period ended while numbers were drawn: {}", failure.message
+                    );
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        Err(Failure::soon_over(
+            Status::Overloaded,
+            format!("the periods of series {:?} change too fast; retry", draw.series),
+        ))
+    }
+
+    /// Draws ids of the period's tag as a client would, up to an instant.
+    async fn draw_held(
+        self: &Rc<Self>,
+        draw: &Draw,
+        place: &Place,
+        until: BootMs,
+        reply: &ReplyTo,
+    ) -> Result<Vec<Run>, Failure> {
+        let left = until.0.saturating_sub(clock::boot().0);
+        let mut asked = Vec::new();
+        let deadline_ms = u32::try_from(left).unwrap_or(DEADLINE_MS_MAX);
+        IdsRequest { tag: place.tag.as_str().as_bytes(), count: draw.count, deadline_ms }
+            .put(false, 0, &mut asked);
+        let asking = Asking { dispatcher: self, session: self.session_of(draw) };
+        asking.ask(&asked);
+        while tokio::time::timeout(GONE_CHECKED, asking.session.outbox.answered()).await.is_err() {
+            if reply.gone() {
+                return Err(Failure::stopping());
+            }
+        }
+        let body = body_of(asking.session.outbox.bytes().rest())?;
+        Ok(IdsReply::decode(&body)?.runs().collect())
+    }
+
+    /// Claims exactly the numbers that are asked for.
+    async fn draw_exactly(
+        self: &Rc<Self>,
+        draw: &Draw,
+        place: &Place,
+    ) -> Result<Vec<Run>, Failure> {
+        let _one = self.series.claiming.lock().await;
+        let (session, name) = (self.session_of(draw), place.tag.as_str().as_bytes());
+        let (source, quota) = self.source(&session, name)?;
+        if let Some(bucket) = quota {
+            let mut want = Want { count: draw.count, allow_partial: false };
+            quotas::charge(&mut bucket.borrow_mut(), &mut want, draw.claimant.uid, name)?;
+        }
+        let left = Duration::from_millis(draw.deadline.0.saturating_sub(clock::boot().0));
+        // Once the claim is sent, it is waited for: a number that nobody gets is a gap.
+        if left.is_zero() {
+            let words = format!(
+                "no number of series {:?} within the deadline: other claims were first",
+                draw.series
+            );
+            return Err(Failure::new(Status::Deadline, words));
+        }
+        let run = self.segments.claim_exactly(&place.tag, draw.count, draw.claimant).await?;
+        if let Source::Segment(tag) = source {
+            session.outbox.given(tag.trace_key, &[run]);
+            session.outbox.counts(&[run]);
+        }
+        Ok(vec![run])
+    }
+
+    fn session_of(&self, draw: &Draw) -> Session {
+        Session::new(draw.peer.clone(), draw.pid, draw.claimant, Rc::clone(&self.tally))
+    }
+
+    /// Creates the tag of a period, unless another host has done so.
+    async fn create_period(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
+        let stores = self.segments.upstreams_of(&place.tag)?;
+        let mut start = 1;
+        for upstream in &stores {
+            let (tag, begun) = (place.tag.clone(), place.series.tags_of(&place.tenant));
+            let known = upstream.store.call(move |store| {
+                let begun = Tag::parse(begun.as_bytes()).ok();
+                let first = store.ends(begun.as_ref(), 1)?.pop();
+                let is_known = first
+                    .zip(begun)
+                    .is_some_and(|((first, _), begun)| first.as_str().starts_with(begun.as_str()));
+                // A period whose tag was deleted goes on where it was.
+                Ok((is_known, store.claimed_end(&tag)?))
+            });
+            let (is_known, end) = known.await.map_err(|error| administrative(&error))?;
+            start = start.max(end);
+            if !place.tenant.is_empty() && !is_known {
+                self.check_tenants(&place.series, upstream).await?;
+            }
+        }
+        let new = NewTag {
+            tag: place.tag.clone(),
+            start,
+            step: STEP,
+            ceiling: place.series.record.ceiling(),
+            strict: false,
+            masked: None,
+            description: Some(format!("counts the numbers of series {}", place.series.name)),
+        };
+        match TagStores::new(stores).create(&new).await {
+            Ok(_) | Err(StoreError::TagExists { .. }) => {}
+            Err(error) => return Err(administrative(&error)),
+        }
+        self.segments.changed(&place.tag).await;
+        Ok(())
+    }
+
+    /// Refuses a new tenant if there are as many as the series may have.
+    async fn check_tenants(
+        &self,
+        series: &KnownSeries,
+        upstream: &crate::engine::upstream::Upstream,
+    ) -> Result<(), Failure> {
+        let all = series.tags_of("");
+        let (mut after, most) = (all.clone(), series.record.tenants_max);
+        for _ in 0..most {
+            let from = Tag::parse(after.as_bytes())?;
+            let found = upstream.store.call(move |store| store.ends(Some(&from), 1)).await;
+            let found = found.map_err(|error| administrative(&error))?.pop();
+            let tenant = found
+                .as_ref()
+                .and_then(|(tag, _)| tag.as_str().strip_prefix(&*all)?.split('/').next());
+            let Some(tenant) = tenant else { return Ok(()) };
+            // The character after the slash: past all tags of the tenant.
+            after = format!("{all}{tenant}0");
+        }
+        Err(refused(format!(
+            "series {:?} has {most} tenants already, as many as it may have (tenants_max)",
+            series.name
+        )))
+    }
+
+    /// Has the next period of a tenant begin with held numbers, so that it can begin while the store is away.
+    async fn prepare(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
+        let Some(next) = place.period.next() else { return Ok(()) };
+        let next = place.series.place_in(place.tenant.clone().into(), next)?;
+        let claimant = Claimant { uid: nix::unistd::geteuid().as_raw(), trusted: true };
+        let shown = TagStores::new(self.segments.upstreams_of(&next.tag)?).show(&next.tag).await;
+        match shown {
+            Err(StoreError::UnknownTag { .. }) => self.create_period(&next).await?,
+            Err(error) => return Err(Failure::from(&error)),
+            Ok(_) => {}
+        }
+        if place.series.record.dense {
+            return Ok(());
+        }
+        let (held, _) = self.segments.held_of(&place.tag, claimant).await?;
+        let held = held.iter().map(|run| u64::from(run.count)).sum::<u64>();
+        self.segments.hold(&next.tag, held.max(STEP), claimant).await
+    }
+
+    /// Follows the store's clock, prepares the next periods, and deletes old ones, until dropped.
+    pub(super) async fn keep_series(self: &Rc<Self>) {
+        let mut seconds = fastrand::u64(..DELETED_EVERY_S);
+        loop {
+            tokio::time::sleep(clock::TICK).await;
+            if self.series.wants_reading() {
+                // Whoever draws numbers learns of a failure.
+                let _ = self.series.read().await;
+            }
+            let now = clock::boot();
+            for series in self.series.all() {
+                for place in series.due(now) {
+                    place.prepare_at.set(None);
+                    let dispatcher = Rc::clone(self);
+                    tokio::task::spawn_local(async move {
+                        if let Err(failure) = dispatcher.prepare(&place).await {
+                            warn!(tag = %place.tag, "can't prepare the next period: {}", failure.message);
+                            let again = clock::boot().0 + PREPARED_AGAIN_MS;
+                            place.prepare_at.set(Some(BootMs(again)));
+                        }
+                    });
+                }
+            }
+            seconds += 1;
+            if seconds.is_multiple_of(DELETED_EVERY_S) && self.series.read().await.is_ok() {
+                for series in self.series.all() {
+                    if let Err(error) = self.delete_old(&series).await {
+                        warn!(series = %series.name, "can't delete the tags of old periods: {error}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// Deletes the tags of periods that ended longer ago than the series' retention.
+    async fn delete_old(&self, series: &Rc<KnownSeries>) -> Result<(), StoreError> {
+        let (Some(days), Some((_, now))) =
+            (series.record.retention_days, self.series.store_clock())
+        else {
+            return Ok(());
+        };
+        let all = series.tags_of("");
+        for home in &self.segments.upstreams {
+            let mut after = Tag::parse(all.as_bytes()).ok();
+            loop {
+                let from = after.clone();
+                let page = home
+                    .store
+                    .call(move |store| store.ends(from.as_ref(), DELETED_AT_ONCE))
+                    .await?;
+                let Some((last, _)) = page.last() else { break };
+                after = Some(last.clone());
+                for (tag, _) in &page {
+                    let Some(name) = tag.as_str().strip_prefix(&*all) else { return Ok(()) };
+                    let period = name
+                        .rsplit('/')
+                        .next()
+                        .and_then(|text| Period::parse(series.record.format.kind(), text));
+                    let end = period.and_then(|period| period.end(&series.zone));
+                    if end.is_none_or(|UnixMs(end)| now < end + u64::from(days) * DAY_MS) {
+                        continue;
+                    }
+                    let Ok(stores) = self.segments.upstreams_of(tag) else { continue };
+                    let stores = TagStores::new(stores);
+                    match stores.show(tag).await {
+                        Ok(shown) => drop(stores.delete(tag, shown.row.generation).await?),
+                        // Only its tombstone is left.
+                        Err(StoreError::UnknownTag { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers a request about series.
+    pub(super) fn about_series(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
+        let (peer, claimant) = (request.session.peer.clone(), request.session.outbox.claimant);
+        let administer = "administer series";
+        match request.header.opcode {
+            opcode::SERIES_CREATE => self.answer_administrator(
+                request,
+                administer,
+                async move |requests, new: CreateSeries| requests.create_series(new).await,
+            ),
+            opcode::SERIES_LIST => self.answer_administrator(
+                request,
+                administer,
+                async move |requests, ListSeries {}| {
+                    requests.series.read().await?;
+                    let all = requests.series.all();
+                    let rows: Vec<Value> =
+                        all.iter().map(|series| requests.series_row(series)).collect();
+                    Ok(json!({ "series": rows }))
+                },
+            ),
+            opcode::SERIES_ACCOUNT => self.answer_administrator(
+                request,
+                administer,
+                async move |requests, asked: Account| requests.account(asked, claimant).await,
+            ),
+            _ => {
+                let (asked, dispatcher) = (request.parse::<Check>()?, Rc::clone(self));
+                request.answer_later(async move {
+                    Ok(to_json(&dispatcher.check_number(asked, &peer).await?))
+                });
+                Ok(())
+            }
+        }
+    }
+
+    async fn create_series(&self, new: CreateSeries) -> Result<Value, Failure> {
+        let CreateSeries { series, format, timezone, overflow, dense, tenants_max, retention_days } =
+            new;
+        if !is_name(&series) {
+            return Err(refused(format!(
+                "{series:?} can't name a series: a name is a lower-case letter and up to 39 further letters, digits, _ and -"
+            )));
+        }
+        let format = Format::parse(&format)
+            .map_err(|why| refused(format!("{format:?} is not a format: {why}")))?;
+        TimeZone::get(&timezone).map_err(|_| {
+            refused(format!(
+                "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin, and install tzdata"
+            ))
+        })?;
+        range("tenants_max", tenants_max.into(), 1, TENANTS_MAX.into())?;
+        range("retention_days", retention_days.unwrap_or(1).into(), 1, 36_500)?;
+        let record = Series { format, timezone, overflow, dense, tenants_max, retention_days };
+        let upstream = &self.segments.upstreams[0];
+        upstream.asked_once().await;
+        let under = upstream.complete().map_err(|error| administrative(&error))?;
+        let (name, entry) = (series.clone(), record.clone());
+        let created = upstream.store.call(move |store| store.create_series(&under, &name, &entry));
+        created.await.map_err(|error| administrative(&error))?;
+        self.series.read().await?;
+        Ok(self.series_row(&*self.series.find(&series).await?))
+    }
+
+    fn series_row(&self, series: &KnownSeries) -> Value {
+        let mut row = json!(series.record);
+        row["series"] = json!(series.name);
+        let period = match self.series.standing(series, clock::boot()) {
+            Some(Standing::In(period, _)) => Some(period.to_string()),
+            _ => None,
+        };
+        row["period"] = json!(period);
+        row["clock_uncertainty_ms"] =
+            json!(self.series.store_clock().map(|(uncertainty, _)| uncertainty));
+        row
+    }
+
+    /// Reads a number in every series whose numbers the peer may draw.
+    async fn check_number(&self, asked: Check, peer: &Peer) -> Result<Value, Failure> {
+        let all = match &asked.series {
+            Some(name) => vec![self.series.find(name).await?],
+            None => {
+                self.series.read_again().await?;
+                self.series.all()
+            }
+        };
+        let (mut found, mut reasons) = (Vec::new(), BTreeSet::new());
+        for series in all {
+            let record = &series.record;
+            match record.format.read(&asked.text, record.overflow) {
+                Ok(number) => {
+                    let place = series.place_in(number.tenant, number.period)?;
+                    if self.access().may_draw(place.tag.as_str(), peer) {
+                        found.push(json!({
+                            "series": series.name,
+                            "tenant": place.tenant,
+                            "period": number.period.to_string(),
+                            "number": number.number,
+                            "tag": place.tag.as_str(),
+                        }));
+                    }
+                }
+                Err(why) => {
+                    reasons.insert(why);
+                }
+            }
+        }
+        if !found.is_empty() {
+            return Ok(json!({ "text": asked.text, "found": found }));
+        }
+        let why =
+            reasons.last().map_or_else(|| "no series is known".to_owned(), ToString::to_string);
+        Err(refused(format!("{:?} is not a document number: {why}", asked.text)))
+    }
+
+    async fn account(
+        self: &Rc<Self>,
+        asked: Account,
+        claimant: Claimant,
+    ) -> Result<Value, Failure> {
+        let series = self.series.find(&asked.series).await?;
+        let tenant = series.record.tenant(&asked.tenant).map_err(|why| refused(why.to_owned()))?;
+        let kind = series.record.format.kind();
+        let period = match (&asked.period, self.series.standing(&series, clock::boot())) {
+            (Some(text), _) => Period::parse(kind, text).ok_or_else(|| {
+                refused(format!(
+                    "{text:?} is not a period of series {:?}: its present one is {}",
+                    asked.series,
+                    self.series_row(&series)["period"]
+                ))
+            })?,
+            (None, Some(Standing::In(period, _))) => period,
+            (None, _) => return Err(refused("the present period is not known; name one")),
+        };
+        let place = series.place_in(tenant, period)?;
+        let tenant_shown = &place.tenant;
+        let stores = self.segments.upstreams_of(&place.tag)?;
+        let shown = TagStores::new(stores).show(&place.tag).await;
+        let row = match shown {
+            Err(StoreError::UnknownTag { .. }) => {
+                let of = if tenant_shown.is_empty() {
+                    String::new()
+                } else {
+                    format!(" of tenant {tenant_shown:?}")
+                };
+                return Err(Failure::new(
+                    Status::TagUnknown,
+                    format!(
+                        "series {:?} has no numbers{of} in {period}, or they were deleted after its retention",
+                        asked.series
+                    ),
+                ));
+            }
+            shown => shown.map_err(|error| administrative(&error))?.row,
+        };
+        let end = row.max_id.max(1).cast_unsigned();
+        let text = |number: &Value| {
+            let mut text = String::new();
+            number.as_u64().inspect(|number| place.template.write(*number, &mut text));
+            text
+        };
+        let mut answer = match asked.first < end {
+            true => self.explain(&place.tag, asked.first.max(1)..end, claimant).await?,
+            false => json!({ "tag": place.tag.as_str(), "parts": [], "next": null, "away": [] }),
+        };
+        if let Some(parts) = answer["parts"].as_array_mut() {
+            for part in parts {
+                (part["first_text"], part["last_text"]) =
+                    (json!(text(&part["first"])), json!(text(&part["last"])));
+            }
+        }
+        let ended = period.end(&series.zone).zip(self.series.store_clock());
+        answer["ended"] = json!(ended.is_some_and(|(UnixMs(end), (_, now))| now >= end));
+        (answer["series"], answer["tenant"]) = (json!(series.name), json!(place.tenant));
+        (answer["period"], answer["claimed_to"]) = (json!(period.to_string()), json!(end - 1));
+        Ok(answer)
+    }
+}
+
+/// The texts of numbers, as the body of a reply.
+fn texts(place: &Place, runs: &[Run]) -> Vec<u8> {
+    let numbers: Vec<u64> = runs
+        .iter()
+        .flat_map(|run| {
+            (0..run.count).map(|nth| run.first + u64::from(nth) * u64::from(run.stride))
+        })
+        .collect();
+    SeriesReply::body(numbers.into_iter(), |number, text| place.write(number, text))
+}
+
+/// Refuses to create a tag whose name is that of a series' tag.
+pub(super) fn check_not_reserved(tag: &Tag) -> Result<(), Failure> {
+    match is_tag_of_series(tag) {
+        true => Err(refused(format!(
+            "{tag:?} can't name a tag: such names count the numbers of series (leafctl series create)"
+        ))),
+        false => Ok(()),
+    }
+}

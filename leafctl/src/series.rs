@@ -1,0 +1,369 @@
+//! `leafctl series`: document numbers, with a count for each period.
+
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use leafd_client::{Client, opcode};
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::failure::CommandError;
+use crate::gaps::why;
+use crate::request::{ask, each_page, items, text};
+use crate::whose::{host, instant};
+
+/// What to do with series.
+#[derive(Debug, clap::Subcommand)]
+pub enum SeriesCommand {
+    /// Create a series
+    #[command(after_help = "\
+A format consists of text and these fields:
+  {yyyy} {yy} {q} {MM} {ww} {dd}  the period: a year, or with {q}, {MM}, {ww}, or {MM} and {dd} a quarter, month,
+                                  ISO week or day; without any of them, the count never begins anew
+  {n:6}, {n:6:base32}             the number, with at least 6 digits
+  {tenant}                        the tenant, in capitals: each has counts of its own
+  {check}, {check:mod11}          at the end: check digits by ISO 7064, MOD 97-10 or MOD 11,10
+
+Examples:
+  leafctl series create invoices --format 'INV-{yyyy}-{n:6}' --timezone Europe/Berlin
+  leafctl series create orders --format 'ORD-{tenant}-{yyyy}{MM}{dd}-{n:5}' --retention-days 400
+  leafctl series create receipts --format 'R{yy}-{n:7}{check}' --overflow refuse --dense")]
+    Create(CreateArgs),
+    /// List series
+    List(ListArgs),
+    /// Draw numbers, and print one per line
+    #[command(after_help = "\
+Examples:
+  leafctl series next invoices                      INV-2026-000123
+  leafctl series next orders --tenant acme -n 3     ORD-ACME-20261124-00017 ...")]
+    Next(NextArgs),
+    /// Read a number, and check whether it is valid and was issued
+    Check(CheckArgs),
+    /// Show what happened to each number of a period
+    #[command(after_help = "\
+A host knows what happened to each number only for its own claims. For another host's claims, run
+this command on that host.
+
+Examples:
+  leafctl series account invoices 2026
+  leafctl series account orders 2026-11-24 --tenant acme --output csv")]
+    Account(AccountArgs),
+}
+
+/// A series to create. As JSON it is the request's body.
+#[derive(Debug, clap::Args, Serialize)]
+pub struct CreateArgs {
+    /// The series' name: a lower-case letter, then up to 39 letters, digits, _ and -
+    series: String,
+    /// How its numbers are written
+    #[arg(long, value_name = "TEXT")]
+    format: String,
+    /// The IANA time zone in which periods begin
+    #[arg(long, value_name = "NAME", default_value = "UTC")]
+    timezone: String,
+    /// What to do when a period needs more numbers than have room in the format
+    #[arg(long, value_enum, default_value_t = Overflow::Grow)]
+    overflow: Overflow,
+    /// Claim each number when it is drawn, and hold none: only a crash causes a gap, and each draw needs the store
+    #[arg(long)]
+    dense: bool,
+    /// How many tenants the series may have
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    tenants_max: u32,
+    /// Delete the count of a period so many days after its end [default: never]
+    #[arg(long, value_name = "DAYS")]
+    retention_days: Option<u32>,
+    /// Print JSON
+    #[arg(long)]
+    #[serde(skip)]
+    json: bool,
+}
+
+/// What happens when the numbers of a period don't fit the format.
+#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
+#[serde(rename_all = "snake_case")]
+enum Overflow {
+    /// Write longer numbers
+    Grow,
+    /// Issue no more numbers in this period
+    Refuse,
+}
+
+/// How to list series.
+#[derive(Debug, clap::Args)]
+pub struct ListArgs {
+    /// Print JSON, one series per line
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which numbers to draw.
+#[derive(Debug, clap::Args)]
+pub struct NextArgs {
+    /// The series' name
+    series: String,
+    /// The tenant, for a series with tenants
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    tenant: String,
+    /// How many numbers
+    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    count: u32,
+    /// The deadline, in milliseconds
+    #[arg(long, default_value_t = 2_000, value_name = "MS")]
+    deadline_ms: u64,
+}
+
+/// Which number to read.
+#[derive(Debug, clap::Args)]
+pub struct CheckArgs {
+    /// The number, such as INV-2026-000123
+    number: String,
+    /// The series; by default, every series is tried
+    #[arg(long, value_name = "NAME")]
+    series: Option<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Which period to account for.
+#[derive(Debug, clap::Args)]
+pub struct AccountArgs {
+    /// The series' name
+    series: String,
+    /// The period, such as 2026, 2026-Q4, 2026-11, 2026-W48 or 2026-11-24 [default: the present one]
+    period: Option<String>,
+    /// The tenant, for a series with tenants
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    tenant: String,
+    /// The form of the output
+    #[arg(long, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Text,
+    Csv,
+    /// One part per line
+    Json,
+}
+
+/// Runs the subcommand.
+pub fn run(socket: &Path, command: &SeriesCommand) -> Result<(), CommandError> {
+    let client = Client::builder().socket(socket);
+    match command {
+        SeriesCommand::Create(args) => {
+            let row = ask(&client.build()?, opcode::SERIES_CREATE, &json!(args))?;
+            print(&[row], args.json)
+        }
+        SeriesCommand::List(args) => {
+            let answer = ask(&client.build()?, opcode::SERIES_LIST, &json!({}))?;
+            print(items(&answer["series"]), args.json)
+        }
+        SeriesCommand::Next(args) => {
+            let client = client.deadline(Duration::from_millis(args.deadline_ms)).build()?;
+            let numbers =
+                client.series(&args.series).tenant(&args.tenant).next_batch(args.count)?;
+            let mut out = BufWriter::new(io::stdout().lock());
+            for number in numbers {
+                writeln!(out, "{number}")?;
+            }
+            Ok(out.flush()?)
+        }
+        SeriesCommand::Check(args) => check(&client.build()?, args),
+        SeriesCommand::Account(args) => account(&client.build()?, args),
+    }
+}
+
+fn print(rows: &[Value], json: bool) -> Result<(), CommandError> {
+    let mut out = io::stdout().lock();
+    if !json {
+        writeln!(
+            out,
+            "{:<20} {:<40} {:<20} {:<12} KIND",
+            "SERIES", "FORMAT", "TIMEZONE", "PERIOD"
+        )?;
+    }
+    for row in rows {
+        if json {
+            writeln!(out, "{row}")?;
+            continue;
+        }
+        let dense = if row["dense"] == true { ", dense" } else { "" };
+        let kept = match row["retention_days"].as_u64() {
+            Some(days) => format!(", counts kept for {days} days"),
+            None => String::new(),
+        };
+        writeln!(
+            out,
+            "{:<20} {:<40} {:<20} {:<12} {}{dense}{kept}",
+            text(&row["series"]),
+            text(&row["format"]),
+            text(&row["timezone"]),
+            text(&row["period"]),
+            text(&row["overflow"]),
+        )?;
+    }
+    Ok(out.flush()?)
+}
+
+fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
+    let body = json!({ "text": args.number, "series": args.series });
+    let mut answer = ask(client, opcode::SERIES_CHECK, &body)?;
+    let found = answer["found"].as_array_mut().map(std::mem::take).unwrap_or_default();
+    let mut out = io::stdout().lock();
+    for mut one in found {
+        let (tag, number) = (&one["tag"], &one["number"]);
+        let asked = json!({ "tag": tag, "first": number, "last": number });
+        let found = ask(client, opcode::GAPS, &asked);
+        if args.json {
+            let part = found.ok().and_then(|answer| items(&answer["parts"]).first().cloned());
+            one["issued"] = part.unwrap_or_default();
+            writeln!(out, "{one}")?;
+            continue;
+        }
+        let tenant = match text(&one["tenant"]) {
+            "" => String::new(),
+            tenant => format!(" of tenant {tenant}"),
+        };
+        writeln!(
+            out,
+            "valid; number {} of {}{tenant} in series {}; {}",
+            one["number"],
+            text(&one["period"]),
+            text(&one["series"]),
+            match found {
+                Ok(answer) => story(&answer),
+                Err(error) if error.is_unknown_tag() =>
+                    "not issued: its period has no numbers".to_owned(),
+                Err(error) => format!("its issuer is unknown: {error}"),
+            }
+        )?;
+    }
+    Ok(out.flush()?)
+}
+
+/// What happened to a number, in words.
+fn story(answer: &Value) -> String {
+    let Some(part) = items(&answer["parts"]).first() else {
+        return "its story is unknown".to_owned();
+    };
+    if part["why"] == "issued" && part["own"] == true {
+        let at = instant(&part["claimed_ms"]).unwrap_or_default();
+        return format!("issued by {}, which claimed it at {at}", host(part, "host"));
+    }
+    why(part)
+}
+
+fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let body =
+        json!({ "series": args.series, "tenant": args.tenant, "period": args.period, "first": 1 });
+    let mut open: Option<Value> = None;
+    let mut begun = false;
+    each_page(client, opcode::SERIES_ACCOUNT, body, "first", |page| {
+        let ended = page["ended"] == true;
+        if !std::mem::replace(&mut begun, true) {
+            match args.output {
+                Output::Text => {
+                    let open = if ended { "" } else { ", so far" };
+                    let (series, period) = (text(&page["series"]), text(&page["period"]));
+                    writeln!(
+                        out,
+                        "{series} {period}: numbers up to {} are claimed{open}",
+                        page["claimed_to"]
+                    )?;
+                }
+                Output::Csv => {
+                    writeln!(out, "first,last,first_text,last_text,why,cause,host,name,at_ms")?
+                }
+                Output::Json => {}
+            }
+        }
+        for part in items(&page["parts"]) {
+            if args.output != Output::Text {
+                write_part(&mut out, part, ended, args.output)?;
+                continue;
+            }
+            // A dense series has a claim for each number.
+            match open.as_mut().filter(|open| continues(open, part)) {
+                Some(open) => {
+                    open["last"] = part["last"].clone();
+                    open["last_text"] = part["last_text"].clone();
+                }
+                None => {
+                    if let Some(done) = open.replace(part.clone()) {
+                        write_part(&mut out, &done, ended, args.output)?;
+                    }
+                }
+            }
+        }
+        if page["next"].is_null()
+            && let Some(done) = open.take()
+        {
+            write_part(&mut out, &done, ended, args.output)?;
+        }
+        for primary in items(&page["away"]) {
+            eprintln!("leafctl: no answer from primary {}: its numbers are missing", text(primary));
+        }
+        Ok(out.flush()?)
+    })
+}
+
+/// Whether a part goes on where the one before ended, with the same story.
+fn continues(before: &Value, part: &Value) -> bool {
+    let same = ["host", "why", "cause", "at_ms", "stride"].iter().all(|it| before[it] == part[it]);
+    let next = before["last"].as_u64().map(|last| last + 1);
+    same && part["stride"] == 1 && next == part["first"].as_u64()
+}
+
+fn write_part(
+    out: &mut impl Write,
+    part: &Value,
+    ended: bool,
+    output: Output,
+) -> Result<(), CommandError> {
+    match output {
+        Output::Json => writeln!(out, "{part}")?,
+        Output::Csv => {
+            let cell = |member: &str| match &part[member] {
+                Value::Null => String::new(),
+                value => format!(
+                    "\"{}\"",
+                    value.as_str().map_or(value.to_string(), |text| text.replace('"', "\"\""))
+                ),
+            };
+            let cells = [
+                "first",
+                "last",
+                "first_text",
+                "last_text",
+                "why",
+                "cause",
+                "host",
+                "name",
+                "at_ms",
+            ];
+            writeln!(out, "{}", cells.map(cell).join(","))?;
+        }
+        Output::Text => {
+            let unused = match part["why"] == "held" && part["own"] == true && ended {
+                true => "never issued, because the period has ended; was ",
+                false => "",
+            };
+            writeln!(
+                out,
+                "{} to {} ({}..{})  {unused}{}",
+                text(&part["first_text"]),
+                text(&part["last_text"]),
+                part["first"],
+                part["last"],
+                why(part)
+            )?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,293 @@
+//! Document numbers: series, tenants, what may and what can't be drawn, accounts, and texts that are read back.
+
+use std::process::Command;
+use std::time::Duration;
+
+use leafd_client::{Error, opcode};
+use leafd_tests::program::leafd_binary;
+use leafd_wire::{SeriesReply, SeriesRequest, Status};
+use serde_json::{Value, json};
+
+use crate::access::{STRANGER, raw_as};
+use crate::c_library::{Way, program, succeed};
+use crate::host::{Host, die_with_parent, eventually};
+
+const WITHIN: Duration = Duration::from_secs(30);
+
+/// Runs `leafctl` and returns what it prints.
+#[track_caller]
+fn leafctl(host: &Host, words: &[&str]) -> String {
+    let output = host.leafctl(words);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words:?}: {said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Runs `leafctl`, which has to fail, and returns the reason.
+#[track_caller]
+fn refused(host: &Host, words: &[&str]) -> String {
+    let output = host.leafctl(words);
+    assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.lines().count() <= 2, "{said}");
+    said
+}
+
+fn create(host: &Host, name: &str, format: &str, rest: &[&str]) {
+    let words = ["series", "create", name, "--format", format];
+    leafctl(host, &[&words[..], rest].concat());
+}
+
+/// This year in UTC; a test that runs over its end draws again.
+fn year() -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    (1970 + now.as_secs() / 31_556_952).to_string()
+}
+
+#[track_caller]
+fn status_of<T: std::fmt::Debug>(result: Result<T, Error>) -> (Status, String) {
+    match result {
+        Err(Error::Service { status, message, .. }) => (status, message),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn started() -> Host {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host
+}
+
+#[test]
+fn numbers_are_drawn_read_back_and_accounted_for() {
+    let host = started();
+    create(&host, "invoices", "INV-{yyyy}-{n:6}", &["--timezone", "Europe/Berlin"]);
+    let year = year();
+    let expected: Vec<String> = (1..=3).map(|n| format!("INV-{year}-{n:06}")).collect();
+    assert_eq!(leafctl(&host, &["series", "next", "invoices"]).trim(), expected[0]);
+    let series = host.client().series("invoices");
+    assert_eq!(series.next_batch(2).unwrap(), expected[1..]);
+    assert_eq!(series.next_batch(2_500).unwrap().len(), 2_500);
+    assert!(series.next_batch(0).unwrap().is_empty());
+    let said = leafctl(&host, &["series", "check", &expected[1]]);
+    assert!(
+        said.starts_with(&format!("valid; number 2 of {year} in series invoices; issued by")),
+        "{said}"
+    );
+    let said = leafctl(&host, &["series", "check", &format!("INV-{year}-999999")]);
+    assert!(said.contains("not claimed yet"), "{said}");
+    let said = leafctl(&host, &["series", "check", "INV-2001-000001", "--series", "invoices"]);
+    assert!(said.contains("not issued"), "{said}");
+    assert!(refused(&host, &["series", "check", "INV-12"]).contains("not a document number"));
+    // The account has every number once, with its text.
+    let account =
+        host.admin(opcode::SERIES_ACCOUNT, &json!({ "series": "invoices", "period": year }));
+    let parts = account["parts"].as_array().unwrap();
+    let issued = &parts[0];
+    let begins = (issued["first"].as_u64(), issued["first_text"].as_str(), issued["why"].as_str());
+    assert_eq!(begins, (Some(1), Some(&*expected[0]), Some("issued")));
+    let ends =
+        parts.windows(2).all(|pair| pair[1]["first"] == pair[0]["last"].as_u64().unwrap() + 1);
+    assert!(ends, "{parts:#?}");
+    let last = parts.iter().rfind(|part| part["why"] == "issued").unwrap();
+    assert_eq!(last["last"], 2_503);
+    assert_eq!(parts.last().unwrap()["last"], account["claimed_to"]);
+    assert_eq!(account["ended"], false);
+    let text = leafctl(&host, &["series", "account", "invoices"]);
+    assert!(text.contains("so far") && text.contains(&format!("{} to ", expected[0])), "{text}");
+    let csv = leafctl(&host, &["series", "account", "invoices", &year, "--output", "csv"]);
+    assert!(csv.starts_with("first,last,first_text"), "{csv}");
+    assert!(csv.contains(&format!(",\"{}\",", expected[0])), "{csv}");
+    let lines = leafctl(&host, &["series", "account", "invoices", "--output", "json"]);
+    assert_eq!(serde_json::from_str::<Value>(lines.lines().next().unwrap()).unwrap(), *issued);
+    let list = leafctl(&host, &["series", "list"]);
+    assert!(list.contains("Europe/Berlin") && list.contains(&year), "{list}");
+}
+
+#[test]
+fn a_restart_and_another_client_go_on_in_the_period() {
+    let mut host = started();
+    create(&host, "plain", "P{n:4}", &[]);
+    create(&host, "dense", "D{n:4}{check}", &["--dense", "--overflow", "refuse"]);
+    let draw = |host: &Host, name: &str| host.client().series(name).next().unwrap();
+    assert_eq!(draw(&host, "plain"), "P0001");
+    assert!(draw(&host, "dense").starts_with("D0001"));
+    host.stop();
+    host.start();
+    assert_eq!(draw(&host, "plain"), "P0002");
+    assert!(draw(&host, "dense").starts_with("D0002"));
+    host.kill();
+    host.start();
+    // A dense series skips nothing, and the account names the number whose answer the crash may have swallowed.
+    assert!(draw(&host, "dense").starts_with("D0003"));
+    let account = host.admin(opcode::SERIES_ACCOUNT, &json!({ "series": "dense" }));
+    let why: Vec<&str> = account["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| part["why"].as_str().unwrap())
+        .collect();
+    assert_eq!(why, ["issued", "issued_until_crash", "issued"]);
+    // Nobody holds any of its numbers, and only the series draws them.
+    assert_eq!(account["claimed_to"], 3);
+    let (status, words) = status_of(host.client().next("series.dense/dense/all"));
+    assert!(status == Status::ValueRefused && words.contains("dense"), "{words}");
+    assert_eq!(host.client().series("dense").next_batch(500).unwrap().len(), 500);
+    assert!(draw(&host, "dense").starts_with("D0504"));
+}
+
+#[test]
+fn a_full_period_refuses_or_grows_and_warns_before() {
+    let host = started();
+    create(&host, "grow", "G{n:1}", &[]);
+    create(&host, "refuse", "R{n:1}", &["--overflow", "refuse"]);
+    let client = host.client();
+    let numbers = client.series("grow").next_batch(12).unwrap();
+    assert_eq!((&*numbers[8], &*numbers[9]), ("G9", "G10"));
+    assert_eq!(client.series("refuse").next_batch(9).unwrap().pop().unwrap(), "R9");
+    assert_eq!(status_of(client.series("refuse").next()).0, Status::TagExhausted);
+    for words in ["soon they get longer", "soon they run out"] {
+        eventually(words, WITHIN, || host.log().contains(words).then_some(()));
+    }
+}
+
+#[test]
+fn tenants_have_counts_of_their_own_and_are_limited() {
+    let host = started();
+    create(&host, "orders", "O-{tenant}-{n:3}", &["--tenants-max", "2"]);
+    let orders = host.client().series("orders");
+    assert_eq!(orders.tenant("acme").next().unwrap(), "O-ACME-001");
+    assert_eq!(orders.tenant("ACME").next().unwrap(), "O-ACME-002");
+    assert_eq!(orders.tenant("acme2").next().unwrap(), "O-ACME2-001");
+    let (status, words) = status_of(orders.tenant("third").next());
+    assert!(status == Status::ValueRefused && words.contains("tenants_max"), "{words}");
+    for (tenant, part) in
+        [("", "need a tenant"), ("a-b", "letters and digits"), (&*"x".repeat(33), "1 to 32")]
+    {
+        let (status, words) = status_of(orders.tenant(tenant).next());
+        assert!(status == Status::ValueRefused && words.contains(part), "{tenant}: {words}");
+    }
+    // What is refused leaves no tag behind.
+    let tags = leafctl(&host, &["tag", "list"]);
+    assert_eq!(tags.matches("series/orders/").count(), 2, "{tags}");
+    let found = host.admin(opcode::SERIES_CHECK, &json!({ "text": "O-ACME2-001", "series": null }));
+    assert_eq!(found["found"][0]["tenant"], "acme2");
+}
+
+#[test]
+fn access_rules_name_series_and_tenants_as_tags() {
+    let rules = "[{tags = [\"series/orders/acme/*\"], uids = [4003]}, {tags = [\"series/bills/*\"], uids = [4003]}]";
+    let mut host = Host::new().worker(17).set("socket_mode", "0666").set("access", rules);
+    host.start();
+    create(&host, "orders", "O-{tenant}-{n:3}", &[]);
+    create(&host, "bills", "B{n:3}", &[]);
+    let draw = |uid: u32, series: &str, tenant: &str| {
+        let mut raw = raw_as(&host, uid, uid, &[]);
+        let (series, tenant) = (series.as_bytes(), tenant.as_bytes());
+        let request = SeriesRequest { series, tenant, count: 1, deadline_ms: 2_000 };
+        raw.request(opcode::SERIES_NEXT, 1, &request.body());
+        raw.reply()
+    };
+    for (uid, series, tenant, may) in [
+        (STRANGER, "orders", "acme", false),
+        (STRANGER, "orders", "other", true),
+        (STRANGER, "bills", "", false),
+        (4_003, "orders", "acme", true),
+        (4_003, "bills", "", true),
+    ] {
+        let reply = draw(uid, series, tenant);
+        assert_eq!(reply.status() == Status::Ok, may, "{uid} {series} {tenant}");
+        if may {
+            let reply = SeriesReply::decode(&reply.body).unwrap();
+            assert_eq!(reply.texts().count(), 1);
+        }
+    }
+    let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
+    for opcode in [opcode::SERIES_CREATE, opcode::SERIES_LIST, opcode::SERIES_ACCOUNT] {
+        stranger.request(opcode, 1, b"{}");
+        stranger.reply().refused(Status::Denied);
+    }
+    stranger.request(opcode::SERIES_CHECK, 1, br#"{"text":"B001"}"#);
+    stranger.reply().refused(Status::ValueRefused);
+    stranger.request(opcode::SERIES_CHECK, 1, br#"{"text":"O-OTHER-001"}"#);
+    assert_eq!(stranger.reply().status(), Status::Ok);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words() {
+    let host = started();
+    create(&host, "bills", "B{n:3}", &[]);
+    let create = |name: &str, format: &str, rest: &[&str]| {
+        let words = ["series", "create", name, "--format", format];
+        refused(&host, &[&words[..], rest].concat())
+    };
+    for (said, part) in [
+        (create("bills", "C{n:3}", &[]), "exists already"),
+        (create("others", "B{n:3}", &[]), "has this format already"),
+        (create("Bills", "C{n:3}", &[]), "can't name a series"),
+        (create("c", "C{n:3}{yyyy}", &[]), "no fixed length"),
+        (create("c", "C{MM}-{n:3}", &[]), "so they would repeat"),
+        (create("c", "C{n:3}", &["--timezone", "Mars/Olympus"]), "no time zone"),
+        (create("c", "C{n:3}", &["--tenants-max", "0"]), "tenants_max"),
+        (create("c", "C{n:3}", &["--retention-days", "0"]), "retention_days"),
+        (refused(&host, &["series", "next", "nosuch"]), "no series"),
+        (refused(&host, &["series", "next", "bills", "--tenant", "x"]), "no {tenant}"),
+        (refused(&host, &["series", "account", "bills", "2026"]), "not a period"),
+        (refused(&host, &["series", "account", "bills"]), "has no numbers"),
+        (refused(&host, &["tag", "create", "series/bills/all"]), "such names count"),
+        (refused(&host, &["tag", "create", "series.dense/x"]), "such names count"),
+    ] {
+        assert!(said.contains(part), "{said}");
+    }
+    let mut raw = host.raw();
+    for body in
+        [&b""[..], &[1, 0, 0, 0, 0, 0, 0, 0, 9, 0], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7]]
+    {
+        raw.request(opcode::SERIES_NEXT, 1, body);
+        raw.reply().refused(Status::Malformed);
+    }
+    for count in [0, 1_001] {
+        let request = SeriesRequest { series: b"bills", tenant: b"", count, deadline_ms: 0 };
+        raw.request(opcode::SERIES_NEXT, 1, &request.body());
+        raw.reply().refused(Status::CountInvalid);
+    }
+    let request = SeriesRequest { series: b"\xff", tenant: b"\xff", count: 1, deadline_ms: 0 };
+    raw.request(opcode::SERIES_NEXT, 1, &request.body());
+    raw.reply().refused(Status::TagUnknown);
+}
+
+const GUIDE: &str = include_str!("../../docs/guide/document-numbers.md");
+
+#[test]
+fn the_guide_s_commands_run_as_printed() {
+    let host = started();
+    let commands = GUIDE.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    let programs = leafd_binary().parent().unwrap().display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap());
+    let mut shell = Command::new("sh");
+    shell.args(["-ec", commands]).env("PATH", path).env("LEAFD_SOCKET", host.socket());
+    let output = die_with_parent(&mut shell).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let year = year();
+    for part in [
+        &format!("INV-{year}-000001\n"),
+        "ORD-ACME-",
+        "-00003\n",
+        "(1..1)  issued",
+        "Europe/Berlin",
+    ] {
+        assert!(printed.contains(part), "{part}: {printed}");
+    }
+}
+
+#[test]
+fn c_programs_draw_numbers() {
+    for way in [Way::Gcc, Way::Asan] {
+        let host = started();
+        create(&host, "bills", "B{n:4}", &[]);
+        create(&host, "orders", "O-{tenant}-{n:3}", &[]);
+        let printed = succeed(program(way, "tests/series.c").arg(host.socket()));
+        assert_eq!(printed, "series: ok\n", "{way:?}");
+    }
+}
