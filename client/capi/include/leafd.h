@@ -93,6 +93,11 @@
 #define LEAFD_PUBLIC_ID_BYTES 64
 
 /**
+ * Room for a document number, including its zero.
+ */
+#define LEAFD_NUMBER_BYTES 256
+
+/**
  * Room for the message in a `leafd_error`, including its zero.
  */
 #define LEAFD_ERROR_MESSAGE_BYTES 1024
@@ -634,6 +639,28 @@ enum leafd_status leafd_unmask_text(const struct leafd_client *client,
                                     const char *const *texts,
                                     uint64_t *ids,
                                     size_t count,
+                                    struct leafd_error *error);
+
+/* ===== DOCUMENT NUMBERS ===== */
+
+/**
+ * Draws `count` document numbers of a series, such as "INV-2026-000123". Each text ends with a zero. They may belong to
+ * two periods.
+ *
+ * `tenant`: the tenant of a series with tenants, otherwise NULL or "". `timeout_ms`: see `leafd_new()`; it applies to the
+ * whole call, which makes one request for every 1,000 numbers.
+ *
+ * Writes to `texts`, which has room for `count` numbers, and to `error`, which may be NULL. Errors: `TAG_UNKNOWN` if there
+ * is no such series; `VALUE_REFUSED` for a tenant that it can't have; `STORE_UNAVAILABLE` in an outage if the daemon
+ * doesn't know the period or holds no number of it; otherwise like `leafd_next_many()`. Any thread.
+ */
+LEAFD_MUST_USE
+enum leafd_status leafd_series_next(const struct leafd_client *client,
+                                    const char *series,
+                                    const char *tenant,
+                                    uint32_t timeout_ms,
+                                    char (*texts)[LEAFD_NUMBER_BYTES],
+                                    uint32_t count,
                                     struct leafd_error *error);
 
 /* ===== SNOWFLAKE IDS ===== */

@@ -14,6 +14,9 @@ mod draw;
 // Dense ids to public ones and back.
 mod public_ids;
 
+// Document numbers.
+mod series;
+
 // Taking snowflake ids apart.
 mod layout;
 

@@ -4,12 +4,13 @@
 use std::path::Path;
 
 /// The first call of each part of the header, and the part's heading.
-const PARTS: [(&str, &str); 9] = [
+const PARTS: [(&str, &str); 10] = [
     ("leafd_abi_version", "VERSIONS"),
     ("leafd_new", "CONNECT"),
     ("leafd_next", "DRAW IDS"),
     ("leafd_next_many", "DRAW BATCHES"),
     ("leafd_mask", "PUBLIC IDS"),
+    ("leafd_series_next", "DOCUMENT NUMBERS"),
     ("leafd_layout_leaf", "SNOWFLAKE IDS"),
     ("leafd_status_name", "ERRORS"),
     ("leafd_loop_take", "EVENT LOOPS"),

@@ -9,7 +9,7 @@ from typing import Any, AsyncIterator, Dict, List, Optional, Type, Union
 
 from . import _library as library
 from . import _protocol as protocol
-from ._client import Client, Closed
+from ._client import Client, Closed, check_numbers
 from ._errors import InvalidArgumentError
 from ._layout import Info, Layout
 from ._loop import Deadline, Link
@@ -136,6 +136,29 @@ class AsyncClient:
             assert isinstance(body, bytes)
             answers += protocol.masked_of(body, len(some))
         return answers
+
+    async def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
+        """Returns the next document number of a series; see :meth:`leafd.Client.next_number`."""
+        return (await self.next_numbers(series, 1, tenant, timeout))[0]
+
+    async def next_numbers(
+        self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None
+    ) -> List[str]:
+        """Returns `count` document numbers of a series; see :meth:`leafd.Client.next_numbers`."""
+        check_numbers(count)
+        names = library.name_bytes(series), library.name_bytes(tenant)
+        deadline, link = self._deadline(timeout), self._link()
+        numbers: List[str] = []
+        while len(numbers) < count:
+            asked = min(count - len(numbers), protocol.NUMBERS_MAX)
+
+            def frame(number: int) -> bytes:
+                return protocol.series_request(number, *names, asked, deadline.left_ms(link.loop.time()))
+
+            body = await link.exchange(deadline, frame, protocol.SERIES_NEXT)
+            assert isinstance(body, bytes)
+            numbers += protocol.numbers_of(body, asked)
+        return numbers
 
     def close(self) -> None:
         """Closes the connections; waiting calls fail. Also closes the client, unless it was passed in."""

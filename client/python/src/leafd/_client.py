@@ -132,6 +132,21 @@ class Client:
         """
         return PublicIds(self._open, self.socket, Form.of(tag, prefix, bits, key))
 
+    def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
+        """Returns the next document number of a series, such as `INV-2026-000123`.
+
+        `tenant`: for a series with tenants, letters and digits.
+        """
+        return self.next_numbers(series, 1, tenant, timeout)[0]
+
+    def next_numbers(self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None) -> List[str]:
+        """Returns `count` document numbers of a series. They may belong to two periods. At most 1,000,000."""
+        check_numbers(count)
+        texts = ((ctypes.c_char * _NUMBER_BYTES) * count)()
+        names = library.name_bytes(series), library.name_bytes(tenant)
+        library.series_next(self._open(), *names, library.milliseconds(timeout), texts, count)
+        return [text.value.decode() for text in texts]
+
     @property
     def socket(self) -> str:
         """The path of the daemon's socket, as determined when the client was created."""
@@ -179,6 +194,18 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<leafd.Client socket={self.socket!r}{'' if self._handle else ' closed'}>"
+
+
+_NUMBER_BYTES = 256
+"""Room for a document number."""
+
+_NUMBERS_MAX = 1_000_000
+
+
+def check_numbers(count: int) -> None:
+    """Refuses what no count of document numbers can be."""
+    if not isinstance(count, int) or not 0 <= count <= _NUMBERS_MAX:
+        raise InvalidArgumentError(f"a count of numbers is an int from 0 to {_NUMBERS_MAX}, not {count!r}")
 
 
 class _Settings(NamedTuple):

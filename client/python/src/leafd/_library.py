@@ -185,6 +185,9 @@ class DaemonInfo(ctypes.Structure):
 info = Waiting("leafd_info", c_void_p, c_uint32, POINTER(DaemonInfo))
 tag_next = Waiting("leafd_tag_next", c_void_p, c_uint32, POINTER(c_uint64))
 tag_next_many = Waiting("leafd_tag_next_many", c_void_p, c_uint32, POINTER(c_uint64), c_size_t)
+series_next = Waiting(
+    "leafd_series_next", c_void_p, c_char_p, c_char_p, c_uint32, c_void_p, c_uint32
+)
 next_direct = Waiting("leafd_next_direct", c_void_p, c_char_p, c_uint32, POINTER(c_uint64))
 _set_interpreter = _declare(quick.leafd_set_interpreter, POINTER(_Interpreter), _ERROR)
 _main = _Main()

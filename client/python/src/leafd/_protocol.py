@@ -13,12 +13,13 @@ from typing import Dict, List, NamedTuple, Optional, Tuple
 from ._errors import BY_STATUS, DisconnectedError, Error, ProtocolError, Status, TimeoutError, error_of
 from ._layout import Info, Layout
 
-INFO, IDS, MASK, UNMASK = 1, 2, 4, 5
+INFO, IDS, MASK, UNMASK, SERIES_NEXT = 1, 2, 4, 5, 8
 REPLY = 128
 HOLD = 1
 TEXT = 2
 VERSION = 1
 COUNT_MAX = 1_000_000
+NUMBERS_MAX = 1_000
 REPLY_LENGTH_MAX = 1_048_576
 ID_MAX = 2**63 - 1
 
@@ -38,6 +39,7 @@ HEADER = struct.Struct("<IBBHI")
 _IDS_REQUEST = struct.Struct("<IBBHIIIH")
 _INFO_REQUEST = struct.Struct("<IBBHIHH")
 _MASK_REQUEST = struct.Struct("<IBBHIBBHHH")
+_SERIES_REQUEST = struct.Struct("<IBBHIII")
 _MASK_REPLY = struct.Struct("<HH")
 _RUNS_HEAD = struct.Struct("<IHH")
 _RUN = struct.Struct("<QII")
@@ -83,6 +85,24 @@ def masked_of(body: bytes, count: int) -> List[bytes]:
     if not length or answered != count or len(body) != _MASK_REPLY.size + count * length:
         raise broken("a reply has other things than the public ids that were requested")
     return [body[at : at + length] for at in range(_MASK_REPLY.size, len(body), length)]
+
+
+def series_request(request: int, series: bytes, tenant: bytes, count: int, deadline_ms: int) -> bytes:
+    """A frame that asks for document numbers."""
+    names = _SHORT.pack(len(series)) + series + _SHORT.pack(len(tenant)) + tenant
+    return _SERIES_REQUEST.pack(16 + len(names), SERIES_NEXT, 0, 0, request, count, deadline_ms) + names
+
+
+def numbers_of(body: bytes, count: int) -> List[str]:
+    """The texts in a reply to a request for `count` document numbers."""
+    numbers, at = [], _SHORT.size
+    while at < len(body):
+        end = at + 1 + body[at]
+        numbers.append(body[at + 1 : end].decode("ascii", "replace"))
+        at = end
+    if at != len(body) or len(numbers) != count or body[: _SHORT.size] != _SHORT.pack(count):
+        raise broken("a reply has other things than the numbers that were requested")
+    return numbers
 
 
 def ids_of(body: bytes, count: int) -> List[range]:

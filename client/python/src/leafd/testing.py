@@ -31,7 +31,7 @@ from types import TracebackType
 from typing import Any, AsyncIterator, Dict, Iterable, Iterator, List, Optional, Type
 
 from . import _library as library
-from ._client import Client, fill
+from ._client import Client, check_numbers, fill
 from ._errors import Error, InvalidArgumentError, UnknownTagError
 from ._fake_public_ids import FakeAsyncPublicIds, FakePublicIds
 from ._layout import LEAF, Info, Layout, first_id_at
@@ -120,6 +120,16 @@ class FakeClient:
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> FakePublicIds:
         """As :meth:`leafd.Client.public_ids`."""
         return FakePublicIds(self._masked, Form.of(tag, prefix, bits, key))
+
+    def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
+        """As :meth:`leafd.Client.next_number`, but with other texts, such as `invoices-1` or `orders-ACME-1`."""
+        return self.next_numbers(series, 1, tenant, timeout)[0]
+
+    def next_numbers(self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None) -> List[str]:
+        """As :meth:`leafd.Client.next_numbers`; see :meth:`next_number`."""
+        check_numbers(count)
+        name = f"{series}-{tenant.upper()}" if tenant else series
+        return [f"{name}-{number}" for number in self._draw("next_numbers", name, count, timeout)]
 
     def _masked(self, method: str, tag: str, count: int, timeout: Optional[float]) -> None:
         self._check_open()
@@ -219,6 +229,16 @@ class FakeAsyncClient:
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> FakeAsyncPublicIds:
         """As :meth:`leafd.AsyncClient.public_ids`."""
         return FakeAsyncPublicIds(self.fake.public_ids(tag, prefix=prefix, bits=bits, key=key))
+
+    async def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
+        """As :meth:`FakeClient.next_number`."""
+        return self.fake.next_number(series, tenant, timeout)
+
+    async def next_numbers(
+        self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None
+    ) -> List[str]:
+        """As :meth:`FakeClient.next_numbers`."""
+        return self.fake.next_numbers(series, count, tenant, timeout)
 
     async def connect(self) -> "FakeAsyncClient":
         """As :meth:`leafd.AsyncClient.connect`."""

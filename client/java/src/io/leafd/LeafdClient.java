@@ -165,6 +165,17 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
+     * Creates a handle for drawing document numbers, without asking the daemon whether the series exists.
+     *
+     * @param name the name of the series
+     * @return a handle for the numbers without a tenant; all threads can use it
+     * @throws IllegalArgumentException if the name is invalid
+     */
+    public Series series(String name) {
+        return new Series(this, requests, name, "", limit);
+    }
+
+    /**
      * Returns what the daemon reports about itself: its release, whether ids are available now, its snowflake layouts.
      *
      * @return the state at the time of the call

@@ -58,6 +58,17 @@ final class Requests {
         return ask(opcode, bytes, put, body -> Wire.readMasked(body, count), deadline).answer();
     }
 
+    /** Draws document numbers of one period. */
+    String[] numbers(byte[] series, byte[] tenant, int count, Deadline deadline) {
+        Pending<String[]> asked = ask(
+                Wire.SERIES_NEXT,
+                Wire.SERIES_BYTES + series.length + tenant.length,
+                (out, id) -> Wire.putSeries(out, id, count, deadline.leftMs(), series, tenant),
+                body -> Wire.readNumbers(body, count),
+                deadline);
+        return asked.answer();
+    }
+
     /** Sends a request that is safe to retry, and waits for its answer. */
     private <T> Pending<T> ask(
             int opcode, int bytes, Link.Writer writer, Pending.Reader<T> reader, Deadline deadline) {

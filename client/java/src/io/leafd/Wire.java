@@ -27,10 +27,16 @@ final class Wire {
     /** The length of a request for ids without the tag. */
     static final int IDS_BYTES = HEADER_BYTES + 10;
 
+    /** The length of a request for document numbers without the names. */
+    static final int SERIES_BYTES = HEADER_BYTES + 12;
+    /** The most document numbers in one request. */
+    static final int NUMBERS_MAX = 1_000;
+
     static final int INFO = 1;
     static final int IDS = 2;
     static final int MASK = 4;
     static final int UNMASK = 5;
+    static final int SERIES_NEXT = 8;
     /** Added to a request's opcode in its reply. */
     static final int REPLY = 128;
     /** In a request for ids: the process will hold them, and the daemon may send fewer. */
@@ -94,6 +100,12 @@ final class Wire {
         out.put(items);
     }
 
+    static void putSeries(ByteBuffer out, int requestId, int count, int deadlineMs, byte[] series, byte[] tenant) {
+        putHeader(out, SERIES_NEXT, 0, requestId, SERIES_BYTES - HEADER_BYTES + series.length + tenant.length);
+        out.putInt(count).putInt(deadlineMs);
+        out.putShort((short) series.length).put(series).putShort((short) tenant.length).put(tenant);
+    }
+
     private static void putHeader(ByteBuffer out, int opcode, int flags, int requestId, int bodyBytes) {
         out.putInt(HEADER_BYTES - LENGTH_BYTES + bodyBytes).put((byte) opcode).put((byte) flags).putShort((short) 0);
         out.putInt(requestId);
@@ -146,6 +158,26 @@ final class Wire {
             body.get(item);
         }
         return items;
+    }
+
+    /** The texts of an answer with {@code count} document numbers. */
+    static String[] readNumbers(ByteBuffer body, int count) throws Break {
+        need(body, 2);
+        if (u16(body) != count) {
+            throw wrongCount();
+        }
+        String[] texts = new String[count];
+        for (int index = 0; index < count; index++) {
+            need(body, 1);
+            byte[] text = new byte[Byte.toUnsignedInt(body.get())];
+            need(body, text.length);
+            body.get(text);
+            texts[index] = new String(text, StandardCharsets.US_ASCII);
+        }
+        if (body.hasRemaining()) {
+            throw Break.protocol("an answer goes on after its last number");
+        }
+        return texts;
     }
 
     private static Break wrongCount() {

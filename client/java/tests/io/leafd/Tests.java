@@ -22,6 +22,7 @@ public final class Tests {
             OthersTest.class,
             LeafIdGenTest.class,
             PublicIdsTest.class,
+            SeriesTest.class,
             FakeTest.class,
             ReadmeTest.class);
 
