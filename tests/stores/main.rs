@@ -93,6 +93,7 @@ mod routes_deleted;
 mod routes_unfinished;
 mod scene;
 mod schema;
+mod series;
 mod several_stores;
 mod strict;
 mod tags;

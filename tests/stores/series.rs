@@ -1,0 +1,323 @@
+//! Document numbers of three daemons on one server whose clock a test sets: days begin and end under load, with clocks set
+//! for daylight saving time and by hand, leap days, kills at boundaries, and a server that is down over one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, civil::Date};
+use leafd_client::{Client, opcode};
+use leafd_core::series::{Format, Overflow};
+use leafd_tests::host::{Host, eventually};
+use leafd_tests::seed::seeds;
+use leafd_tests::servers::Server;
+use leafd_tests::wall_clock::WallClock;
+use serde_json::{Value, json};
+
+on_each_server!(days_begin_and_end_on_three_hosts; but for MySQL: a_period_begins_while_the_store_is_down);
+
+const ZONE: &str = "Europe/Berlin";
+
+const WITHIN: Duration = Duration::from_secs(60);
+
+/// How long draws go on around each boundary.
+const AROUND: Duration = Duration::from_millis(900);
+
+/// How many boundaries there are in each test.
+const BOUNDARIES: usize = 16;
+
+/// Dates at whose beginning something is special: clocks are set on the day before or on the day, and leap days.
+const DATES: [&str; 8] = [
+    "2026-03-29",
+    "2026-03-30",
+    "2026-10-25",
+    "2026-10-26",
+    "2028-02-29",
+    "2028-03-01",
+    "2027-01-01",
+    "2026-12-31",
+];
+
+const SERIES: [(&str, &str); 3] = [
+    ("days", "D-{yyyy}{MM}{dd}-{n:4}"),
+    ("tenants", "T-{tenant}-{yyyy}-{MM}-{dd}/{n:4}{check}"),
+    ("dense", "S{yy}{MM}{dd}.{n:4}"),
+];
+
+fn now_ms() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as i64
+}
+
+fn start_of(date: Date) -> i64 {
+    let zone = TimeZone::get(ZONE).unwrap();
+    date.to_zoned(zone).unwrap().timestamp().as_millisecond()
+}
+
+/// A number, and the server's time when it was asked for and when it came.
+struct Number {
+    text: String,
+    asked_ms: i64,
+    came_ms: i64,
+}
+
+/// The server's clock as an offset from the system's, and whether hosts may not have noticed its last change.
+struct ServerClock {
+    clock: WallClock,
+    offset_s: i64,
+}
+
+impl ServerClock {
+    fn set(&mut self, to_ms: i64) {
+        self.offset_s = (to_ms - now_ms()).div_euclid(1_000);
+        self.clock.step(self.offset_s);
+    }
+
+    fn ms(&self) -> i64 {
+        now_ms() + self.offset_s * 1_000
+    }
+}
+
+/// Threads that draw until they are told to stop. What fails is counted.
+struct Draws {
+    stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<Vec<Number>>>,
+    failed: Arc<Mutex<BTreeMap<String, u64>>>,
+}
+
+impl Draws {
+    fn start(hosts: &[Host], offset_s: i64) -> Draws {
+        let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::default());
+        let mut threads = Vec::new();
+        for host in hosts {
+            for name in ["days", "tenants", "dense"] {
+                let builder =
+                    Client::builder().socket(host.socket()).deadline(Duration::from_secs(3));
+                let tenant = if name == "tenants" { "acme" } else { "" };
+                let series = builder.build().unwrap().series(name).tenant(tenant);
+                let (stop, failed): (_, Arc<Mutex<BTreeMap<String, u64>>>) =
+                    (Arc::clone(&stop), Arc::clone(&failed));
+                threads.push(std::thread::spawn(move || {
+                    let mut numbers = Vec::new();
+                    while !stop.load(Ordering::Relaxed) {
+                        let asked_ms = now_ms() + offset_s * 1_000;
+                        match series.next() {
+                            Ok(text) => {
+                                let came_ms = now_ms() + offset_s * 1_000;
+                                numbers.push(Number { text, asked_ms, came_ms });
+                            }
+                            Err(error) => {
+                                *failed.lock().unwrap().entry(error.to_string()).or_default() += 1;
+                            }
+                        }
+                        std::thread::sleep(Duration::from_millis(2));
+                    }
+                    numbers
+                }));
+            }
+        }
+        Draws { stop, threads, failed }
+    }
+
+    fn stop(self) -> (Vec<Number>, BTreeMap<String, u64>) {
+        self.stop.store(true, Ordering::Relaxed);
+        let numbers = self.threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect();
+        (numbers, std::mem::take(&mut self.failed.lock().unwrap()))
+    }
+}
+
+fn hosts<S: Server>(server: &S) -> Vec<Host> {
+    let mut hosts: Vec<Host> = (1..=3)
+        .map(|_| Host::on_store(&server.url()).set("worker", "none").set("claims_kept", "87600h"))
+        .collect();
+    hosts.iter_mut().for_each(Host::start);
+    for (name, format) in SERIES {
+        let dense = name == "dense";
+        let body = json!({ "series": name, "format": format, "timezone": ZONE, "dense": dense });
+        hosts[0].admin(opcode::SERIES_CREATE, &body);
+    }
+    hosts
+}
+
+/// Has every host read the store's clock.
+fn read_clock(hosts: &[Host]) {
+    for host in hosts {
+        eventually("the store answers", WITHIN, || {
+            host.client().admin(opcode::SERIES_LIST, "{}").ok()
+        });
+    }
+}
+
+/// The series, the period and the number of a text.
+fn read(text: &str) -> (String, String, u64) {
+    let found = SERIES.iter().find_map(|(name, format)| {
+        let read = Format::parse(format).unwrap().read(text, Overflow::Grow).ok()?;
+        Some(((*name).to_owned(), read.period.to_string(), read.number))
+    });
+    found.unwrap_or_else(|| panic!("{text} is a number of no series"))
+}
+
+/// Checks that no number came twice, and none outside of its period.
+fn check(numbers: &[Number], seen: &mut BTreeMap<(String, String), BTreeSet<u64>>) {
+    for Number { text, asked_ms, came_ms } in numbers {
+        let (series, period, number) = read(text);
+        let first: Date = period.parse().unwrap();
+        let (start, end) = (start_of(first), start_of(first.tomorrow().unwrap()));
+        assert!(
+            *came_ms >= start && *asked_ms < end,
+            "{text} was asked for at {} and came at {}",
+            Timestamp::from_millisecond(*asked_ms).unwrap(),
+            Timestamp::from_millisecond(*came_ms).unwrap()
+        );
+        let new = seen.entry((series, period)).or_default().insert(number);
+        assert!(new, "{text} came twice");
+    }
+}
+
+/// A server whose clock is set ends connections whose time seems to be over.
+fn is_excused(failed: &BTreeMap<String, u64>) -> bool {
+    failed.keys().all(|why| why.contains("STORE_UNAVAILABLE"))
+}
+
+/// All parts of a period, which must cover every claimed number once and have every drawn one.
+fn account(host: &Host, series: &str, period: &str, drawn: &BTreeSet<u64>) -> Vec<Value> {
+    let tenant = if series == "tenants" { "acme" } else { "" };
+    let (mut parts, mut first) = (Vec::new(), 1);
+    let claimed_to = loop {
+        let body = json!({ "series": series, "tenant": tenant, "period": period, "first": first });
+        let page = host.admin(opcode::SERIES_ACCOUNT, &body);
+        parts.extend(page["parts"].as_array().unwrap().clone());
+        match page["next"].as_u64() {
+            Some(next) => first = next,
+            None => break page["claimed_to"].as_u64().unwrap(),
+        }
+    };
+    let mut next = 1;
+    for part in &parts {
+        assert_eq!(part["first"], next, "{series} {period}: {parts:#?}");
+        next = part["last"].as_u64().unwrap() + 1;
+        let why = part["why"].as_str().unwrap();
+        let known = ["issued", "held", "issued_until_crash", "dropped", "lost"];
+        assert!(known.contains(&why), "{series} {period} has no cause: {part}");
+    }
+    assert_eq!(next, claimed_to + 1, "{series} {period}: the account doesn't close");
+    assert!(drawn.iter().all(|number| *number <= claimed_to));
+    // The host that claimed a number knows whether it was issued.
+    for part in parts.iter().filter(|part| part["own"] == true) {
+        let range = part["first"].as_u64().unwrap()..=part["last"].as_u64().unwrap();
+        let issued = drawn.range(range).count();
+        let may = ["issued", "issued_until_crash"].contains(&part["why"].as_str().unwrap());
+        assert!(issued == 0 || may, "{series} {period}: {part} was issued");
+    }
+    parts
+}
+
+fn days_begin_and_end_on_three_hosts<S: Server>() {
+    let mut rng = seeds(1).next().unwrap();
+    let mut server = S::new();
+    server.stop();
+    let clock = WallClock::of_server(server.process_mut());
+    server.start();
+    let mut clock = ServerClock { clock, offset_s: 0 };
+    let mut hosts = hosts(&server);
+    let mut seen = BTreeMap::new();
+    let mut issued = 0;
+    let begun = Instant::now();
+    for turn in 0..BOUNDARIES {
+        let date: Date = match turn {
+            turn if turn % 2 == 0 => DATES[turn / 2 % DATES.len()].parse().unwrap(),
+            _ => Date::new(rng.i16(2027..2034), rng.i8(1..=12), rng.i8(1..=28)).unwrap(),
+        };
+        clock.set(start_of(date) - AROUND.as_millis() as i64);
+        read_clock(&hosts);
+        let draws = Draws::start(&hosts, clock.offset_s);
+        let kill = rng.usize(..3);
+        if turn % 3 == 2 {
+            std::thread::sleep(AROUND - Duration::from_millis(rng.u64(..200)));
+            hosts[kill].kill();
+            hosts[kill].start();
+        }
+        eventually("the day begins", WITHIN, || {
+            (clock.ms() > start_of(date) + AROUND.as_millis() as i64).then_some(())
+        });
+        let (numbers, failed) = draws.stop();
+        assert!(is_excused(&failed) || turn % 3 == 2, "{failed:?}");
+        issued += numbers.len();
+        // The clock is set by an hour, in the middle of the day or back over its beginning.
+        check(&numbers, &mut seen);
+        let by = if rng.bool() { 3_600_000 } else { -3_600_000 };
+        let to = clock.ms() + by;
+        clock.set(to);
+        read_clock(&hosts);
+        let draws = Draws::start(&hosts, clock.offset_s);
+        std::thread::sleep(Duration::from_millis(100));
+        let (numbers, failed) = draws.stop();
+        assert!(is_excused(&failed), "{failed:?}");
+        issued += numbers.len();
+        check(&numbers, &mut seen);
+    }
+    let took = begun.elapsed();
+    let mut claimed = 0;
+    for ((series, period), drawn) in &seen {
+        for host in &hosts {
+            claimed += account(host, series, period, drawn).len();
+        }
+    }
+    assert!(issued > 50 * BOUNDARIES, "only {issued} numbers were issued");
+    println!(
+        "{}: {BOUNDARIES} boundaries in {took:.0?}, {issued} numbers in {} periods, accounts of {claimed} parts",
+        S::NAME,
+        seen.len()
+    );
+}
+
+/// The server is down over a boundary: hosts go on in the new period with numbers that they claimed before it began.
+fn a_period_begins_while_the_store_is_down<S: Server>() {
+    let mut server = S::new();
+    server.stop();
+    let clock = WallClock::of_server(server.process_mut());
+    server.start();
+    let mut clock = ServerClock { clock, offset_s: 0 };
+    let hosts = hosts(&server);
+    let boundary = start_of("2026-10-26".parse().unwrap());
+    clock.set(boundary - 10_000);
+    read_clock(&hosts);
+    let draw = |host: &Host, name: &str| host.client().series(name).next();
+    for host in &hosts {
+        assert!(draw(host, "days").unwrap().starts_with("D-20261025-"));
+    }
+    // Each host claims numbers of the next day.
+    eventually("the next day is prepared", WITHIN, || {
+        let sql =
+            "SELECT COUNT(DISTINCT host) FROM leafd_claim WHERE tag = 'series/days/2026-10-26'";
+        (server.sql(sql)[0][0] == "3").then_some(())
+    });
+    assert!(clock.ms() < boundary, "the machine is too slow for this test");
+    server.kill();
+    let mut seen = BTreeSet::new();
+    for host in &hosts {
+        let before = draw(host, "days").unwrap();
+        assert!(seen.insert(before.clone()) && before.starts_with("D-20261025-"), "{before}");
+    }
+    eventually("the boundary passes", WITHIN, || (clock.ms() > boundary + 500).then_some(()));
+    for host in &hosts {
+        let after = eventually("the new day's number", WITHIN, || draw(host, "days").ok());
+        assert!(seen.insert(after.clone()) && after.starts_with("D-20261026-"), "{after}");
+        // Dense series and unknown tenants need the store.
+        let error = draw(host, "dense").unwrap_err().to_string();
+        assert!(error.contains("STORE_UNAVAILABLE"), "{error}");
+        let tenant = host.client().series("tenants").tenant("new").next().unwrap_err().to_string();
+        assert!(tenant.contains("STORE_UNAVAILABLE"), "{tenant}");
+    }
+    // A daemon that starts now doesn't know the period.
+    let mut hosts = hosts;
+    hosts[0].kill();
+    hosts[0].start();
+    let error = draw(&hosts[0], "days").unwrap_err().to_string();
+    assert!(error.contains("STORE_UNAVAILABLE"), "{error}");
+    server.start();
+    let again = eventually("the store is back", WITHIN, || draw(&hosts[0], "days").ok());
+    assert!(seen.insert(again.clone()) && again.starts_with("D-20261026-"), "{again}");
+}
