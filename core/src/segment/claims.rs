@@ -133,6 +133,8 @@ impl<T> Allocator<T> {
     /// recorded that the tag is held for this time. A claim is wanted again soon.
     pub fn held_elsewhere(&mut self, now: BootMs, end: u64, ms: u64) {
         let retry_at = self.turn_strict().held_elsewhere(now, end, ms);
+        // The holder has claimed all ids below. If the store loses them, this host can tell.
+        self.raise_highest_end(0, end);
         self.claim_failed(retry_at);
     }
 

@@ -29,7 +29,7 @@ const CLOCKS_ROUNDED_MS: u64 = 5;
 const ALONE_MS_MAX: u64 = 2_000;
 
 /// How long a host waits before it checks again whether another one still holds the tag.
-const LOOK_AGAIN_MS: u64 = 20;
+const LOOK_AGAIN_MS: u64 = 50;
 
 /// A tag is held only if about this many ids are drawn between two renewals.
 const DRAWN_AT_LEAST: u64 = 2;

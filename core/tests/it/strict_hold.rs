@@ -40,7 +40,7 @@ enum Break {
     ClockReadEarly,
     /// A clock stands still while its host is suspended.
     SuspendNotCounted,
-    /// Clocks differ by a quarter.
+    /// One clock runs at half the speed of another one.
     ClocksDiffer,
     /// After a fail-over, hosts claim at once.
     SettlingSkipped,
@@ -145,7 +145,7 @@ impl Host {
 impl World {
     fn new(seed: u64, broken: Option<Break>) -> World {
         let mut random = fastrand::Rng::with_seed(seed);
-        let most = if broken == Some(Break::ClocksDiffer) { 125 } else { RATE };
+        let most = if broken == Some(Break::ClocksDiffer) { 333 } else { RATE };
         let hosts = (0..random.usize(2..=3)).map(|_| Host {
             tag: Allocator::new(PROVISION, 1, BootMs(0)),
             claim: None,
@@ -405,7 +405,7 @@ impl World {
 #[test]
 fn ids_ascend_over_all_hosts_whoever_holds_the_tag() {
     let mut total = Totals::default();
-    for mut seed in seeds(150) {
+    for mut seed in seeds(80) {
         let mut world = World::new(seed.u64(..), None);
         world.run(false).unwrap_or_else(|why| panic!("{why}, after {} ms", world.now));
         let Totals {
