@@ -11,7 +11,7 @@ use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::order::{Answer, overtaken};
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::Server;
+use leafd_tests::servers::{Pair, Server};
 use leafd_wire::{IdsReply, IdsRequest, Run, Status, opcode};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -34,6 +34,7 @@ on_each_server!(
     who_asks_later_gets_more_on_any_host,
     a_host_that_draws_alone_holds_the_tag_until_another_one_comes,
     a_holder_that_stops_or_dies_delays_the_others_for_the_time_held,
+    a_store_that_loses_the_record_of_the_holder_lets_nobody_in_early,
     nothing_is_held_if_that_is_off,
     what_can_t_be_met_takes_nothing,
 );
@@ -155,7 +156,7 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
 
 fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
     // A holder that died would be waited for much longer.
-    let (_server, hosts) = three_hosts::<S>("8s");
+    let (_server, mut hosts) = three_hosts::<S>("8s");
     let alone = Asking::start(&hosts[..1]);
     holds(&hosts[0]);
     let claims = || hosts[0].status()["segments"]["claims"].as_u64().unwrap();
@@ -186,9 +187,20 @@ fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
     eventually("the end of the hold", RESUMES_WITHIN, || {
         (of_tag(&hosts[0])["holding"] == json!(false)).then_some(())
     });
-    let begun = Instant::now();
-    let last = hosts[2].raw().draw(TAG, 1)[0];
-    assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+    let prompt = |host: &Host| {
+        let begun = Instant::now();
+        let id = host.raw().draw(TAG, 1)[0];
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        id
+    };
+    let last = prompt(&hosts[2]);
+    assert!(answers.iter().all(|answer| answer.last < last));
+    // A daemon that stops cleanly gives it up first.
+    let alone = Asking::start(&hosts[1..2]);
+    holds(&hosts[1]);
+    hosts[1].stop();
+    let last = prompt(&hosts[2]);
+    answers.extend(alone.stop());
     assert!(answers.iter().all(|answer| answer.last < last));
     check::<S>("strict, held and shared in turn", &answers);
 }
@@ -218,6 +230,33 @@ fn a_holder_that_stops_or_dies_delays_the_others_for_the_time_held<S: Server>() 
     }
     answers.extend(held.stop());
     check::<S>("strict, the holder stopped and killed", &answers);
+}
+
+/// The primary dies while a host holds the tag, and the standby doesn't know that. The holder goes on for as long as it
+/// may, and meanwhile nobody else gets ids.
+fn a_store_that_loses_the_record_of_the_holder_lets_nobody_in_early<S: Server>() {
+    let mut pair = Pair::<S>::new();
+    let host = |_| Host::on_store(&pair.url()).set("failover_settle", "2s");
+    let mut hosts: Vec<Host> = (0..2).map(host).collect();
+    hosts.iter_mut().for_each(Host::start);
+    create_strict(&hosts[0]);
+    pair.caught_up();
+    pair.lose_from_now();
+    let held = Asking::start(&hosts[..1]);
+    holds(&hosts[0]);
+    pair.primary.kill();
+    let killed = Instant::now();
+    pair.standby.promote();
+    let others = Asking::start(&hosts[1..]);
+    eventually("ids on the standby", 3 * RESUMES_WITHIN, || {
+        (of_tag(&hosts[1])["issued"].as_u64()? > 0).then_some(())
+    });
+    std::thread::sleep(DRAWS);
+    let mut answers = held.stop();
+    let from_memory = answers.iter().filter(|one| one.asked > killed).count();
+    answers.extend(others.stop());
+    assert!(from_memory > 0, "the holder had no ids after the primary had died");
+    check::<S>("strict, the record of the holder lost", &answers);
 }
 
 /// Checks that the answers are in order, and that no id came twice.
