@@ -1,6 +1,8 @@
 //! A strict tag's requests compared with `nextval` of a sequence on the same server, with equally many
 //! clients, in turns.
 
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 use leafd_client::opcode;
 use leafd_tests::host::Host;
@@ -20,6 +22,12 @@ const HOSTS: usize = 4;
 
 const TAG: &str = "ledger";
 
+/// How long a host draws alone before it is measured: by then it holds the tag.
+const ALONE: Duration = Duration::from_secs(3);
+
+/// How often the tag goes from a host that holds it to another one that asks, in each round.
+const HAND_OVERS: usize = 4;
+
 pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
     let about = bench.about(
         "A strict tag beside nextval on the same server: requests by so many clients that ask again when they are answered",
@@ -37,6 +45,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
     database.sql(&format!("CREATE SEQUENCE plain; GRANT ALL ON SEQUENCE plain TO {USER}"));
     let hosts = database.hosts(HOSTS, &[]);
     hosts[0].admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true }));
+    let ids = format!("{}/{TAG}", database.name);
     for _ in 0..bench.rounds {
         for clients in CLIENTS {
             let plain = callers::run(&bench.server, clients, bench.time, |_| nextval(&database))?;
@@ -47,6 +56,10 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
                     continue;
                 }
                 let hosts = &hosts[..spread];
+                if spread == 1 {
+                    let mut alone = hold(bench, hosts)?;
+                    bench.duplicates.add(&ids, alone.spans())?;
+                }
                 let before = claims_of(hosts)?;
                 let mut of_tag = callers::run(&bench.server, clients, bench.time, |number| {
                     next(&hosts[number % spread])
@@ -56,11 +69,29 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
                 let name = format!("strict, {} on {on}", counted(clients, "client"));
                 put(&mut section, &name, &of_tag, plain.per_second());
                 section.put(&name, "requests a claim", of_tag.count() / claimed);
-                bench.duplicates.add(&format!("{}/{TAG}", database.name), of_tag.spans())?;
+                bench.duplicates.add(&ids, of_tag.spans())?;
             }
         }
+        let mut took_us = Vec::new();
+        for turn in 0..HAND_OVERS {
+            let [holder, other] = [&hosts[turn % 2], &hosts[(turn + 1) % 2]];
+            let mut alone = hold(bench, std::slice::from_ref(holder))?;
+            bench.duplicates.add(&ids, alone.spans())?;
+            let mut next = next(other)?;
+            let begun = Instant::now();
+            next()?;
+            took_us.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+        let row = "the first request on another host";
+        section.put(row, "p50 us", took_us.iter().sum::<f64>() / HAND_OVERS as f64);
+        section.put(row, "p99 us", took_us.into_iter().fold(0.0, f64::max));
     }
     Ok(vec![section])
+}
+
+/// Draws from these hosts alone until one of them holds the tag.
+fn hold(bench: &Bench<'_>, hosts: &[Host]) -> Result<Called> {
+    callers::run(&bench.server, hosts.len(), ALONE, |number| next(&hosts[number]))
 }
 
 fn put(section: &mut Section, name: &str, called: &Called, plain: f64) {
