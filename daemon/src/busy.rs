@@ -13,12 +13,12 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// It begins something.
+    /// Records that work begins.
     pub fn begins(&self) {
         self.since_us.store(monotonic_us().max(1), Ordering::Relaxed);
     }
 
-    /// Ends the current work.
+    /// Records that the current work has ended.
     pub fn ends(&self) {
         self.since_us.store(0, Ordering::Relaxed);
     }

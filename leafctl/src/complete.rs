@@ -1,4 +1,4 @@
-//! Completions for shells: the fixed words, and the tags that the daemon knows.
+//! Shell completions: the fixed words, and the tags that the daemon knows.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -13,22 +13,22 @@ use serde_json::json;
 use crate::failure::CommandError;
 use crate::request::{self, text};
 
-/// A shell that asks for completions sets this.
+/// Set by a shell that requests completions.
 const VARIABLE: &str = "LEAFCTL_COMPLETE";
 
 /// A person is waiting for the completion.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
-/// Longer lists are of no use.
+/// Longer lists are useless.
 const TAGS_MAX: usize = 200;
 
-/// Names that are less alike are no typing errors of each other: strsim's measure, from 0 to 1.
+/// Names that are less similar don't count as typing errors of each other: strsim's measure, from 0 to 1.
 const LIKE: f64 = 0.8;
 
 /// How many stores are asked, one after the other.
 const STORES_MAX: usize = 8;
 
-/// Answers a shell that asks for completions, and exits.
+/// Answers a shell that requests completions, and exits.
 pub fn answer(command: fn() -> clap::Command) {
     CompleteEnv::with_factory(command).var(VARIABLE).complete();
 }
@@ -53,10 +53,10 @@ pub fn tags(begun: &OsStr) -> Vec<CompletionCandidate> {
     })
 }
 
-/// The existing tag whose name is most like this one, for a caller who may list them.
+/// The existing tag with the most similar name, for a caller who may list tags.
 pub fn similar(socket: &Path, tag: &str) -> Option<String> {
     let client = Client::builder().socket(socket).deadline(ANSWER_WITHIN).build().ok()?;
-    // Names with the same first letter; a shorter beginning would list whichever come first.
+    // Names with the same first letter, because without it only the first ones would be listed.
     let begun: String = tag.chars().take(1).collect();
     let stores = names_of_stores(&client).ok()?;
     let tags = stores

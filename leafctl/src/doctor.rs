@@ -7,7 +7,7 @@ use leafd_checkup::{Expected, Report, check_daemon};
 
 use crate::failure::CommandError;
 
-/// How to say it.
+/// How to print it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each line is ok, warning or failed, and each problem is followed by its remedy. leafd doctor also

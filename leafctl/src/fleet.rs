@@ -35,7 +35,7 @@ pub struct FleetArgs {
     json: bool,
 }
 
-/// A lease is renewed at least every 10 s; a host that misses this long is gone.
+/// A lease is renewed at least every 10 s; a host that has not renewed it for this long is gone.
 const GONE_AFTER_MS: u64 = 60_000;
 
 /// A store that doesn't answer takes several times its timeouts.

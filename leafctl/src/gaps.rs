@@ -51,7 +51,7 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
                 writeln!(out, "{part}")?;
                 continue;
             }
-            // Of several primaries each gives one residue class of numbers.
+            // Each of several primaries issues one residue class of numbers.
             let steps = match part["stride"].as_u64() {
                 Some(stride) if stride > 1 => format!(" in steps of {stride}"),
                 _ => String::new(),

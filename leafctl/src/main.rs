@@ -1,4 +1,4 @@
-//! `leafctl`: draw ids, look at the daemon, administer tags.
+//! `leafctl`: draws ids, inspects the daemon, administers tags.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ enum LeafctlCommand {
 }
 
 impl LeafctlCommand {
-    /// The tag that it is about, if it must exist.
+    /// The tag to which the command applies, if it must exist.
     fn tag(&self) -> Option<&str> {
         match self {
             LeafctlCommand::Next(args) => Some(&args.tag),

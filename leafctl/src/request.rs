@@ -22,7 +22,8 @@ pub fn status(client: &Client) -> Result<Snapshot, CommandError> {
     Ok(parse(&client.status_json()?)?)
 }
 
-/// Calls `see` with each page. `body` asks for a page, whose `next` the following request has as its member `place`.
+/// Calls `see` with each page. `body` requests the first page; each following request has the last page's `next` as its
+/// member `place`.
 pub fn each_page(
     client: &Client,
     opcode: u8,
@@ -34,7 +35,7 @@ pub fn each_page(
         let page = ask(client, opcode, &body)?;
         see(&page)?;
         let next = &page["next"];
-        // A daemon that does not get on would be asked for ever.
+        // A daemon that makes no progress would be queried forever.
         if next.is_null() || *next == body[place] {
             return Ok(());
         }

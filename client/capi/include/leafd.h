@@ -309,7 +309,7 @@ typedef struct leafd_error {
      */
     int32_t os_error;
     /**
-     * Whether the same call may succeed later without any repair.
+     * Whether the same call may succeed later without any other action.
      */
     bool retryable;
     /**
@@ -437,7 +437,7 @@ extern "C" {
 uint32_t leafd_abi_version(void);
 
 /**
- * The library's release, such as "0.1.0". The text stays valid for ever. Safe at any time, also in signal handlers.
+ * The library's release, such as "0.1.0". The text stays valid forever. Safe at any time, also in signal handlers.
  */
 const char *leafd_version(void);
 
@@ -488,7 +488,7 @@ size_t leafd_socket_path(const struct leafd_client *client,
 
 /**
  * Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds, in
- * nanoseconds. Ids of different threads and processes are then not in order of time.
+ * nanoseconds. Ids of different threads and processes are then not in the order of issue.
  *
  * `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags.
  * Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
@@ -710,8 +710,8 @@ enum leafd_status leafd_first_id_at(uint64_t unix_ms,
 /* ===== ERRORS ===== */
 
 /**
- * The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid for ever.
- * Safe at any time, also in signal handlers.
+ * The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid forever. Safe at
+ * any time, also in signal handlers.
  */
 const char *leafd_status_name(uint32_t status);
 

@@ -62,7 +62,7 @@ fn fill(places: &mut [u64], drawn: Ids) {
 }
 
 /// Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds, in
-/// nanoseconds. Ids of different threads and processes are then not in order of time.
+/// nanoseconds. Ids of different threads and processes are then not in the order of issue.
 ///
 /// `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags.
 /// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.

@@ -95,7 +95,7 @@ pub struct LeafdError {
     pub retry_after_ms: u32,
     /// The system's error number (an `errno`) that caused it; 0: none.
     pub os_error: i32,
-    /// Whether the same call may succeed later without any repair.
+    /// Whether the same call may succeed later without any other action.
     pub retryable: bool,
     /// What failed, why, and what to do: UTF-8 that ends with a zero, truncated between characters if necessary.
     pub message: [c_char; LEAFD_ERROR_MESSAGE_BYTES],
@@ -152,8 +152,8 @@ pub(crate) fn known(status: u32) -> Option<(LeafdStatus, &'static CStr)> {
     STATUSES.iter().find(|(known, _)| *known as u32 == status).copied()
 }
 
-/// The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid for ever.
-/// Safe at any time, also in signal handlers.
+/// The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid forever. Safe at
+/// any time, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_name(status: u32) -> *const c_char {
     known(status).map_or(c"UNKNOWN", |(_, name)| name).as_ptr()

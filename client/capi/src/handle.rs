@@ -1,8 +1,8 @@
-//! Handles that C holds. FreedHandles and foreign pointers are recognised as far as memory can tell.
+//! Handles that C holds. Freed handles and foreign pointers are detected as far as memory shows them.
 //!
-//! A handle's memory begins with a mark of its kind, and is never given back to the system. So the mark of a
-//! freed handle can still be read. The memory is reused for another handle of the same kind only after
-//! [`QUARANTINE`] others were freed.
+//! A handle's memory begins with a mark of its kind, and is never returned to the system. So the mark of a freed handle
+//! can still be read. The memory is reused for another handle of the same kind only after [`QUARANTINE`] others were
+//! freed.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -35,7 +35,7 @@ pub(crate) struct Handle<T> {
     value: ManuallyDrop<T>,
 }
 
-/// FreedHandles handles, the oldest first.
+/// Freed handles, the oldest first.
 pub(crate) struct FreedHandles<T>(Mutex<VecDeque<FreedHandle<T>>>);
 
 struct FreedHandle<T>(NonNull<Handle<T>>);
@@ -48,7 +48,7 @@ pub(crate) fn make<T: HandleKind>(value: T) -> *mut Handle<T> {
     let cell = Handle { mark: AtomicU64::new(T::MARK), value: ManuallyDrop::new(value) };
     match T::freed().take() {
         Some(FreedHandle(place)) => {
-            // SAFETY: the place was made by `Box::into_raw`, and its value is gone.
+            // SAFETY: the place was made by `Box::into_raw`, and its value was dropped.
             unsafe { place.write(cell) };
             place.as_ptr()
         }
@@ -93,7 +93,7 @@ pub(crate) unsafe fn free<T: HandleKind>(handle: *mut Handle<T>) -> Result<(), C
     Ok(())
 }
 
-/// The error for a pointer that is no handle.
+/// The error for a pointer that is not a handle.
 #[cold]
 unsafe fn refused<T: HandleKind>(handle: *const Handle<T>) -> CallError {
     let name = T::NAME;
@@ -118,7 +118,7 @@ impl<T> FreedHandles<T> {
         FreedHandles(Mutex::new(VecDeque::new()))
     }
 
-    /// Never waits: in a forked child the lock may be held for ever. If it is, the place is lost.
+    /// Never waits: in a forked child, the lock may be held forever. If it is, the place is lost.
     fn put(&self, place: FreedHandle<T>) {
         if let Ok(mut places) = self.0.try_lock() {
             places.push_back(place);

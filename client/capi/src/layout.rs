@@ -1,4 +1,4 @@
-//! Takes snowflake ids apart.
+//! Splits snowflake ids into their parts.
 
 use std::ffi::c_char;
 

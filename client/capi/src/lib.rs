@@ -61,7 +61,7 @@ pub extern "C" fn leafd_abi_version() -> u32 {
     LEAFD_ABI_VERSION
 }
 
-/// The library's release, such as "0.1.0". The text stays valid for ever. Safe at any time, also in signal handlers.
+/// The library's release, such as "0.1.0". The text stays valid forever. Safe at any time, also in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_version() -> *const c_char {
     VERSION.as_ptr()

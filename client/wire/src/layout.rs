@@ -36,7 +36,7 @@ pub struct Parts {
 pub enum LayoutError {
     /// Time and sequence need a bit each.
     FieldMissing,
-    /// More than 63 bits in all.
+    /// More than 63 bits together.
     TooWide,
     /// A tick lasts from 1 ms to an hour.
     Unit,

@@ -1,4 +1,4 @@
-//! leafd's wire protocol as types and bytes, without I/O: what `protocol.md` says, in Rust.
+//! leafd's wire protocol as types and bytes, without I/O: the content of `protocol.md` in Rust.
 //!
 //! Both ends use this crate, so a frame is described only once:
 //!
@@ -41,10 +41,10 @@ pub use series::{SeriesReply, SeriesRequest};
 pub use status::Status;
 pub use tag::TagError;
 
-/// The one protocol version that this crate speaks.
+/// The only protocol version that this crate supports.
 pub const VERSION: u16 = 1;
 
-/// The most ids that one request may ask for.
+/// The maximum number of ids in one request.
 pub const COUNT_MAX: u32 = 1_000_000;
 
 /// The longest deadline that the daemon honours, in milliseconds; longer ones are cut.
@@ -84,11 +84,11 @@ pub mod opcode {
     pub const TAG_DELETE: u8 = 21;
     /// List the registry's workers (administrative, JSON).
     pub const WORKER_LIST: u8 = 22;
-    /// Give a worker back (administrative, JSON).
+    /// Release a worker (administrative, JSON).
     pub const WORKER_RELEASE: u8 = 23;
-    /// Tell who issued an id (administrative, JSON).
+    /// Show who issued an id (administrative, JSON).
     pub const WHOSE: u8 = 24;
-    /// Tell what happened to a range of numbers (administrative, JSON).
+    /// Show what happened to a range of numbers (administrative, JSON).
     pub const GAPS: u8 = 25;
     /// List the hosts that use the stores in pages (administrative, JSON).
     pub const FLEET: u8 = 26;
@@ -103,7 +103,8 @@ pub mod opcode {
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 
-    /// Whether a request is administrative, with JSON as its body. A daemon doesn't begin one whose client is gone.
+    /// Whether a request is administrative, with JSON as its body. A daemon doesn't begin one whose client has
+    /// disconnected.
     pub const fn is_administrative(opcode: u8) -> bool {
         TAG_CREATE <= opcode && opcode < REPLY
     }
@@ -111,8 +112,8 @@ pub mod opcode {
 
 /// Bits of the header's flags.
 pub mod flag {
-    /// On an IDS request: the ids go into a run that the process holds. So the daemon may give
-    /// fewer than requested (at least one) instead of making the client wait.
+    /// On an IDS request: the ids go into a run that the process holds. So the daemon may return fewer than requested
+    /// (at least one) instead of making the client wait.
     pub const HOLD: u8 = 1;
     /// On a MASK or UNMASK request: public ids are text.
     pub const TEXT: u8 = 2;

@@ -3,7 +3,7 @@
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Malformed, flag, opcode};
 
-/// The most ids in one request.
+/// The maximum number of ids in one request.
 pub const MASKS_MAX: usize = 1_000;
 
 /// The longest prefix of a public id's text.
@@ -65,7 +65,7 @@ impl MaskForm<'_> {
 // === impl MaskRequest ===
 
 impl<'a> MaskRequest<'a> {
-    /// Takes a frame apart. The caller checks tag, bits, key and prefix.
+    /// Decodes a frame. The caller checks tag, bits, key and prefix.
     ///
     /// # Errors
     /// A malformed body, or too many ids.
@@ -157,7 +157,7 @@ impl<'a> MaskReply<'a> {
     /// The items as numbers.
     ///
     /// # Errors
-    /// The items are no numbers.
+    /// The items are not numbers.
     pub fn numbers(&self) -> Result<impl Iterator<Item = u64> + use<'a>, Malformed> {
         match self.item_length {
             ID_BYTES => Ok(numbers(self.items)),
@@ -168,7 +168,7 @@ impl<'a> MaskReply<'a> {
     /// The items as texts.
     ///
     /// # Errors
-    /// The items are no texts.
+    /// The items are not texts.
     pub fn texts(&self) -> Result<impl Iterator<Item = &'a str> + use<'a>, Malformed> {
         let length = self.item_length;
         match std::str::from_utf8(self.items) {

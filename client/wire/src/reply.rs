@@ -18,7 +18,7 @@ pub struct IdsReply<'a> {
 /// The answer to INFO.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InfoReply {
-    /// The version that both sides speak.
+    /// The version that both sides support.
     pub version: u16,
     /// Whether ids of segment tags are available now.
     pub segments_ready: bool,
@@ -26,9 +26,9 @@ pub struct InfoReply {
     pub snowflake_ready: bool,
     /// Largest length field of a request.
     pub request_length_max: u32,
-    /// The most ids in one request.
+    /// The maximum number of ids in one request.
     pub count_max: u32,
-    /// The most requests that may await an answer on one connection.
+    /// The maximum number of requests that may await an answer on one connection.
     pub pipeline_max: u32,
     /// The longest deadline that the daemon honours, in milliseconds.
     pub deadline_ms_max: u32,
@@ -36,7 +36,7 @@ pub struct InfoReply {
     pub pid: u32,
     /// The daemon's release, such as `0.1.0`.
     pub release: String,
-    /// The snowflake layouts, by the tag name that draws from them.
+    /// The snowflake layouts, by the tag name under which their ids are drawn.
     pub layouts: Vec<(String, Layout)>,
 }
 
@@ -125,18 +125,18 @@ impl<'a> IdsReply<'a> {
         }
     }
 
-    /// Writes the beginning of the frame of a reply with this many runs. They follow by [`IdsReply::put_run`], for a
-    /// reply that is not made at once.
+    /// Writes the beginning of the frame of a reply with this many runs, for a reply that is generated in pieces. The
+    /// runs follow with [`IdsReply::put_run`].
     pub fn put_head(header: &Header, hold_ms: u32, runs: usize, sink: &mut impl Sink) {
         sink.put(&Self::head_bytes(header, hold_ms, runs));
     }
 
-    /// Writes one run, behind [`IdsReply::put_head`].
+    /// Writes one run, after [`IdsReply::put_head`].
     pub fn put_run(run: &Run, sink: &mut impl Sink) {
         sink.put(&run_bytes(run));
     }
 
-    /// The frame up to its first run: most answers have no other, and are put at once.
+    /// The frame up to its first run. Most answers have no other, and are written at once.
     fn first_bytes(header: &Header, hold_ms: u32, runs: &[Run]) -> [u8; HEAD_BYTES + RUN_BYTES] {
         let mut frame = [0; HEAD_BYTES + RUN_BYTES];
         frame[..HEAD_BYTES].copy_from_slice(&Self::head_bytes(header, hold_ms, runs.len()));

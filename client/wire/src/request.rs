@@ -3,26 +3,26 @@
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Malformed, Sink, flag, opcode};
 
-/// INFO: which versions the client speaks.
+/// INFO: which versions the client supports.
 ///
 /// Body: `u16` lowest version, `u16` highest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InfoRequest {
-    /// Lowest protocol version that the client speaks.
+    /// Lowest protocol version that the client supports.
     pub version_min: u16,
-    /// Highest protocol version that the client speaks.
+    /// Highest protocol version that the client supports.
     pub version_max: u16,
 }
 
 /// IDS: draw ids of a tag.
 ///
-/// Body: `u32` count, `u32` deadline in ms, `u16` tag length, tag. The header's
-/// [`flag::HOLD`] makes the count a wish.
+/// Body: `u32` count, `u32` deadline in ms, `u16` tag length, tag. With the header's [`flag::HOLD`], the count is only
+/// a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsRequest<'a> {
     /// The tag's bytes, not yet checked (see [`crate::tag::check_tag`]).
     pub tag: &'a [u8],
-    /// How many ids; not yet checked against [`crate::COUNT_MAX`].
+    /// The number of ids, not yet checked against [`crate::COUNT_MAX`].
     pub count: u32,
     /// How long the daemon may let the request wait, in milliseconds; 0: not at all.
     pub deadline_ms: u32,

@@ -4,10 +4,10 @@
 
 use std::fmt;
 
-/// The most characters (Unicode scalar values) of a tag.
+/// The maximum number of characters (Unicode scalar values) of a tag.
 pub const TAG_CHARACTERS_MAX: usize = 128;
 
-/// The most bytes of a tag: as many characters of four bytes each.
+/// The maximum number of bytes of a tag: that many characters of four bytes each.
 pub const TAG_BYTES_MAX: usize = 4 * TAG_CHARACTERS_MAX;
 
 /// Why bytes are not a tag.
@@ -24,7 +24,7 @@ pub enum TagError {
     Control,
 }
 
-/// Checks a tag's bytes from outside.
+/// Checks a tag's bytes from an untrusted source.
 ///
 /// # Errors
 /// See [`TagError`].

@@ -1,4 +1,4 @@
-//! The socket, and what the daemon behind it says of itself.
+//! Checks the socket, and what the daemon behind it reports about itself.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,12 +11,12 @@ use crate::{CheckResult, Report, parse};
 use leafd_client::{Client, Error};
 use leafd_core::store::percent_used;
 
-/// What the socket and the daemon are to be like.
+/// The expected state of the socket and the daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Expected<'a> {
-    /// The release of the program that asks.
+    /// The release of the checking program.
     pub release: &'a str,
-    /// Whether a daemon has to be there.
+    /// Whether a daemon must be running.
     pub running: bool,
     /// The socket's permission bits, if they are known.
     pub mode: Option<u32>,
@@ -27,10 +27,11 @@ pub struct Expected<'a> {
 /// How long the daemon may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
-/// From here on a tag is near its ceiling, in percent.
+/// From this value on, in percent, a tag is near its ceiling.
 pub const NEAR_PERCENT: u64 = 80;
 
-/// Looks at the socket and asks the daemon. Returns the daemon's state if it answers; of a stranger's, only the public part is filled in.
+/// Checks the socket and queries the daemon. Returns the daemon's state if it answers; for users who are not
+/// administrators, only its public part.
 pub fn check_daemon(
     report: &mut Report,
     socket: &Path,
@@ -130,7 +131,7 @@ fn no_answer(report: &mut Report, error: &Error, expected: Expected<'_>) {
     report.failed("daemon", error.to_string(), remedy);
 }
 
-/// What the daemon finds wrong. Strangers see neither remedies nor tags.
+/// The daemon's problems. Other users than administrators see neither remedies nor tags.
 fn check_health(report: &mut Report, status: &Snapshot) {
     for condition in &status.health.conditions {
         let is_error = condition.public.severity == "error";
@@ -196,7 +197,7 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
         return false;
     }
     let verdict = if percent >= 100 { CheckResult::Failed } else { CheckResult::Warning };
-    // A ceiling may be lowered below what is claimed.
+    // A ceiling may have been lowered below the claimed ids.
     let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
     let remedy = format!(
         "raise the ceiling with: leafctl tag set {tag:?} --ceiling N, or move to a new tag"

@@ -18,10 +18,10 @@ pub use leafd_core::store::percent_used;
 pub use daemon::{Expected, NEAR_PERCENT, check_ceiling, check_daemon};
 use leafd_wire::text::clean;
 
-/// Parses JSON from the daemon, or whoever answers in its place, with texts that are safe to show.
+/// Parses JSON from the daemon, or from another program that answers in its place, and makes its texts safe to show.
 ///
 /// # Errors
-/// Text that is no JSON, or JSON that is no `T`.
+/// Text that is not JSON, or JSON that is not a `T`.
 pub fn parse<T: DeserializeOwned>(json: &str) -> serde_json::Result<T> {
     serde_json::from_value(cleaned(serde_json::from_str(json)?))
 }
@@ -154,7 +154,7 @@ impl Report {
     }
 }
 
-/// Foreign text may contain line breaks, which would end the finding.
+/// Text from other parties may contain line breaks, which would end the finding.
 fn in_a_line(text: &str) -> String {
     text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
 }

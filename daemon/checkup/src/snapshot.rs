@@ -2,7 +2,7 @@
 //! the service manager's status line are renderings of it.
 //!
 //! - [`Snapshot`] is for administrators.
-//! - [`PublicSnapshot`] is for everybody else who asks over the socket.
+//! - [`PublicSnapshot`] is for everyone else who queries the socket.
 //! - [`PageSnapshot`] is for readers of the page who may not administer: it adds the numbers that the metrics show.
 //!
 //! The parts of a snapshot that share a visibility are a type of their own, so that what somebody may not see is never
@@ -40,7 +40,7 @@ parts! {
         host: Host,
     }
 
-    /// Whether ids are available, for everybody.
+    /// Whether ids are available, for everyone.
     struct PublicSnapshot {
         #[serde(flatten)]
         daemon: Daemon,
@@ -68,7 +68,7 @@ parts! {
         uptime_ms: u64,
     }
 
-    /// Public: without words of stores, registries and the system, which name users, hosts and paths.
+    /// Public: without error texts of stores, registries and the system, which name users, hosts and paths.
     struct PublicCondition {
         code: String,
         subject: String,
@@ -129,7 +129,7 @@ parts! {
         journal_stale: bool,
     }
 
-    /// On the page: a store without where it is and what it is.
+    /// On the page: a store without its address and its identity.
     struct StoreNumbers {
         name: String,
         ready: bool,
@@ -149,7 +149,7 @@ parts! {
         highest_ends: Vec<u64>,
     }
 
-    /// On the page: a tag without how many ids all hosts have claimed of it.
+    /// On the page: a tag without the number of ids that all hosts have claimed.
     struct TagNumbers {
         tag: String,
         issued: u64,
@@ -306,7 +306,7 @@ parts! {
     }
 }
 
-/// Which ids are available, and what is wrong, the worst first; `C`: as administrators see it, or as everybody does.
+/// Which ids are available, and the problems, the worst first; `C`: the form for administrators, or for everyone.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Health<C> {
@@ -316,13 +316,13 @@ pub struct Health<C> {
     pub conditions: Vec<C>,
 }
 
-/// The name under which everybody sees a store: the only one has no name in the configuration.
+/// The public name of a store, because the only one has no name in the configuration.
 pub fn store_subject(name: &str) -> &str {
     if name.is_empty() { "default" } else { name }
 }
 
 impl PublicCondition {
-    /// What is wrong, in as many words as everybody may read.
+    /// A problem, as everyone may see it.
     pub fn summary(&self) -> String {
         match (self.code.replace('_', " "), &*self.subject) {
             (code, "") => code,
@@ -336,7 +336,7 @@ impl PublicCondition {
 }
 
 impl Condition {
-    /// What is wrong, in as many words as the reader may read.
+    /// A problem, as the reader may see it.
     pub fn words(&self) -> String {
         if self.message.is_empty() { self.public.summary() } else { self.message.clone() }
     }

@@ -129,9 +129,9 @@ pub struct Config {
     pub worker_lock_dir: PathBuf,
     /// Distinguishes this daemon from others on the same machine.
     pub identity: Option<String>,
-    /// How long the host should last without the store.
+    /// How long ids should last without the store.
     pub autonomy: Duration,
-    /// Most numbers in one claim that is made ahead of need; from 1.
+    /// The maximum number of ids in a claim ahead of need; from 1.
     pub max_step: u64,
     /// How far the journal's marks move ahead of use.
     pub mark_ahead: Duration,
@@ -144,11 +144,11 @@ pub struct Config {
     pub claims_kept: Duration,
     /// How long an unused tag stays in memory.
     pub tag_idle: Duration,
-    /// Most connections at once; from 1.
+    /// The maximum number of connections; from 1.
     pub connections_max: usize,
     /// How much memory all peers together can make the daemon use.
     pub peer_memory_bytes: u64,
-    /// Most requests that wait for one tag; from 1.
+    /// The maximum number of requests that wait for one tag; from 1.
     pub waiters_max: usize,
     /// The number of draws whose processes are remembered.
     pub draws_kept: usize,
@@ -309,8 +309,8 @@ impl Config {
         if embedded { settle * 3 / 2 } else { settle / 4 }.max(STORE_CHECK_INTERVAL_MIN)
     }
 
-    /// How far ahead segments are claimed and marked. After a fail-over, the store may not know which host holds a strict
-    /// tag, so the time held must have passed when claims begin again.
+    /// How far ahead segments are claimed and marked. After a fail-over, the store may not know which host holds a
+    /// strict tag, so its hold time must have passed before claims resume.
     pub fn provision(&self) -> PrefetchPolicy {
         let millis = crate::clock::millis;
         PrefetchPolicy {

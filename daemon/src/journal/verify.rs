@@ -14,8 +14,8 @@ pub(super) fn structure(conn: &Connection) -> Result<(), Fault> {
     if verdict == "ok" { Ok(()) } else { Err(Fault::damaged(verdict)) }
 }
 
-/// Checks every record: its checksum and its values, and that they agree with each other. Returns the stores that the
-/// tags are of.
+/// Checks every record: its checksum and its values, and that they agree with each other. Returns the stores of the
+/// tags.
 pub(super) fn rows(conn: &Connection) -> Result<Vec<StoreId>, Fault> {
     let meta = Meta::read(conn)?;
     let counted = records::count(conn)?;

@@ -9,7 +9,7 @@ use leafd_core::lease::Recorded;
 use leafd_core::store::{Generation, HostId, StoreId};
 use leafd_core::{Tag, UnixMs};
 
-/// What the journal records of a layout.
+/// The journal's record of a layout.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct LayoutRecord {
     /// The layout's name.
@@ -21,7 +21,7 @@ pub struct LayoutRecord {
     pub mark: UnixMs,
 }
 
-/// What the journal records of a tag.
+/// The journal's record of a tag.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TagRecord {
     /// The generation that the segments belong to.
@@ -53,7 +53,7 @@ pub enum Write {
         mark: u64,
     },
     /// Moves a mark up. On a clean stop it may also move down, to exactly the first unissued id. A mark at the
-    /// segment's end forgets the segment. Of a forgotten segment any mark is true.
+    /// segment's end forgets the segment. For a forgotten segment, any mark is true.
     Mark {
         /// Where the segment was claimed.
         store: StoreId,

@@ -29,7 +29,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Counts a reload of the configuration; `in_force` tells whether it took effect.
+    /// Counts a reload of the configuration; `in_force`: whether it took effect.
     pub fn reloaded(&self, in_force: bool) {
         let count = if in_force { &self.reloads } else { &self.reloads_refused };
         count.set(count.get() + 1);

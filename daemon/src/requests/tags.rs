@@ -229,7 +229,7 @@ impl Dispatcher {
         let upstreams = self.segments.upstreams_beside(index);
         request.answer_later(async move {
             usable(&upstreams).await?;
-            // One more than asked for shows whether there is a next page.
+            // One more than requested shows whether there is a next page.
             let listed = TagStores::new(upstreams).list(after.as_ref(), limit + 1).await;
             let (rows, away) = listed.map_err(|error| administrative(&error))?;
             Ok(page(&rows, &away, limit as usize, next_store.as_deref()))

@@ -52,7 +52,7 @@ impl StateDir {
     /// Creates the directory if it is missing (readable by its owner only), checks its file system, and locks it.
     ///
     /// # Errors
-    /// The path is no directory, can't be written to, lies on a network file system, or belongs to another daemon,
+    /// The path is not a directory, can't be written to, lies on a network file system, or belongs to another daemon,
     /// whose pid the error names. For root also: another user may write to it, or to a directory above it.
     pub fn open(path: &Path) -> Result<StateDir, StateDirError> {
         let given = path;

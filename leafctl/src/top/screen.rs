@@ -96,7 +96,7 @@ impl Screen {
         let mut bytes = [0; 64];
         let count = rustix::io::read(&stdin, &mut bytes).map_err(|error| cannot("read", error))?;
         Ok(Some(match &bytes[..count] {
-            // The terminal is gone; q; Ctrl-C and Ctrl-D; Escape.
+            // The terminal has closed; q; Ctrl-C and Ctrl-D; Escape.
             b"" | b"q" | b"Q" | b"\x03" | b"\x04" | b"\x1b" => Key::Quit,
             b"\x1b[A" | b"\x1bOA" | b"k" => Key::Up,
             b"\x1b[B" | b"\x1bOB" | b"j" => Key::Down,

@@ -100,7 +100,7 @@ async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<S
     if let Some(refusal) = found.refusal() {
         bail!("{}", rollback::refuse(&mut members, Vec::new(), yes, &refusal).await?);
     }
-    // If nobody reads the output any more, the change continues.
+    // If the output is no longer read, the change continues.
     let _ = output::print(&shown(&members, &found));
     if !yes {
         return Ok("nothing was changed yet; to apply this, add --yes\n".to_owned());

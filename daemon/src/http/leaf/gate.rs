@@ -30,7 +30,7 @@ pub(super) enum Closed {
     Name,
     /// The request comes from a web page of another site.
     Page,
-    /// The request comes from a browser, which doesn't say from whose page.
+    /// The request comes from a browser that doesn't report whose page sent it.
     Browser,
     Token,
     /// Too many requests; try again after this many milliseconds.

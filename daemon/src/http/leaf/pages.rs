@@ -16,7 +16,7 @@ use leafd_core::BootMs;
 /// How long a page is used before it is generated again, in milliseconds.
 const SHOWN_MS: u64 = 1_000;
 
-/// Most rows on `/db`.
+/// The maximum number of rows on `/db`.
 const ROWS_MAX: usize = 10_000;
 
 /// The rows that are requested at once.

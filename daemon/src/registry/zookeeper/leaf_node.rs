@@ -1,7 +1,8 @@
 //! Leaf's own nodes, as Java Leaf reads and writes them.
 //!
-//! The name is `IP:PORT-N`; N is the worker, with ten digits if ZooKeeper counted it. Java Leaf uses the text between
-//! the first `-` and the next one. The payload is `{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}`.
+//! The name is `IP:PORT-N`; N is the worker, with ten digits if ZooKeeper's counter assigned it. Java Leaf uses the
+//! text between the first `-` and the next one. The payload is
+//! `{"ip":"10.0.0.1","port":"8080","timestamp":1600000000000}`.
 
 use std::time::Duration;
 

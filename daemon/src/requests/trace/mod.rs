@@ -146,7 +146,7 @@ impl Home {
         self.row.is_some() && id >= self.end() && self.gives(id)
     }
 
-    /// From here on nothing is claimed; above every id if the row is gone.
+    /// From this number on, nothing is claimed; above every id if the row was deleted.
     fn end(&self) -> u64 {
         self.row.as_ref().map_or(u64::MAX, |row| row.max_id.max(1).cast_unsigned())
     }

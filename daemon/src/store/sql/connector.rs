@@ -168,8 +168,8 @@ impl Target {
         for (number, endpoint) in servers.iter().enumerate() {
             let (target, endpoint) = (self.clone(), (*endpoint).clone());
             let (password, send) = (password.clone(), send.clone());
-            // Nobody waits for this thread once it has taken too long, or another server was faster. It has the name of
-            // the store's own thread, so that a panic in it is treated as the backend's.
+            // This thread is abandoned once it has taken too long, or another server was faster. It has the name of the
+            // store's own thread, so that a panic in it is treated as the backend's.
             let asking = thread::Builder::new().name(Store::THREAD_NAME.to_owned());
             let asking = asking.spawn(move || {
                 let ask = || ask(&target, &endpoint, password.as_deref());

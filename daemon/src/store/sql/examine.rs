@@ -63,7 +63,7 @@ const TAGS_MAX: usize = 20_000;
 /// How many tags a query reads.
 const PAGE: u32 = 1_000;
 
-/// Looks at a database.
+/// Inspects a database.
 ///
 /// # Errors
 /// [`StoreError`] when no server accepts the connection, or none answers.

@@ -33,8 +33,8 @@ impl Store {
         self.read(Session::identity)
     }
 
-    /// Records this store's role among several stores, if no role is recorded yet. It is no error to record the same
-    /// role again. The role in `under` is ignored.
+    /// Records this store's role among several stores, if no role is recorded yet. Recording the same role again is not
+    /// an error. The role in `under` is ignored.
     ///
     /// Waits for pending claims under another role.
     ///

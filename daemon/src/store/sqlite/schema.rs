@@ -50,7 +50,7 @@ pub(super) fn prepare(driver: &mut SqliteDriver, fingerprint: &str) -> Result<Re
 }
 
 /// Gives the store a new identity and owner. Forgets the hosts' starts, which belong to the store's former identity;
-/// every host checks in anew.
+/// every host checks in again.
 pub(super) fn rename(driver: &mut SqliteDriver, to: &Recorded) -> Result<(), SqlError> {
     driver.begin()?;
     for (name, value) in [("identity", &to.identity), ("fingerprint", &to.fingerprint)] {
