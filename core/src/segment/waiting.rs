@@ -70,6 +70,11 @@ impl<T> Waiting<T> {
         self.queues().map(VecDeque::len).sum()
     }
 
+    /// The users whose requests wait; the first one is next.
+    pub fn users(&self) -> impl Iterator<Item = u32> + Clone {
+        self.users.iter().map(|(uid, _)| *uid)
+    }
+
     fn queues(&self) -> impl Iterator<Item = &VecDeque<Waiter<T>>> {
         self.users.iter().map(|(_, queue)| queue)
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 use super::tag::shard_number;
-use super::unconfirmed::Asked;
+use super::turns::Turn;
 use super::{Cause, ClaimRefusal, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::journal::Write;
@@ -45,8 +45,7 @@ pub(crate) struct Sent {
     pub(crate) shard: usize,
     pub(crate) under: Identity,
     pub(crate) wish: ClaimWish,
-    /// Set if nothing is known about the tag's name yet.
-    pub(crate) asked: Option<Asked>,
+    pub(crate) turn: Turn,
     pub(crate) _under_way: UnderWay,
 }
 
@@ -94,7 +93,7 @@ impl Segments {
     }
 
     /// Claims ids and has the journal record them.
-    pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, mut sent: Sent) {
+    pub(crate) async fn claim(self: Rc<Self>, tag: Rc<SegmentTag>, sent: Sent) {
         let upstream = &tag.shards[sent.shard].upstream;
         let wish = ClaimWish { shard: upstream.shard, ..sent.wish };
         let sent_at = Instant::now();
@@ -103,7 +102,8 @@ impl Segments {
         let claim = move |store: &mut Store| store.claim(by.as_ref(), &under, &name, wish);
         let outcome = upstream.store.call(claim).await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
-        if let Some(next) = sent.asked.take().and_then(Asked::answered) {
+        self.turns.give_back(sent.turn);
+        while let Some(next) = self.turns.next(sent.turn) {
             self.drive(&next);
         }
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));

@@ -7,7 +7,7 @@
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
 //! - `tag`: a tag, and its state in each of its stores; `tags`: which tags are in use;
-//!   `unconfirmed`: names that no store has confirmed yet.
+//!   `unconfirmed`: names that no store has confirmed yet. `turns`: who claims next.
 //! - `rounds`: the regular work for all tags in use.
 
 mod claims;
@@ -20,6 +20,7 @@ mod restart;
 mod rounds;
 mod tag;
 mod tags;
+mod turns;
 mod unconfirmed;
 
 use std::cell::{Cell, RefCell};
@@ -44,7 +45,7 @@ use claims::{Sent, UnderWay};
 use indexmap::IndexMap;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
-use leafd_core::shares::Claimant;
+use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use leafd_core::store::{HostId, StoreError, StoreId};
 use leafd_core::{BootMs, Tag, Want};
 pub use losses::{Cause, Gap, Losses};
@@ -54,7 +55,8 @@ use outlook::NearCeiling;
 pub use outlook::StoreTrouble;
 pub use tag::SegmentTag;
 use tag::{ClaimRefusal, ShardState, TagShard, shard_number};
-use unconfirmed::{NameSlot, Names};
+use turns::ClaimTurns;
+use unconfirmed::UNCONFIRMED_MAX;
 
 /// Settings of segment tags.
 #[derive(Clone, Copy, Debug)]
@@ -101,7 +103,9 @@ pub struct Segments {
     tags: RefCell<IndexMap<Tag, Rc<SegmentTag>>>,
     /// Tags that a store didn't have when it was last asked, and until when to rely on that.
     unknown: RefCell<HashMap<Tag, BootMs>>,
-    unconfirmed: Names,
+    /// The places for names that no store has confirmed yet, divided among the users.
+    unconfirmed: Rc<RefCell<Shares>>,
+    turns: ClaimTurns,
     /// Tags with waiting requests or a failed claim. They are checked every [`TICK`].
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
     pub(crate) ticking: Notify,
@@ -157,7 +161,8 @@ impl Segments {
             masks,
             tags: RefCell::default(),
             unknown: RefCell::default(),
-            unconfirmed: Names::default(),
+            unconfirmed: Rc::new(RefCell::new(Shares::new(UNCONFIRMED_MAX as u64))),
+            turns: ClaimTurns::default(),
             retry_queue: RefCell::default(),
             ticking: Notify::new(),
             progressed: Notify::new(),
@@ -183,7 +188,7 @@ impl Segments {
         if self.unknown.borrow().get(name).is_some_and(|until| now < *until) {
             return Err(Failure::from(&StoreError::UnknownTag { tag: name.clone() }));
         }
-        let place = self.unconfirmed.take(claimant)?;
+        let place = self.name_place(claimant)?;
         let shards = self.upstreams_of(name)?.into_iter().map(TagShard::new).collect();
         let tag = self.bring_into_use(name, shards, Some(place), now);
         for index in 0..tag.shards.len() {
@@ -197,7 +202,7 @@ impl Segments {
         &self,
         name: &Tag,
         shards: Vec<TagShard>,
-        unconfirmed: Option<NameSlot>,
+        unconfirmed: Option<ShareSlot>,
         now: BootMs,
     ) -> Rc<SegmentTag> {
         let provision = Rc::clone(&self.provision.borrow());
@@ -311,17 +316,14 @@ impl Segments {
         }
         // While no store can be claimed from, no claim is made. Waiting requests continue when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
-        if tag.unconfirmed.borrow().as_ref().is_some_and(|name| !name.has_its_turn(tag)) {
-            return;
+        tag.allocator.borrow_mut().waiting.drop_head_while(ReplyTo::gone);
+        let Some(turn) = self.turns.take(tag, &tag.shards[shard].upstream) else { return };
+        let wish = tag.allocator.borrow_mut().claim_wanted(now);
+        if wish.is_none() {
+            self.turns.give_back(turn);
         }
-        let wish = {
-            let mut allocator = tag.allocator.borrow_mut();
-            allocator.waiting.drop_head_while(ReplyTo::gone);
-            allocator.claim_wanted(now)
-        };
         if let Some(wish) = wish {
-            let asked = tag.unconfirmed.borrow().as_ref().map(NameSlot::ask);
-            let sent = Sent { shard, under, wish, asked, _under_way: UnderWay::new(self) };
+            let sent = Sent { shard, under, wish, turn, _under_way: UnderWay::new(self) };
             tag.sends_claim(sent.shard);
             tokio::task::spawn_local(Rc::clone(self).claim(Rc::clone(tag), sent));
         }

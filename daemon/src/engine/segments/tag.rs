@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use super::masked::Form;
-use super::unconfirmed::NameSlot;
 use crate::engine::quotas::Quotas;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
@@ -14,7 +13,7 @@ use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
 use leafd_core::segment::Allocator;
 use leafd_core::series::is_dense;
-use leafd_core::shares::Shares;
+use leafd_core::shares::{ShareSlot, Shares};
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Tag, Want};
 
@@ -29,10 +28,12 @@ pub struct SegmentTag {
     /// Set when the tag is taken out of use. Code that still refers to it must look it up again.
     pub(crate) evicted: Cell<bool>,
     pub(super) in_retry_queue: Cell<bool>,
+    /// Whether it waits for a turn to claim.
+    pub(super) awaits_turn: Cell<bool>,
     /// When a draw from it was last noticed.
     pub(super) drawn: Cell<LastDraw>,
     /// Its place among the unconfirmed names.
-    pub(super) unconfirmed: RefCell<Option<NameSlot>>,
+    pub(super) unconfirmed: RefCell<Option<ShareSlot>>,
     /// How its numbers become ids.
     pub(super) form: RefCell<Form>,
     /// The places for waiting requests, divided among the users.
@@ -118,7 +119,7 @@ impl SegmentTag {
         tag: Tag,
         allocator: Allocator<ReplyTo>,
         shards: Vec<TagShard>,
-        unconfirmed: Option<NameSlot>,
+        unconfirmed: Option<ShareSlot>,
         waiters_max: usize,
         now: BootMs,
     ) -> Self {
@@ -129,6 +130,7 @@ impl SegmentTag {
             shards,
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
+            awaits_turn: Cell::new(false),
             drawn: Cell::new(LastDraw { ids: 0, at: now }),
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),
