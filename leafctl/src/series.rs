@@ -14,14 +14,14 @@ use crate::gaps::why;
 use crate::request::{ask, each_page, items, text};
 use crate::whose::{host, instant};
 
-/// What to do with series.
+/// The subcommands for series.
 #[derive(Debug, clap::Subcommand)]
 pub enum SeriesCommand {
     /// Create a series
     #[command(after_help = "\
 A format consists of text and these fields:
   {yyyy} {yy} {q} {MM} {ww} {dd}  the period: a year, or with {q}, {MM}, {ww}, or {MM} and {dd} a quarter, month,
-                                  ISO week or day; without any of them, the count never begins anew
+                                  ISO week or day; without any of them, the count never starts over
   {n:6}, {n:6:base32}             the number, with at least 6 digits
   {tenant}                        the tenant, in capitals: each has counts of its own
   {check}, {check:mod11}          at the end: check digits by ISO 7064, MOD 97-10 or MOD 11,10
@@ -72,7 +72,7 @@ pub struct CreateArgs {
     /// How many tenants the series may have
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     tenants_max: u32,
-    /// Delete the count of a period so many days after its end [default: never]
+    /// Delete the count of a period this many days after its end [default: never]
     #[arg(long, value_name = "DAYS")]
     retention_days: Option<u32>,
     /// Print JSON
@@ -249,7 +249,7 @@ fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
 /// What happened to a number, in words.
 fn story(answer: &Value) -> String {
     let Some(part) = items(&answer["parts"]).first() else {
-        return "its story is unknown".to_owned();
+        return "what happened to it is unknown".to_owned();
     };
     if part["why"] == "issued" && part["own"] == true {
         let at = instant(&part["claimed_ms"]).unwrap_or_default();
@@ -313,7 +313,7 @@ fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
     })
 }
 
-/// Whether a part goes on where the one before ended, with the same story.
+/// Whether a part continues where the one before ended, and the same happened to it.
 fn continues(before: &Value, part: &Value) -> bool {
     let same = ["host", "why", "cause", "at_ms", "stride"].iter().all(|it| before[it] == part[it]);
     let next = before["last"].as_u64().map(|last| last + 1);

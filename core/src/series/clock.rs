@@ -1,4 +1,4 @@
-//! What a host knows of the store's clock. The host's own wall clock never counts.
+//! What a host knows of the store's clock. The host's own wall clock is never used.
 
 use jiff::tz::TimeZone;
 
@@ -13,10 +13,10 @@ pub struct Sample {
     pub store: UnixMs,
 }
 
-/// Which period it is, as far as a host can tell.
+/// The current period, as far as a host can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// This period, up to this instant of the host's clock.
+    /// This one, up to this instant of the host's clock.
     In(Period, BootMs),
     /// A boundary is nearer than the host can tell. It has certainly passed after so many milliseconds.
     Boundary(u64),
@@ -49,7 +49,7 @@ impl Sample {
         if agree && other.1 - other.0 < own.1 - own.0 { earlier } else { self }
     }
 
-    /// Which period it is now.
+    /// The period at this moment.
     pub fn standing(&self, kind: PeriodKind, zone: &TimeZone, now: BootMs) -> Standing {
         let (from, to) = self.span(now);
         let Some(period) = Period::at(kind, zone, UnixMs(from)) else { return Standing::Nonsense };

@@ -58,7 +58,7 @@ pub struct Number {
     pub number: u64,
 }
 
-/// Why a text is no format.
+/// Why a text isn't a format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormatError {
     #[error("it must have 1 to {LENGTH_MAX} printable ASCII characters")]
@@ -67,7 +67,7 @@ pub enum FormatError {
         "{{{0}}} is not one of {{yyyy}} {{yy}} {{q}} {{MM}} {{ww}} {{dd}} {{tenant}} {{n:6}} {{n:6:base32}} {{check}} {{check:mod11}}"
     )]
     Unknown(String),
-    #[error("a brace without its counterpart")]
+    #[error("it has an unmatched brace")]
     Brace,
     #[error("it needs {{n:WIDTH}}, with a width of 1 to 18, or of 1 to 12 in base 32")]
     Count,
@@ -87,7 +87,7 @@ pub enum FormatError {
     Ambiguous(&'static str),
 }
 
-/// Why a text is no number of a series.
+/// Why a text isn't a number of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum ReadError {
     #[error("it doesn't have the series' format")]
@@ -354,7 +354,7 @@ impl Template {
     }
 }
 
-/// Takes a number of so many decimal digits off the front of a text.
+/// Takes a number with this many decimal digits off the front of a text.
 fn digits(text: &mut &str, width: usize) -> Option<i16> {
     let (found, rest) = text.split_at_checked(width)?;
     *text = rest;

@@ -1,4 +1,4 @@
-//! Document numbers: texts such as INV-2026-000123, with a count that begins anew in each period.
+//! Document numbers: texts such as INV-2026-000123, with a count that starts over in each period.
 //!
 //! A period's count is an ordinary tag, so nothing here decides which numbers are issued. This decides which tag they
 //! come from, and how they are written.
@@ -95,7 +95,7 @@ impl Series {
     /// Checks a tenant, and returns it as tags have it. Texts show it in capitals.
     ///
     /// # Errors
-    /// Why it is none, in words.
+    /// Why it isn't a tenant, in words.
     pub fn tenant(&self, text: &str) -> Result<String, &'static str> {
         match (self.format.has_tenant(), text.is_empty()) {
             (true, true) => return Err("its numbers need a tenant"),

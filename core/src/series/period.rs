@@ -36,7 +36,7 @@ impl Period {
     pub fn at(kind: PeriodKind, zone: &TimeZone, at: UnixMs) -> Option<Period> {
         let instant = Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok()?;
         let mut found = Period::of(kind, zone.to_datetime(instant).date())?;
-        // Where clocks are set back over midnight, the day that has begun lasts on.
+        // Where clocks are set back over midnight, the day that has begun continues.
         while let Some(next) = found.next().filter(|next| next.start(zone) <= at) {
             found = next;
         }

@@ -1,4 +1,4 @@
-//! Document numbers: which series there are, and which period it is by the clock of the store that records them.
+//! Document numbers: which series there are, and the current period by the clock of the store that records them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -51,20 +51,21 @@ pub struct Place {
     /// Numbers may be issued before this instant.
     until: Cell<BootMs>,
     warned: Cell<bool>,
-    /// When to prepare the next period; `None` once that is done or under way.
+    /// When to prepare the next period; `None` once that is done or has begun.
     pub prepare_at: Cell<Option<BootMs>>,
 }
 
-/// How often the store's clock and its series are read while numbers are drawn. A clock that is set is followed as fast.
+/// How often the store's clock and its series are read while numbers are drawn. If the clock is set, this host notices
+/// within this time.
 const READ_EVERY_MS: u64 = 5_000;
 
-/// How long an unknown series is unknown without another look.
+/// For how long an unknown series is refused before the store is asked again.
 const READ_AGAIN_MS: u64 = 1_000;
 
 /// How long after the last draw they are read.
 const IN_USE_MS: u64 = 60_000;
 
-/// The next period is prepared so long before it begins, at least half of that. The hosts take random times.
+/// The next period is prepared this long before it begins, or up to half of that later. The hosts take random times.
 const PREPARED_MS: u64 = 600_000;
 
 /// How often a request that waits for a boundary looks again.
@@ -113,7 +114,7 @@ impl SeriesBook {
             let now = clock::boot();
             self.used.set(now);
             match self.standing(&known, now) {
-                None => return Err(self.unavailable(series)),
+                None => return Err(self.unavailable(&format!("series {series:?}"))),
                 Some(Standing::In(period, until)) => return known.place(tenant, period, until),
                 Some(Standing::Boundary(left)) => {
                     if now.0 + left > deadline.0 {
@@ -146,7 +147,7 @@ impl SeriesBook {
     /// A series by its name.
     ///
     /// # Errors
-    /// There is none, or the store can't be asked.
+    /// There is no such series, or the store can't be asked.
     pub async fn find(&self, name: &str) -> Result<Rc<KnownSeries>, Failure> {
         let fresh = |book: &Self| {
             let now = clock::boot().0;
@@ -174,7 +175,7 @@ impl SeriesBook {
         all
     }
 
-    /// Which period it is; `None` if the store's clock was never read.
+    /// The current period; `None` if the store's clock was never read.
     pub fn standing(&self, series: &KnownSeries, now: BootMs) -> Option<Standing> {
         Some(self.sample.get()?.standing(series.record.format.kind(), &series.zone, now))
     }
@@ -185,7 +186,7 @@ impl SeriesBook {
         Some((to - from, from))
     }
 
-    /// As [`SeriesBook::read`], but not twice in a moment, because anybody may cause it.
+    /// As [`SeriesBook::read`], but at most once a second, because any client can cause it.
     ///
     /// # Errors
     /// The store can't be asked.
@@ -210,7 +211,7 @@ impl SeriesBook {
         }
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let Some(under) = self.upstream.present() else {
-            return Err(self.unavailable("of that name"));
+            return Err(self.unavailable("every series"));
         };
         let found = self.upstream.store.call(move |store| store.series(&under)).await;
         let (entries, sample) = found.map_err(|error| {
@@ -240,7 +241,7 @@ impl SeriesBook {
                     ),
                 },
                 Err(error) => {
-                    warn!(series = name, "its record in leafd_meta makes no sense: {error}")
+                    warn!(series = name, "its record in leafd_meta can't be read: {error}")
                 }
             }
         }
@@ -269,11 +270,11 @@ impl SeriesBook {
         });
     }
 
-    fn unavailable(&self, series: &str) -> Failure {
+    fn unavailable(&self, whose: &str) -> Failure {
         let reason = self.upstream.unavailable_reason();
         let why = reason.map_or_else(|| "it has not answered yet".to_owned(), |it| it.message);
         Failure::store_away(format!(
-            "the period of series {series:?} is decided by the clock of the store {}, which this daemon has not read \
+            "the period of {whose} is decided by the clock of the store {}, which this daemon has not read \
              since it started: {why}",
             self.upstream.url
         ))
@@ -293,7 +294,7 @@ impl KnownSeries {
         self.record.tags_of(&self.name, tenant)
     }
 
-    /// A tenant's period, which it is until this instant.
+    /// A tenant's period, which is the current one until this instant.
     fn place(
         self: &Rc<Self>,
         tenant: String,
@@ -309,7 +310,7 @@ impl KnownSeries {
         place.until.set(until);
         let ahead = PREPARED_MS - fastrand::u64(..PREPARED_MS / 2);
         place.prepare_at.set(Some(BootMs(until.0.saturating_sub(ahead))));
-        // Those of ended periods make room.
+        // Makes room by removing those of ended periods.
         let now = clock::boot();
         places.retain(|_, place| place.is_current(now));
         places.insert(tenant.into(), Rc::clone(&place));

@@ -89,7 +89,7 @@ const TRIES_MAX: u32 = 5;
 /// How often a waiting request looks whether its client is gone.
 const GONE_CHECKED: Duration = Duration::from_millis(100);
 
-/// After a failed attempt to prepare a period, the next one is made so many milliseconds later.
+/// After a failed attempt to prepare a period, the next one is made this many milliseconds later.
 const PREPARED_AGAIN_MS: u64 = 30_000;
 
 /// How often old periods are looked for, in seconds. Each host begins at a random time.
@@ -156,7 +156,8 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Takes numbers that this host holds, if nothing else is to be decided. If it returns true, the session has them.
+    /// Takes numbers that this host holds, if nothing else must be decided first. If it returns true, the session has
+    /// them.
     fn take_numbers(
         self: &Rc<Self>,
         session: &Session,
@@ -258,7 +259,7 @@ impl Dispatcher {
         // Once the claim is sent, it is waited for: a number that nobody gets is a gap.
         if left.is_zero() {
             let words = format!(
-                "no number of series {:?} within the deadline: other claims were first",
+                "no number of series {:?} within the deadline: other claims came first",
                 draw.series
             );
             return Err(Failure::new(Status::Deadline, words));
@@ -287,7 +288,7 @@ impl Dispatcher {
                 let is_known = first
                     .zip(begun)
                     .is_some_and(|((first, _), begun)| first.as_str().starts_with(begun.as_str()));
-                // A period whose tag was deleted goes on where it was.
+                // A period whose tag was deleted continues after the numbers that were claimed.
                 Ok((is_known, store.claimed_end(&tag)?))
             });
             let (is_known, end) = known.await.map_err(|error| administrative(&error))?;
@@ -363,7 +364,7 @@ impl Dispatcher {
         loop {
             tokio::time::sleep(clock::TICK).await;
             if self.series.wants_reading() {
-                // Whoever draws numbers learns of a failure.
+                // A failure is reported to the clients that draw numbers.
                 let _ = self.series.read().await;
             }
             let now = clock::boot();
@@ -423,7 +424,7 @@ impl Dispatcher {
                     let stores = TagStores::new(stores);
                     match stores.show(tag).await {
                         Ok(shown) => drop(stores.delete(tag, shown.row.generation).await?),
-                        // Only its tombstone is left.
+                        // It was deleted already: only the record of its end is left.
                         Err(StoreError::UnknownTag { .. }) => {}
                         Err(error) => return Err(error),
                     }
