@@ -18,8 +18,9 @@ use crate::store::{HoldWish, Holding};
 /// healthy holder.
 const RENEWED_AFTER: u64 = 4;
 
-/// Two hosts' clocks may differ in speed by one part in this many.
-const CLOCKS_DIFFER: u64 = 20;
+/// The holder stops one part in this many earlier, because its clock may be slower than another host's. Linux lets
+/// programs change a clock's speed by a tenth. chrony changes it by a twelfth while it corrects a large error.
+const CLOCKS_DIFFER: u64 = 5;
 
 /// Clocks are read in milliseconds.
 const CLOCKS_ROUNDED_MS: u64 = 5;
