@@ -26,8 +26,8 @@ const PROVISION: PrefetchPolicy = PrefetchPolicy {
 /// How long a run lasts.
 const RUN_MS: u64 = 30_000;
 
-/// How much faster or slower than true time a clock runs, in thousandths. So two differ by less than a twentieth.
-const RATE: i64 = 24;
+/// How much faster or slower than true time a clock runs, in thousandths. Linux allows no more.
+const RATE: i64 = 100;
 
 const FREE: Holding = Holding::Free { wanted: false };
 
@@ -106,6 +106,8 @@ struct Totals {
     stops: u64,
     crashes: u64,
     fail_overs: u64,
+    late: u64,
+    lost: u64,
     /// The longest time a host waited for another one, with nothing else wrong.
     hand_over_ms: u64,
 }
@@ -119,6 +121,8 @@ struct World {
     row: (u64, i64),
     life: u64,
     settled: bool,
+    /// Claims that failed for their host, and that the store carries out later: when, whose, and in which life.
+    late: Vec<(u64, usize, u64, ClaimWish)>,
     asked: HashMap<u64, Asked>,
     requests: u64,
     highest_answered: u64,
@@ -132,6 +136,16 @@ impl Host {
     fn clock(&self, now: u64) -> BootMs {
         let now = now - self.lost_ms;
         BootMs((now as i64 + now as i64 * self.rate / 1_000) as u64)
+    }
+
+    /// The end of the claims that it knows, or will know once it reads an answer that has come.
+    fn knows(&self) -> u64 {
+        let answered = match self.claim {
+            Some((_, Claim::Granted(run, _))) => run.end(),
+            Some((_, Claim::Held { end, .. })) => end,
+            _ => 0,
+        };
+        answered.max(self.tag.highest_end(0))
     }
 
     fn restart(&mut self, leftovers: Option<Run>, now: BootMs) {
@@ -167,6 +181,7 @@ impl World {
             row: (1, 1),
             life: 0,
             settled: true,
+            late: Vec::new(),
             asked: HashMap::new(),
             requests: 0,
             highest_answered: 0,
@@ -181,6 +196,7 @@ impl World {
         while self.now < RUN_MS {
             self.now += self.random.u64(1..=6);
             self.mischief();
+            self.carry_out_late();
             for index in 0..self.hosts.len() {
                 if self.drawing[index] {
                     (0..self.random.u8(1..4)).for_each(|_| self.ask(index));
@@ -218,10 +234,18 @@ impl World {
                 self.asked.retain(|_, asked| asked.host != index);
                 host.stopped_until = self.now + self.random.u64(1..3 * HOLD_MS);
             }
-            6 => {
+            6..8 => {
                 self.totals.fail_overs += 1;
-                (self.life, self.settled, self.row.1) = (self.life + 1, false, 1);
+                (self.life, self.settled) = (self.life + 1, false);
+                // The hosts report what they know. The rest is lost, and perhaps the record of the holder.
+                let end = self.hosts.iter().map(Host::knows).max().expect("there are hosts").max(1);
+                self.totals.lost += u64::from(end < self.row.0);
+                self.row = (end, if self.random.bool() { 1 } else { self.row.1 });
             }
+            // An operator raises the tag.
+            8..10 => self.row.0 += self.random.u64(1..50),
+            10..12 => self.hosts[index].tag.give_up(),
+            12 => self.hosts[index].tag.forget(),
             _ => {}
         }
     }
@@ -345,7 +369,11 @@ impl World {
         let lost = !self.calm && self.random.u32(..100) == 0;
         let now = self.hosts[index].clock(self.now);
         let next = match claim {
-            Claim::Sent(_) if lost && self.random.bool() => Some(Claim::Failed),
+            Claim::Sent(wish) if lost && self.random.bool() => {
+                let at = self.now + self.random.u64(1..4 * HOLD_MS);
+                self.late.push((at, index, self.hosts[index].life.0, wish));
+                Some(Claim::Failed)
+            }
             Claim::Sent(wish) => {
                 let made = self.carry_out(index, wish);
                 Some(if lost { Claim::Failed } else { made })
@@ -374,6 +402,20 @@ impl World {
         };
         self.hosts[index].claim = next.map(|next| (later, next));
         Ok(())
+    }
+
+    /// The store carries out claims whose hosts no longer wait for them, unless it has failed over since.
+    fn carry_out_late(&mut self) {
+        let late = std::mem::take(&mut self.late);
+        for claim in late {
+            let (at, index, life, wish) = claim;
+            if at > self.now {
+                self.late.push(claim);
+            } else if life == self.life {
+                self.totals.late += 1;
+                self.carry_out(index, wish);
+            }
+        }
     }
 
     /// The store carries out a claim.
@@ -409,8 +451,19 @@ fn ids_ascend_over_all_hosts_whoever_holds_the_tag() {
         let mut world = World::new(seed.u64(..), None);
         world.run(false).unwrap_or_else(|why| panic!("{why}, after {} ms", world.now));
         let Totals {
-            answers, from_memory, handed_over, waited, stops, crashes, fail_overs, ..
+            answers,
+            from_memory,
+            handed_over,
+            waited,
+            stops,
+            crashes,
+            fail_overs,
+            late,
+            lost,
+            ..
         } = world.totals;
+        total.late += late;
+        total.lost += lost;
         total.answers += answers;
         total.from_memory += from_memory;
         total.handed_over += handed_over;
@@ -427,6 +480,8 @@ fn ids_ascend_over_all_hosts_whoever_holds_the_tag() {
         ("stops", total.stops),
         ("crashes", total.crashes),
         ("fail-overs", total.fail_overs),
+        ("late claims", total.late),
+        ("fail-overs that lost claims", total.lost),
     ] {
         println!("{count} {what}");
         assert!(count > 0, "there were no {what}");
@@ -449,7 +504,7 @@ fn a_holder_that_is_well_gives_the_tag_up_in_time() {
         let mut world = World::new(seed.u64(..), None);
         world.run(true).unwrap();
         // A quarter of the time held, and a few round trips.
-        let most = HOLD_MS / 4 + 100;
+        let most = HOLD_MS / 4 * 10 / 9 + 100;
         let Totals { hand_over_ms, handed_over, from_memory, .. } = world.totals;
         assert!(hand_over_ms <= most, "a request waited {hand_over_ms} ms");
         assert!(from_memory > 0 || handed_over == 0);
