@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 use std::time::Duration;
@@ -207,6 +208,32 @@ fn pages_of_the_web_draw_no_ids() {
     assert_eq!(id(&ask(&format!("GET {path} HTTP/1.1\r\n{typed}"))), 2);
     let shown = ask(&format!("GET /cache HTTP/1.1\r\n{mozilla}\r\n{end}"));
     assert_eq!(shown.status, 200, "{}", shown.body);
+}
+
+#[test]
+fn pages_that_are_never_read_are_in_memory_once() {
+    const TAGS: u32 = 5_000;
+    let (host, address) = host(&[]);
+    host.create("orders");
+    host.store_sql(&format!(
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {TAGS})
+         INSERT INTO leaf_alloc (biz_tag, max_id, step) SELECT printf('tenant-%05d.orders', i), 1, 10 FROM n"
+    ));
+    let page = get(&address, "/db");
+    assert!(page.status == 200 && page.body.len() > 300_000, "{}", page.body.len());
+    let before_kib = host.resident_kib();
+    let request = b"GET /db HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let mut unread: Vec<TcpStream> = (0..400)
+        .map(|_| {
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.write_all(request).unwrap();
+            stream
+        })
+        .collect();
+    // Each answer has begun.
+    unread.iter_mut().for_each(|stream| stream.read_exact(&mut [0]).unwrap());
+    let grown_kib = host.resident_kib().saturating_sub(before_kib);
+    assert!(grown_kib < 40 << 10, "{grown_kib} KiB for {} unread pages", unread.len());
 }
 
 #[test]

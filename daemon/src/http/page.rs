@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::json;
@@ -47,7 +48,7 @@ impl PageState {
     }
 
     /// The state as JSON; `None` if the request loop is blocked.
-    pub(super) async fn state(&self, caller: &Rc<Caller>, query: &str) -> Option<Response<String>> {
+    pub(super) async fn state(&self, caller: &Rc<Caller>, query: &str) -> Option<Response<Bytes>> {
         let text = query.split('&').find_map(|pair| pair.strip_prefix("find="));
         let mut text =
             text.and_then(|text| percent_decoded(&text.replace('+', " "))).unwrap_or_default();
@@ -87,18 +88,18 @@ fn show(overview: &Overview, administers: bool) -> String {
 }
 
 /// The page, or one of its files.
-pub(super) fn file(path: &str) -> Option<Response<String>> {
+pub(super) fn file(path: &str) -> Option<Response<Bytes>> {
     let (kind, text) = match path {
         "/" => ("text/html; charset=utf-8", include_str!("page/page.html")),
         "/page.css" => ("text/css; charset=utf-8", include_str!("page/page.css")),
         "/page.js" => ("text/javascript; charset=utf-8", include_str!("page/page.js")),
         _ => return None,
     };
-    Some(answer(kind, text.to_owned()))
+    Some(answer(kind, text))
 }
 
-fn answer(kind: &'static str, text: String) -> Response<String> {
-    let mut answer = Response::new(text);
+fn answer(kind: &'static str, text: impl Into<Bytes>) -> Response<Bytes> {
+    let mut answer = Response::new(text.into());
     *answer.status_mut() = StatusCode::OK;
     let headers = answer.headers_mut();
     for (name, value) in [

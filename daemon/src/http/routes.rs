@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, USER_AGENT};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
@@ -45,7 +45,7 @@ impl Monitoring {
         Rc::new(Monitoring { ask, local, page })
     }
 
-    async fn metrics(&self) -> Response<String> {
+    async fn metrics(&self) -> Response<Bytes> {
         let text = asked(&self.ask, async |dispatcher| dispatcher.metrics_text(true).await);
         let Some(text) = text.await else { return blocked() };
         let mut answer = plain(StatusCode::OK, text);
@@ -54,14 +54,14 @@ impl Monitoring {
         answer
     }
 
-    async fn live(&self) -> Response<String> {
+    async fn live(&self) -> Response<Bytes> {
         match asked(&self.ask, async |_| ()).await {
             Some(()) => plain(StatusCode::OK, "ok\n"),
             None => blocked(),
         }
     }
 
-    async fn ready(&self, query: Option<&str>) -> Response<String> {
+    async fn ready(&self, query: Option<&str>) -> Response<Bytes> {
         let found = asked(&self.ask, async |dispatcher| dispatcher.readiness());
         let Some(found) = found.await else { return blocked() };
         let Some(ready) = is_ready(&found, query) else {
@@ -86,7 +86,7 @@ impl Monitoring {
 }
 
 impl Service for Monitoring {
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<String> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Bytes> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "send GET or HEAD\n");
             answer.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("plain text"));
@@ -172,7 +172,7 @@ pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
-fn blocked() -> Response<String> {
+fn blocked() -> Response<Bytes> {
     plain(
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
@@ -182,7 +182,7 @@ fn blocked() -> Response<String> {
     )
 }
 
-fn plain(code: StatusCode, text: impl Into<String>) -> Response<String> {
+fn plain(code: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
     let mut answer = Response::new(text.into());
     *answer.status_mut() = code;
     let headers = answer.headers_mut();

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
@@ -18,12 +19,12 @@ const STATUS_FIELD: &str = "leafd-status";
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
 /// The answer with an id.
-pub(super) fn id(id: u64) -> Response<String> {
+pub(super) fn id(id: u64) -> Response<Bytes> {
     with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
 }
 
 /// The answer when there is no id: Leaf's number for the reason, in the form of Spring's errors.
-pub(super) fn no_id(path: &str, status: Status) -> Response<String> {
+pub(super) fn no_id(path: &str, status: Status) -> Response<Bytes> {
     let number = match status {
         Status::TagUnknown | Status::TagInvalid => -2,
         Status::NoWorker | Status::ClockBehind | Status::TimeExhausted => -1,
@@ -42,7 +43,7 @@ pub(super) fn error(
     path: &str,
     exception: Option<&str>,
     message: &str,
-) -> Response<String> {
+) -> Response<Bytes> {
     let mut text = format!(
         "{{\"timestamp\":{},\"status\":{},\"error\":{}",
         clock::now().unix.0,
@@ -57,7 +58,7 @@ pub(super) fn error(
 }
 
 /// The parts of a snowflake id of Leaf's layout, as texts in the order of Java's map.
-pub(super) fn decoded(id: &str) -> Response<String> {
+pub(super) fn decoded(id: &str) -> Response<Bytes> {
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
         Ok(id) => {
@@ -120,7 +121,7 @@ fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// The answer with one of Leaf's pages.
-pub(super) fn page(text: String) -> Response<String> {
+pub(super) fn page(text: Bytes) -> Response<Bytes> {
     with(StatusCode::OK, "text/html;charset=UTF-8", text)
 }
 
@@ -128,8 +129,8 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> {
-    let mut answer = Response::new(text);
+fn with(code: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Bytes> {
+    let mut answer = Response::new(text.into());
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     answer
@@ -139,8 +140,8 @@ fn with(code: StatusCode, kind: &'static str, text: String) -> Response<String> 
 mod tests {
     use super::*;
 
-    fn text(answer: Response<String>) -> String {
-        answer.into_body()
+    fn text(answer: Response<Bytes>) -> String {
+        String::from_utf8(answer.into_body().to_vec()).expect("text")
     }
 
     #[test]

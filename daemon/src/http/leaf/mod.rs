@@ -13,7 +13,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hyper::body::Incoming;
+use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use leafd_wire::Status;
@@ -63,14 +63,14 @@ impl Leaf {
         Rc::new(Leaf { gate: Gate::new(settings, token), pages, ask, layouts, reserved })
     }
 
-    async fn segment(&self, path: &str, key: &str) -> Response<String> {
+    async fn segment(&self, path: &str, key: &str) -> Response<Bytes> {
         match percent_decoded(key) {
             Some(tag) if !self.layouts.contains(&tag) => self.draw(path, &tag).await,
             _ => answers::no_id(path, Status::TagUnknown),
         }
     }
 
-    async fn draw(&self, path: &str, tag: &str) -> Response<String> {
+    async fn draw(&self, path: &str, tag: &str) -> Response<Bytes> {
         if self.reserves(|rules| rules.reserves(tag)) {
             return reserved(path);
         }
@@ -86,7 +86,7 @@ impl Leaf {
         }
     }
 
-    async fn page(&self, path: &str, page: LeafPage) -> Response<String> {
+    async fn page(&self, path: &str, page: LeafPage) -> Response<Bytes> {
         // The pages show reserved tags too.
         if self.reserves(AccessRules::reserves_any) {
             return reserved(path);
@@ -102,19 +102,19 @@ impl Leaf {
     }
 }
 
-fn reserved(path: &str) -> Response<String> {
+fn reserved(path: &str) -> Response<Bytes> {
     let why = "an access rule reserves this for certain users, and HTTP callers are anonymous; set \
                leaf_http_token_file to admit callers with the token";
     answers::error(StatusCode::FORBIDDEN, path, None, why)
 }
 
-fn failed(path: &str, failure: &Failure) -> Response<String> {
+fn failed(path: &str, failure: &Failure) -> Response<Bytes> {
     tracing::debug!(path, status = failure.status.name(), "{}", failure.message);
     answers::no_id(path, failure.status)
 }
 
 impl Service for Leaf {
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<String> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Bytes> {
         let peer = caller.address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
         let path = request.uri().path();
         if let Err(closed) = self.gate.enter(peer, caller.party, request.headers()) {
@@ -153,7 +153,7 @@ impl Service for Leaf {
     }
 }
 
-fn decode(path: &str, query: &str) -> Response<String> {
+fn decode(path: &str, query: &str) -> Response<Bytes> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix("snowflakeId="));
     match values.into_iter().next() {
         Some(id) => answers::decoded(&percent_decoded(id).unwrap_or_default()),
@@ -166,7 +166,7 @@ fn decode(path: &str, query: &str) -> Response<String> {
     }
 }
 
-fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<String> {
+fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Bytes> {
     let stranger = |code: StatusCode, why: &str| {
         let mut answer = answers::error(code, path, None, why);
         // The connection must not be used for further requests.

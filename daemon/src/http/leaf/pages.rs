@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use hyper::body::Bytes;
 use leafd_wire::opcode;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
@@ -34,7 +35,7 @@ pub(super) struct Pages {
     /// Whether masked tags are shown, because masking is meant to hide their positions.
     shows_masked: bool,
     /// The last page of each kind, and when it was generated.
-    made: [Mutex<Option<(BootMs, String)>>; 2],
+    made: [Mutex<Option<(BootMs, Bytes)>>; 2],
 }
 
 impl Pages {
@@ -43,7 +44,7 @@ impl Pages {
     }
 
     /// The page's text.
-    pub(super) async fn page(&self, page: LeafPage) -> Result<String, Failure> {
+    pub(super) async fn page(&self, page: LeafPage) -> Result<Bytes, Failure> {
         let mut made = self.made[page as usize].lock().await;
         if let Some((at, text)) = &*made
             && clock::boot().0 < at.0 + SHOWN_MS
@@ -54,6 +55,7 @@ impl Pages {
             LeafPage::Cache => self.cache().await?,
             LeafPage::Rows => self.rows().await?,
         };
+        let text = Bytes::from(text);
         *made = Some((clock::boot(), text.clone()));
         Ok(text)
     }
