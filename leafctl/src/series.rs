@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::failure::CommandError;
 use crate::gaps::why;
 use crate::request::{ask, each_page, items, text};
+use crate::tag::shown;
 use crate::whose::{host, instant};
 
 /// The subcommands for series.
@@ -180,34 +181,25 @@ pub fn run(socket: &Path, command: &SeriesCommand) -> Result<(), CommandError> {
 
 fn print(rows: &[Value], json: bool) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
-    if !json {
+    let columns = ["series", "format", "timezone", "period", "overflow", "dense", "retention_days"];
+    let mut line = |cells: [String; 7]| {
+        let [series, format, timezone, period, overflow, dense, days] = cells;
         writeln!(
             out,
-            "{:<20} {:<40} {:<20} {:<12} KIND",
-            "SERIES", "FORMAT", "TIMEZONE", "PERIOD"
-        )?;
+            "{series:<20} {format:<40} {timezone:<20} {period:<12} {overflow:<8} {dense:<6} {days}"
+        )
+    };
+    if !json {
+        line(columns.map(str::to_ascii_uppercase))?;
     }
     for row in rows {
         if json {
-            writeln!(out, "{row}")?;
-            continue;
+            println!("{row}");
+        } else {
+            line(columns.map(|column| shown(&row[column])))?;
         }
-        let dense = if row["dense"] == true { ", dense" } else { "" };
-        let kept = match row["retention_days"].as_u64() {
-            Some(days) => format!(", counts kept for {days} days"),
-            None => String::new(),
-        };
-        writeln!(
-            out,
-            "{:<20} {:<40} {:<20} {:<12} {}{dense}{kept}",
-            text(&row["series"]),
-            text(&row["format"]),
-            text(&row["timezone"]),
-            text(&row["period"]),
-            text(&row["overflow"]),
-        )?;
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
@@ -220,8 +212,7 @@ fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
         let asked = json!({ "tag": tag, "first": number, "last": number });
         let found = ask(client, opcode::GAPS, &asked);
         if args.json {
-            let part = found.ok().and_then(|answer| items(&answer["parts"]).first().cloned());
-            one["issued"] = part.unwrap_or_default();
+            one["issued"] = found.map(|answer| answer["parts"][0].clone()).unwrap_or_default();
             writeln!(out, "{one}")?;
             continue;
         }
@@ -248,9 +239,7 @@ fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
 
 /// What happened to a number, in words.
 fn story(answer: &Value) -> String {
-    let Some(part) = items(&answer["parts"]).first() else {
-        return "what happened to it is unknown".to_owned();
-    };
+    let part = &answer["parts"][0];
     if part["why"] == "issued" && part["own"] == true {
         let at = instant(&part["claimed_ms"]).unwrap_or_default();
         return format!("issued by {}, which claimed it at {at}", host(part, "host"));
@@ -259,59 +248,54 @@ fn story(answer: &Value) -> String {
 }
 
 fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let body =
-        json!({ "series": args.series, "tenant": args.tenant, "period": args.period, "first": 1 });
-    let mut open: Option<Value> = None;
-    let mut begun = false;
+    let AccountArgs { series, period, tenant, output } = args;
+    let body = json!({ "series": series, "tenant": tenant, "period": period, "first": 1 });
+    let (mut parts, mut ended, mut heading): (Vec<Value>, _, _) = Default::default();
     each_page(client, opcode::SERIES_ACCOUNT, body, "first", |page| {
-        let ended = page["ended"] == true;
-        if !std::mem::replace(&mut begun, true) {
-            match args.output {
-                Output::Text => {
-                    let open = if ended { "" } else { ", so far" };
-                    let (series, period) = (text(&page["series"]), text(&page["period"]));
-                    writeln!(
-                        out,
-                        "{series} {period}: numbers up to {} are claimed{open}",
-                        page["claimed_to"]
-                    )?;
-                }
-                Output::Csv => {
-                    writeln!(out, "first,last,first_text,last_text,why,cause,host,name,at_ms")?
-                }
-                Output::Json => {}
-            }
-        }
+        ended = page["ended"] == true;
+        heading = format!(
+            "{series} {}: numbers up to {} are claimed{}",
+            text(&page["period"]),
+            page["claimed_to"],
+            if ended { "" } else { ", so far" }
+        );
         for part in items(&page["parts"]) {
-            if args.output != Output::Text {
-                write_part(&mut out, part, ended, args.output)?;
-                continue;
-            }
             // A dense series has a claim for each number.
-            match open.as_mut().filter(|open| continues(open, part)) {
-                Some(open) => {
-                    open["last"] = part["last"].clone();
-                    open["last_text"] = part["last_text"].clone();
+            match parts.last_mut().filter(|last| continues(last, part)) {
+                Some(last) => {
+                    last["last"] = part["last"].clone();
+                    last["last_text"] = part["last_text"].clone();
                 }
-                None => {
-                    if let Some(done) = open.replace(part.clone()) {
-                        write_part(&mut out, &done, ended, args.output)?;
-                    }
-                }
+                None => parts.push(part.clone()),
             }
-        }
-        if page["next"].is_null()
-            && let Some(done) = open.take()
-        {
-            write_part(&mut out, &done, ended, args.output)?;
         }
         for primary in items(&page["away"]) {
             eprintln!("leafctl: no answer from primary {}: its numbers are missing", text(primary));
         }
-        Ok(out.flush()?)
-    })
+        Ok(())
+    })?;
+    let mut out = BufWriter::new(io::stdout().lock());
+    match output {
+        Output::Text => writeln!(out, "{heading}")?,
+        Output::Csv => writeln!(out, "{}", CELLS.join(","))?,
+        Output::Json => {}
+    }
+    for part in parts {
+        match output {
+            Output::Text => write_part(&mut out, &part, ended)?,
+            Output::Csv => {
+                let cells = CELLS.map(|cell| shown(&part[cell]).replace('"', "\"\""));
+                writeln!(out, "\"{}\"", cells.join("\",\""))?;
+            }
+            Output::Json => writeln!(out, "{part}")?,
+        }
+    }
+    Ok(out.flush()?)
 }
+
+/// The columns of a CSV file.
+const CELLS: [&str; 9] =
+    ["first", "last", "first_text", "last_text", "why", "cause", "host", "name", "at_ms"];
 
 /// Whether a part continues where the one before ended, and the same happened to it.
 fn continues(before: &Value, part: &Value) -> bool {
@@ -320,50 +304,12 @@ fn continues(before: &Value, part: &Value) -> bool {
     same && part["stride"] == 1 && next == part["first"].as_u64()
 }
 
-fn write_part(
-    out: &mut impl Write,
-    part: &Value,
-    ended: bool,
-    output: Output,
-) -> Result<(), CommandError> {
-    match output {
-        Output::Json => writeln!(out, "{part}")?,
-        Output::Csv => {
-            let cell = |member: &str| match &part[member] {
-                Value::Null => String::new(),
-                value => format!(
-                    "\"{}\"",
-                    value.as_str().map_or(value.to_string(), |text| text.replace('"', "\"\""))
-                ),
-            };
-            let cells = [
-                "first",
-                "last",
-                "first_text",
-                "last_text",
-                "why",
-                "cause",
-                "host",
-                "name",
-                "at_ms",
-            ];
-            writeln!(out, "{}", cells.map(cell).join(","))?;
-        }
-        Output::Text => {
-            let unused = match part["why"] == "held" && part["own"] == true && ended {
-                true => "never issued, because the period has ended; was ",
-                false => "",
-            };
-            writeln!(
-                out,
-                "{} to {} ({}..{})  {unused}{}",
-                text(&part["first_text"]),
-                text(&part["last_text"]),
-                part["first"],
-                part["last"],
-                why(part)
-            )?;
-        }
-    }
-    Ok(())
+fn write_part(out: &mut impl Write, part: &Value, ended: bool) -> io::Result<()> {
+    let unused = match part["why"] == "held" && part["own"] == true && ended {
+        true => "never issued, because the period has ended; was ",
+        false => "",
+    };
+    let (first, last) = (text(&part["first_text"]), text(&part["last_text"]));
+    let (from, to) = (&part["first"], &part["last"]);
+    writeln!(out, "{first} to {last} ({from}..{to})  {unused}{}", why(part))
 }

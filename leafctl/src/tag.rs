@@ -358,7 +358,7 @@ fn number(text: &str) -> Result<u64, String> {
 }
 
 /// A value without JSON's quotes; an empty text for null.
-fn shown(value: &Value) -> String {
+pub fn shown(value: &Value) -> String {
     match value {
         Value::Null => String::new(),
         value => value.as_str().map_or_else(|| value.to_string(), str::to_owned),

@@ -87,22 +87,20 @@ impl<'a> SeriesReply<'a> {
         })
     }
 
-    /// The body of an answer with `count` numbers, of which `write` writes one after the other.
+    /// The body of an answer with numbers, at most [`NUMBERS_MAX`], which `write` writes one after the other.
     ///
     /// # Panics
     /// For a text of more than 255 bytes.
-    pub fn body(
-        numbers: impl ExactSizeIterator<Item = u64>,
-        write: impl Fn(u64, &mut String),
-    ) -> Vec<u8> {
-        let mut body = short_length(numbers.len()).to_vec();
-        let mut text = String::new();
+    pub fn body(numbers: impl Iterator<Item = u64>, write: impl Fn(u64, &mut String)) -> Vec<u8> {
+        let (mut body, mut count, mut text) = (vec![0; 2], 0, String::new());
         for number in numbers {
             text.clear();
             write(number, &mut text);
             body.push(u8::try_from(text.len()).expect("formats are shorter"));
             body.extend(text.as_bytes());
+            count += 1;
         }
+        body[..2].copy_from_slice(&short_length(count));
         body
     }
 }

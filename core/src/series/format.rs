@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 
-use jiff::civil::{Date, ISOWeekDate, Weekday};
 use serde::{Deserialize, Serialize};
 
 use super::check::CheckSystem;
@@ -15,6 +14,7 @@ use super::{Overflow, Period, PeriodKind, TENANT_BYTES_MAX};
 pub struct Format {
     text: String,
     parts: Vec<Field>,
+    count: Count,
     check: Option<CheckSystem>,
     kind: PeriodKind,
 }
@@ -22,15 +22,10 @@ pub struct Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
     Literal(String),
-    Year,
-    /// The last two digits of a year from 2000 to 2099.
-    ShortYear,
-    Month,
-    Day,
-    Week,
-    Quarter,
+    /// One of [`DATES`].
+    Date(&'static str, usize),
     Tenant,
-    Count(Count),
+    Count,
 }
 
 /// How the number itself is written.
@@ -71,8 +66,8 @@ pub enum FormatError {
     Brace,
     #[error("it needs {{n:WIDTH}}, with a width of 1 to 18, or of 1 to 12 in base 32")]
     Count,
-    #[error("{0} appears twice, or beside a field that says the same")]
-    Twice(&'static str),
+    #[error("a field appears twice")]
+    Twice,
     #[error("{{check}} must be at the end")]
     CheckInside,
     #[error(
@@ -81,10 +76,10 @@ pub enum FormatError {
     )]
     Period,
     #[error(
-        "{0} has no fixed length, so a character that is neither letter nor digit must follow, or the end: its numbers \
-         could be read in two ways"
+        "a tenant or number has no fixed length, so a character that is neither letter nor digit must follow it, or the \
+         end: otherwise two numbers could look alike"
     )]
-    Ambiguous(&'static str),
+    Ambiguous,
 }
 
 /// Why a text isn't a number of a series.
@@ -99,6 +94,10 @@ pub enum ReadError {
 /// The longest format, in bytes. So a text has at most 160.
 const LENGTH_MAX: usize = 100;
 
+/// The fields of a date, each with its width.
+const DATES: [(&str, usize); 6] =
+    [("yyyy", 4), ("yy", 2), ("q", 1), ("MM", 2), ("ww", 2), ("dd", 2)];
+
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
 impl Format {
@@ -109,7 +108,7 @@ impl Format {
         if text.is_empty() || text.len() > LENGTH_MAX || !printable {
             return Err(FormatError::Characters);
         }
-        let (mut parts, mut check, mut rest) = (Vec::new(), None, text);
+        let (mut parts, mut count, mut check, mut rest) = (Vec::new(), None, None, text);
         while !rest.is_empty() {
             if check.is_some() {
                 return Err(FormatError::CheckInside);
@@ -124,14 +123,24 @@ impl Format {
             let Some(field) = field.strip_prefix('{') else { break };
             let (name, behind) = field.split_once('}').ok_or(FormatError::Brace)?;
             rest = behind;
-            match name {
-                "check" => check = Some(CheckSystem::Mod97),
-                "check:mod11" => check = Some(CheckSystem::Mod11),
-                name => parts.push(Field::parse(name)?),
+            let date = DATES.iter().find(|(date, _)| *date == name);
+            match (name, date) {
+                (_, Some((date, width))) => parts.push(Field::Date(date, *width)),
+                ("check", _) => check = Some(CheckSystem::Mod97),
+                ("check:mod11", _) => check = Some(CheckSystem::Mod11),
+                ("tenant", _) => parts.push(Field::Tenant),
+                (name, _) if name.starts_with('n') => {
+                    count = Some(Count::parse(name).ok_or(FormatError::Count)?);
+                    parts.push(Field::Count);
+                }
+                (other, _) => return Err(FormatError::Unknown(other.to_owned())),
             }
         }
-        let kind = kind_of(&parts)?;
+        let count = count.ok_or(FormatError::Count)?;
         for (index, part) in parts.iter().enumerate() {
+            if parts[..index].contains(part) && !matches!(part, Field::Literal(_)) {
+                return Err(FormatError::Twice);
+            }
             let delimited = match parts.get(index + 1) {
                 None => true,
                 Some(Field::Literal(next)) => {
@@ -139,11 +148,11 @@ impl Format {
                 }
                 Some(_) => false,
             };
-            if let (false, Field::Tenant | Field::Count(_)) = (delimited, part) {
-                return Err(FormatError::Ambiguous(part.name()));
+            if !delimited && matches!(part, Field::Tenant | Field::Count) {
+                return Err(FormatError::Ambiguous);
             }
         }
-        Ok(Format { text: text.to_owned(), parts, check, kind })
+        Ok(Format { text: text.to_owned(), kind: kind_of(&parts)?, parts, count, check })
     }
 
     pub fn as_str(&self) -> &str {
@@ -161,16 +170,7 @@ impl Format {
 
     /// The largest number that fits its width.
     pub(super) fn capacity(&self) -> u64 {
-        let count = self.count();
-        count.radix.pow(count.width.into()) - 1
-    }
-
-    fn count(&self) -> Count {
-        let mut counts = self.parts.iter().filter_map(|part| match part {
-            Field::Count(count) => Some(*count),
-            _ => None,
-        });
-        counts.next().expect("a format has a count")
+        self.count.radix.pow(self.count.width.into()) - 1
     }
 
     /// What surrounds a tenant's numbers in a period of its kind. `None` if the format can't tell the period's year from
@@ -181,21 +181,14 @@ impl Format {
             let text = after.as_mut().unwrap_or(&mut before);
             match part {
                 Field::Literal(literal) => text.push_str(literal),
-                Field::Year => write!(text, "{}", period.year()).ok()?,
-                Field::ShortYear if period.year() < 2100 => {
-                    write!(text, "{:02}", period.year() - 2000).ok()?;
-                }
-                Field::ShortYear => return None,
-                Field::Month => write!(text, "{:02}", period.first().month()).ok()?,
-                Field::Day => write!(text, "{:02}", period.first().day()).ok()?,
-                Field::Week => write!(text, "{:02}", period.week()).ok()?,
-                Field::Quarter => write!(text, "{}", period.quarter()).ok()?,
+                Field::Date("yy", _) if period.field("yyyy") > 2099 => return None,
+                Field::Date(name, width) => write!(text, "{:0width$}", period.field(name)).ok()?,
                 Field::Tenant => text.push_str(&tenant.to_ascii_uppercase()),
-                Field::Count(_) => after = Some(String::new()),
+                Field::Count => after = Some(String::new()),
             }
         }
         let after = after.unwrap_or_default();
-        Some(Template { before, after, count: self.count(), check: self.check })
+        Some(Template { before, after, count: self.count, check: self.check })
     }
 
     /// Reads a number.
@@ -214,103 +207,71 @@ impl Format {
     }
 
     fn take_apart(&self, mut text: &str, overflow: Overflow) -> Option<Number> {
-        let (mut year, mut month, mut day, mut week) = (2000, 1, 1, None);
+        let (mut year, mut inner, mut day) = (2000, 1, 1);
         let (mut tenant, mut number) = (String::new(), 0);
         for part in &self.parts {
-            // A part without a fixed length ends where no letter or digit follows.
-            let word = text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len());
+            let width = match part {
+                Field::Literal(literal) => literal.len(),
+                Field::Date(_, width) => *width,
+                // It ends where no letter or digit follows.
+                _ => text.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(text.len()),
+            };
+            let (found, behind) = text.split_at_checked(width)?;
+            text = behind;
             match part {
-                Field::Literal(literal) => text = text.strip_prefix(literal.as_str())?,
-                Field::Year => year = digits(&mut text, 4)?,
-                Field::ShortYear => year = 2000 + digits(&mut text, 2)?,
-                Field::Month => month = digits(&mut text, 2)?,
-                Field::Day => day = digits(&mut text, 2)?,
-                Field::Week => week = Some(digits(&mut text, 2)?),
-                Field::Quarter => month = digits(&mut text, 1)? * 3 - 2,
-                Field::Tenant => {
-                    let (found, behind) = text.split_at(word);
-                    let lower = found.bytes().any(|byte| byte.is_ascii_lowercase());
-                    if lower || !(1..=TENANT_BYTES_MAX).contains(&word) {
-                        return None;
-                    }
-                    (tenant, text) = (found.to_ascii_lowercase(), behind);
-                }
-                Field::Count(count) => {
-                    let (found, behind) = text.split_at(word);
-                    (number, text) = (count.read(found, overflow)?, behind);
-                }
+                Field::Literal(literal) if literal == found => {}
+                Field::Literal(_) => return None,
+                Field::Date("yyyy", _) => year = digits(found)?,
+                Field::Date("yy", _) => year = 2000 + digits(found)?,
+                Field::Date("dd", _) => day = digits(found)?,
+                Field::Date(..) => inner = digits(found)?,
+                Field::Tenant => tenant = found.to_ascii_lowercase(),
+                Field::Count => number = self.count.read(found, overflow)?,
+            }
+            if *part == Field::Tenant
+                && (found.to_ascii_uppercase() != found || !(1..=TENANT_BYTES_MAX).contains(&width))
+            {
+                return None;
             }
         }
-        let date = match week {
-            Some(week) => ISOWeekDate::new(year, small(week)?, Weekday::Monday).ok()?.date(),
-            None => Date::new(year, small(month)?, small(day)?).ok()?,
-        };
-        let period = Period::of(self.kind, date)?;
+        let period = Period::of_fields(self.kind, year, inner, day)?;
         text.is_empty().then_some(Number { period, tenant, number })
-    }
-}
-
-impl Field {
-    fn parse(name: &str) -> Result<Field, FormatError> {
-        let count = name.strip_prefix("n:").map(|width| match width.strip_suffix(":base32") {
-            Some(width) => (width, 32, 12),
-            None => (width, 10, 18),
-        });
-        if let Some((width, radix, most)) = count {
-            let width = width.parse::<u8>().ok().filter(|width| (1..=most).contains(width));
-            return Ok(Field::Count(Count { width: width.ok_or(FormatError::Count)?, radix }));
-        }
-        Ok(match name {
-            "yyyy" => Field::Year,
-            "yy" => Field::ShortYear,
-            "q" => Field::Quarter,
-            "MM" => Field::Month,
-            "ww" => Field::Week,
-            "dd" => Field::Day,
-            "tenant" => Field::Tenant,
-            "n" => return Err(FormatError::Count),
-            other => return Err(FormatError::Unknown(other.to_owned())),
-        })
-    }
-
-    fn name(&self) -> &'static str {
-        match self {
-            Field::Literal(_) => "text",
-            Field::Year | Field::ShortYear => "the year",
-            Field::Month => "{MM}",
-            Field::Day => "{dd}",
-            Field::Week => "{ww}",
-            Field::Quarter => "{q}",
-            Field::Tenant => "{tenant}",
-            Field::Count(_) => "{n}",
-        }
     }
 }
 
 /// How long the periods are, by the fields that the parts show.
 fn kind_of(parts: &[Field]) -> Result<PeriodKind, FormatError> {
-    let mut names: Vec<&str> =
-        parts.iter().map(Field::name).filter(|name| *name != "text").collect();
+    let mut names: Vec<&str> = Vec::new();
+    for part in parts {
+        match part {
+            Field::Date("yy", _) => names.push("yyyy"),
+            Field::Date(name, _) => names.push(name),
+            _ => {}
+        }
+    }
     names.sort_unstable();
-    if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
-        return Err(FormatError::Twice(twice[0]));
-    }
-    if !names.contains(&"{n}") {
-        return Err(FormatError::Count);
-    }
-    names.retain(|name| !["{n}", "{tenant}"].contains(name));
     match names[..] {
         [] => Ok(PeriodKind::All),
-        ["the year"] => Ok(PeriodKind::Year),
-        ["the year", "{q}"] => Ok(PeriodKind::Quarter),
-        ["the year", "{MM}"] => Ok(PeriodKind::Month),
-        ["the year", "{ww}"] => Ok(PeriodKind::Week),
-        ["the year", "{MM}", "{dd}"] => Ok(PeriodKind::Day),
+        ["yyyy"] => Ok(PeriodKind::Year),
+        ["q", "yyyy"] => Ok(PeriodKind::Quarter),
+        ["MM", "yyyy"] => Ok(PeriodKind::Month),
+        ["ww", "yyyy"] => Ok(PeriodKind::Week),
+        ["MM", "dd", "yyyy"] => Ok(PeriodKind::Day),
         _ => Err(FormatError::Period),
     }
 }
 
 impl Count {
+    fn parse(name: &str) -> Option<Count> {
+        let width = name.strip_prefix("n:")?;
+        let (width, radix, most) = match width.strip_suffix(":base32") {
+            Some(width) => (width, 32, 12),
+            None => (width, 10, 18),
+        };
+        let width = width.parse().ok().filter(|width| (1..=most).contains(width))?;
+        Some(Count { width, radix })
+    }
+
     fn write(self, number: u64, text: &mut String) {
         let (mut places, mut rest) = ([b'0'; 20], number);
         let mut first = places.len();
@@ -354,16 +315,8 @@ impl Template {
     }
 }
 
-/// Takes a number with this many decimal digits off the front of a text.
-fn digits(text: &mut &str, width: usize) -> Option<i16> {
-    let (found, rest) = text.split_at_checked(width)?;
-    *text = rest;
-    let is_number = found.bytes().all(|byte| byte.is_ascii_digit());
-    found.parse().ok().filter(|_| is_number)
-}
-
-fn small(number: i16) -> Option<i8> {
-    i8::try_from(number).ok()
+fn digits(text: &str) -> Option<i16> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 impl TryFrom<String> for Format {

@@ -44,7 +44,7 @@ impl Period {
     }
 
     /// The period of a date.
-    pub(super) fn of(kind: PeriodKind, date: Date) -> Option<Period> {
+    fn of(kind: PeriodKind, date: Date) -> Option<Period> {
         let first = match kind {
             PeriodKind::All => Date::constant(2000, 1, 1),
             PeriodKind::Year => date.first_of_year(),
@@ -60,30 +60,36 @@ impl Period {
             PeriodKind::Day => date,
         };
         let period = Period { kind, first };
-        YEARS.contains(&period.year()).then_some(period)
+        YEARS.contains(&period.field("yyyy")).then_some(period)
     }
 
-    /// The first day.
-    pub(super) fn first(self) -> Date {
-        self.first
-    }
-
-    /// The year that it belongs to; of a week, the year with most of its days.
-    pub(super) fn year(self) -> i16 {
-        match self.kind {
-            PeriodKind::Week => self.first.iso_week_date().year(),
-            _ => self.first.year(),
+    /// What a format's field shows of it. The year of a week is that with most of its days.
+    pub(super) fn field(self, name: &str) -> i16 {
+        let week = self.first.iso_week_date();
+        let year = if self.kind == PeriodKind::Week { week.year() } else { self.first.year() };
+        match name {
+            "yyyy" => year,
+            "yy" => year % 100,
+            "q" => (i16::from(self.first.month()) + 2) / 3,
+            "MM" => self.first.month().into(),
+            "ww" => week.week().into(),
+            _ => self.first.day().into(),
         }
     }
 
-    /// The number of its ISO week.
-    pub(super) fn week(self) -> i8 {
-        self.first.iso_week_date().week()
-    }
-
-    /// The number of its quarter, from 1.
-    pub(super) fn quarter(self) -> i8 {
-        (self.first.month() - 1) / 3 + 1
+    /// The period of a year, of the quarter, month or week in it, and of the day in the month.
+    pub(super) fn of_fields(kind: PeriodKind, year: i16, inner: i16, day: i16) -> Option<Period> {
+        let (inner, day) = (i8::try_from(inner).ok()?, i8::try_from(day).ok()?);
+        let date = match kind {
+            PeriodKind::All | PeriodKind::Year => Date::new(year, 1, 1),
+            PeriodKind::Quarter => Date::new(year, inner.checked_mul(3)?.checked_sub(2)?, 1),
+            PeriodKind::Month => Date::new(year, inner, 1),
+            PeriodKind::Week => {
+                ISOWeekDate::new(year, inner, Weekday::Monday).map(|day| day.date())
+            }
+            PeriodKind::Day => Date::new(year, inner, day),
+        };
+        Period::of(kind, date.ok()?)
     }
 
     /// The period after it; `None` for the last one.
@@ -113,39 +119,23 @@ impl Period {
 
     /// Reads what `Display` writes.
     pub fn parse(kind: PeriodKind, text: &str) -> Option<Period> {
-        let number = |text: &str| text.parse::<i16>().ok();
-        let small = |text: &str| text.parse::<i8>().ok();
-        let mut parts = text.split('-');
-        let (year, rest) = (parts.next()?, parts.next());
-        let date = match kind {
-            PeriodKind::All => Date::constant(2000, 1, 1),
-            PeriodKind::Year => Date::new(number(year)?, 1, 1).ok()?,
-            PeriodKind::Quarter => {
-                let quarter = small(rest?.strip_prefix('Q')?).filter(|it| (1..=4).contains(it))?;
-                Date::new(number(year)?, quarter * 3 - 2, 1).ok()?
-            }
-            PeriodKind::Week => {
-                let week = small(rest?.strip_prefix('W')?)?;
-                ISOWeekDate::new(number(year)?, week, Weekday::Monday).ok()?.date()
-            }
-            PeriodKind::Month => Date::new(number(year)?, small(rest?)?, 1).ok()?,
-            PeriodKind::Day => {
-                Date::new(number(year)?, small(rest?)?, small(parts.next()?)?).ok()?
-            }
-        };
-        Period::of(kind, date).filter(|period| period.to_string() == text)
+        let words = text.split(|c: char| !c.is_ascii_digit()).filter(|word| !word.is_empty());
+        let mut numbers = words.map_while(|word| word.parse::<i16>().ok());
+        let mut next = |otherwise| numbers.next().unwrap_or(otherwise);
+        let period = Period::of_fields(kind, next(2000), next(1), next(1))?;
+        (period.to_string() == text).then_some(period)
     }
 }
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let year = self.year();
+        let year = self.field("yyyy");
         match self.kind {
             PeriodKind::All => f.write_str("all"),
             PeriodKind::Year => write!(f, "{year}"),
-            PeriodKind::Quarter => write!(f, "{year}-Q{}", self.quarter()),
-            PeriodKind::Month => write!(f, "{year}-{:02}", self.first.month()),
-            PeriodKind::Week => write!(f, "{year}-W{:02}", self.week()),
+            PeriodKind::Quarter => write!(f, "{year}-Q{}", self.field("q")),
+            PeriodKind::Month => write!(f, "{year}-{:02}", self.field("MM")),
+            PeriodKind::Week => write!(f, "{year}-W{:02}", self.field("ww")),
             PeriodKind::Day => write!(f, "{}", self.first),
         }
     }

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
 
+use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use leafd_wire::Status;
 use tokio::sync::Mutex;
@@ -37,8 +38,6 @@ pub struct KnownSeries {
     pub zone: TimeZone,
     /// For each tenant the period in use.
     places: RefCell<HashMap<Box<str>, Rc<Place>>>,
-    /// Up to which tag old ones were deleted.
-    pub deleted_to: RefCell<Option<Tag>>,
 }
 
 /// The present period of a tenant.
@@ -113,34 +112,25 @@ impl SeriesBook {
             })?;
             let now = clock::boot();
             self.used.set(now);
-            match self.standing(&known, now) {
-                None => return Err(self.unavailable(&format!("series {series:?}"))),
+            let left = match self.standing(&known, now) {
                 Some(Standing::In(period, until)) => return known.place(tenant, period, until),
-                Some(Standing::Boundary(left)) => {
-                    if now.0 + left > deadline.0 {
-                        return Err(Failure {
-                            retry_after_ms: u32::try_from(left).unwrap_or(u32::MAX),
-                            ..Failure::new(
-                                Status::Deadline,
-                                format!(
-                                    "a period of series {series:?} ends, and the store's clock is not known to better than \
-                                     {left} ms; retry after that"
-                                ),
-                            )
-                        });
-                    }
-                    tokio::time::sleep(BOUNDARY_TICK.min(Duration::from_millis(left))).await;
-                }
+                Some(Standing::Boundary(left)) => left,
                 Some(Standing::Nonsense) => {
-                    return Err(Failure::new(
-                        Status::StoreRefused,
-                        format!(
-                            "the clock of the store {} is far from the present",
-                            self.upstream.url
-                        ),
-                    ));
+                    let words =
+                        format!("the clock of {} is far from the present", self.upstream.url);
+                    return Err(Failure::new(Status::StoreRefused, words));
                 }
+                None => return Err(self.unavailable(&format!("series {series:?}"))),
+            };
+            if now.0 + left > deadline.0 {
+                let words = format!(
+                    "a period of series {series:?} ends, and the store's clock is not known to better than {left} ms; \
+                     retry after that"
+                );
+                let retry_after_ms = u32::try_from(left).unwrap_or(u32::MAX);
+                return Err(Failure { retry_after_ms, ..Failure::new(Status::Deadline, words) });
             }
+            tokio::time::sleep(BOUNDARY_TICK.min(Duration::from_millis(left))).await;
         }
     }
 
@@ -149,12 +139,10 @@ impl SeriesBook {
     /// # Errors
     /// There is no such series, or the store can't be asked.
     pub async fn find(&self, name: &str) -> Result<Rc<KnownSeries>, Failure> {
-        let fresh = |book: &Self| {
-            let now = clock::boot().0;
-            book.asked.get().is_some_and(|asked| now < asked.0 + 2 * READ_EVERY_MS)
-        };
         let get = || self.known.borrow().get(name).cloned();
-        if let Some(known) = get().filter(|_| fresh(self)) {
+        let now = clock::boot().0;
+        let fresh = self.asked.get().is_some_and(|asked| now < asked.0 + 2 * READ_EVERY_MS);
+        if let Some(known) = get().filter(|_| fresh) {
             return Ok(known);
         }
         let failure = self.read_again().await.err();
@@ -178,6 +166,12 @@ impl SeriesBook {
     /// The current period; `None` if the store's clock was never read.
     pub fn standing(&self, series: &KnownSeries, now: BootMs) -> Option<Standing> {
         Some(self.sample.get()?.standing(series.record.format.kind(), &series.zone, now))
+    }
+
+    /// Whether it is a place's period now.
+    pub fn is_now(&self, place: &Place) -> bool {
+        let standing = self.standing(&place.series, clock::boot());
+        matches!(standing, Some(Standing::In(period, _)) if period == place.period)
     }
 
     /// How exactly the store's clock is known, in milliseconds, and the earliest time that it can show.
@@ -225,23 +219,11 @@ impl SeriesBook {
         let mut known = self.known.borrow_mut();
         known.retain(|name, _| entries.iter().any(|(entry, _)| **entry == **name));
         for (name, text) in entries {
-            match serde_json::from_str::<Series>(&text) {
-                Ok(record) if known.get(&*name).is_some_and(|it| it.record == record) => {}
-                Ok(record) => match TimeZone::get(&record.timezone) {
-                    Ok(zone) => {
-                        let name: Box<str> = name.into();
-                        let (places, deleted_to) = Default::default();
-                        let series =
-                            KnownSeries { name: name.clone(), record, zone, places, deleted_to };
-                        known.insert(name, Rc::new(series));
-                    }
-                    Err(error) => warn!(
-                        series = name,
-                        "this host can't issue numbers of the series, because it lacks the time zone: install tzdata ({error})"
-                    ),
-                },
-                Err(error) => {
-                    warn!(series = name, "its record in leafd_meta can't be read: {error}")
+            match KnownSeries::of_record(&name, &text) {
+                Ok(series) if known.get(&*name).is_some_and(|it| it.record == series.record) => {}
+                Ok(series) => drop(known.insert(name.into(), Rc::new(series))),
+                Err(why) => {
+                    warn!(series = name, "this host can't issue numbers of the series: {why:#}")
                 }
             }
         }
@@ -253,20 +235,14 @@ impl SeriesBook {
 
     /// Applies what is newly known of the store's clock to the periods in use.
     fn follow(&self, series: &KnownSeries) {
-        let mut places = series.places.borrow_mut();
-        let Some(standing) = self.standing(series, clock::boot()).filter(|_| !places.is_empty())
-        else {
-            return;
-        };
-        places.retain(|_, place| match standing {
-            Standing::In(period, until) if period == place.period => {
-                place.until.set(until);
-                true
-            }
-            _ => {
-                place.until.set(BootMs(0));
-                false
-            }
+        let standing = self.standing(series, clock::boot());
+        series.places.borrow_mut().retain(|_, place| {
+            let until = match standing {
+                Some(Standing::In(period, until)) if period == place.period => until,
+                _ => BootMs(0),
+            };
+            place.until.set(until);
+            until > BootMs(0)
         });
     }
 
@@ -289,6 +265,12 @@ impl SeriesBook {
 }
 
 impl KnownSeries {
+    fn of_record(name: &str, text: &str) -> anyhow::Result<KnownSeries> {
+        let record: Series = serde_json::from_str(text).context("its record makes no sense")?;
+        let zone = TimeZone::get(&record.timezone).context("install tzdata")?;
+        Ok(KnownSeries { name: name.into(), record, zone, places: RefCell::default() })
+    }
+
     /// See [`Series::tags_of`].
     pub fn tags_of(&self, tenant: &str) -> String {
         self.record.tags_of(&self.name, tenant)
@@ -301,20 +283,27 @@ impl KnownSeries {
         period: Period,
         until: BootMs,
     ) -> Result<Rc<Place>, Failure> {
-        let mut places = self.places.borrow_mut();
-        if let Some(place) = places.get(&*tenant).filter(|place| place.period == period) {
-            place.until.set(until);
-            return Ok(Rc::clone(place));
-        }
-        let place = self.place_in(tenant.clone(), period)?;
+        let known = self.places.borrow().get(&*tenant).filter(|it| it.period == period).cloned();
+        let place = match known {
+            Some(place) => place,
+            None => self.place_in(tenant, period)?,
+        };
         place.until.set(until);
+        Ok(place)
+    }
+
+    /// Remembers a tenant's period, because a number of it was drawn.
+    pub fn keep(&self, place: &Rc<Place>) {
+        let mut places = self.places.borrow_mut();
+        if places.get(&place.tenant).is_some_and(|known| Rc::ptr_eq(known, place)) {
+            return;
+        }
         let ahead = PREPARED_MS - fastrand::u64(..PREPARED_MS / 2);
-        place.prepare_at.set(Some(BootMs(until.0.saturating_sub(ahead))));
+        place.prepare_at.set(Some(BootMs(place.until.get().0.saturating_sub(ahead))));
         // Makes room by removing those of ended periods.
         let now = clock::boot();
         places.retain(|_, place| place.is_current(now));
-        places.insert(tenant.into(), Rc::clone(&place));
-        Ok(place)
+        places.insert(place.tenant.clone(), Rc::clone(place));
     }
 
     /// A tenant's numbers in any period.

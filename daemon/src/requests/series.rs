@@ -1,6 +1,5 @@
 //! Document numbers: draws them, reads them back, and accounts for them. Their counts are tags.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -21,8 +20,10 @@ use crate::clock;
 use crate::config::Peer;
 use crate::engine::segments::Cause;
 use crate::engine::series::{KnownSeries, Place};
+use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
+use crate::store::Store;
 use leafd_core::series::{
     Format, Overflow, Period, Series, Standing, TENANTS_MAX, is_name, is_tag_of_series,
 };
@@ -92,10 +93,7 @@ const GONE_CHECKED: Duration = Duration::from_millis(100);
 /// After a failed attempt to prepare a period, the next one is made this many milliseconds later.
 const PREPARED_AGAIN_MS: u64 = 30_000;
 
-/// How often old periods are looked for, in seconds. Each host begins at a random time.
-const DELETED_EVERY_S: u64 = 3_600;
-
-/// How many old periods are looked at in one call.
+/// How many old periods are deleted when one begins.
 const DELETED_AT_ONCE: u32 = 100;
 
 const DAY_MS: u64 = 86_400_000;
@@ -191,9 +189,12 @@ impl Dispatcher {
                 true => self.draw_exactly(draw, &place).await,
                 false => self.draw_held(draw, &place, until, reply).await,
             };
-            let now = clock::boot();
+            let is_now = self.series.is_now(&place);
             match drawn {
-                Ok(runs) if place.is_current(now) => return Ok(texts(&place, &runs)),
+                Ok(runs) if is_now => {
+                    place.series.keep(&place);
+                    return Ok(texts(&place, &runs));
+                }
                 Ok(runs) => {
                     let name = &place.tag;
                     runs.iter().for_each(|run| {
@@ -203,7 +204,7 @@ impl Dispatcher {
                 Err(failure) if failure.status == Status::TagUnknown => {
                     self.create_period(&place).await?;
                 }
-                Err(failure) if now < draw.deadline && !place.is_current(now) => {
+                Err(failure) if !is_now && clock::boot() < draw.deadline => {
                     info!(
                         series = draw.series,
                         "a period ended while numbers were drawn: {}", failure.message
@@ -255,14 +256,9 @@ impl Dispatcher {
             let mut want = Want { count: draw.count, allow_partial: false };
             quotas::charge(&mut bucket.borrow_mut(), &mut want, draw.claimant.uid, name)?;
         }
-        let left = Duration::from_millis(draw.deadline.0.saturating_sub(clock::boot().0));
         // Once the claim is sent, it is waited for: a number that nobody gets is a gap.
-        if left.is_zero() {
-            let words = format!(
-                "no number of series {:?} within the deadline: other claims came first",
-                draw.series
-            );
-            return Err(Failure::new(Status::Deadline, words));
+        if draw.deadline <= clock::boot() {
+            return Err(Failure::deadline(&place.tag, "other claims came first"));
         }
         let run = self.segments.claim_exactly(&place.tag, draw.count, draw.claimant).await?;
         if let Source::Segment(tag) = source {
@@ -281,21 +277,11 @@ impl Dispatcher {
         let stores = self.segments.upstreams_of(&place.tag)?;
         let mut start = 1;
         for upstream in &stores {
-            let (tag, begun) = (place.tag.clone(), place.series.tags_of(&place.tenant));
-            let known = upstream.store.call(move |store| {
-                let begun = Tag::parse(begun.as_bytes()).ok();
-                let first = store.ends(begun.as_ref(), 1)?.pop();
-                let is_known = first
-                    .zip(begun)
-                    .is_some_and(|((first, _), begun)| first.as_str().starts_with(begun.as_str()));
-                // A period whose tag was deleted continues after the numbers that were claimed.
-                Ok((is_known, store.claimed_end(&tag)?))
-            });
-            let (is_known, end) = known.await.map_err(|error| administrative(&error))?;
-            start = start.max(end);
-            if !place.tenant.is_empty() && !is_known {
-                self.check_tenants(&place.series, upstream).await?;
-            }
+            self.check_tenants(place, upstream).await?;
+            // A period whose tag was deleted continues where it was.
+            let tag = place.tag.clone();
+            let end = upstream.store.call(move |store| store.claimed_end(&tag)).await;
+            start = start.max(end.map_err(|error| administrative(&error))?);
         }
         let new = NewTag {
             tag: place.tag.clone(),
@@ -311,27 +297,37 @@ impl Dispatcher {
             Err(error) => return Err(administrative(&error)),
         }
         self.segments.changed(&place.tag).await;
+        if let Err(error) = self.delete_old(place).await {
+            warn!(tag = %place.tag, "can't delete the tags of old periods: {error}");
+        }
         Ok(())
     }
 
     /// Refuses a new tenant if there are as many as the series may have.
-    async fn check_tenants(
-        &self,
-        series: &KnownSeries,
-        upstream: &crate::engine::upstream::Upstream,
-    ) -> Result<(), Failure> {
-        let all = series.tags_of("");
-        let (mut after, most) = (all.clone(), series.record.tenants_max);
-        for _ in 0..most {
-            let from = Tag::parse(after.as_bytes())?;
+    async fn check_tenants(&self, place: &Place, upstream: &Upstream) -> Result<(), Failure> {
+        let Place { series, tenant, .. } = place;
+        // The first tag after a name tells the next tenant.
+        let (all, most) = (series.tags_of(""), series.record.tenants_max);
+        let tenant_after = async |name: String| {
+            let from = Tag::parse(name.as_bytes())?;
             let found = upstream.store.call(move |store| store.ends(Some(&from), 1)).await;
             let found = found.map_err(|error| administrative(&error))?.pop();
-            let tenant = found
-                .as_ref()
-                .and_then(|(tag, _)| tag.as_str().strip_prefix(&*all)?.split('/').next());
-            let Some(tenant) = tenant else { return Ok(()) };
-            // The character after the slash: past all tags of the tenant.
-            after = format!("{all}{tenant}0");
+            let rest =
+                found.and_then(|(tag, _)| tag.as_str().strip_prefix(&*all).map(str::to_owned));
+            Ok::<_, Failure>(rest.and_then(|rest| Some(rest.split_once('/')?.0.to_owned())))
+        };
+        if tenant.is_empty()
+            || tenant_after(series.tags_of(tenant)).await?.as_deref() == Some(tenant)
+        {
+            return Ok(());
+        }
+        let mut after = all.clone();
+        for _ in 0..most {
+            // The character after the slash: past all tags of that tenant.
+            match tenant_after(after).await? {
+                Some(next) => after = format!("{all}{next}0"),
+                None => return Ok(()),
+            }
         }
         Err(refused(format!(
             "series {:?} has {most} tenants already, as many as it may have (tenants_max)",
@@ -358,9 +354,8 @@ impl Dispatcher {
         self.segments.hold(&next.tag, held.max(STEP), claimant).await
     }
 
-    /// Follows the store's clock, prepares the next periods, and deletes old ones, until dropped.
+    /// Follows the store's clock, and prepares the next periods, until dropped.
     pub(super) async fn keep_series(self: &Rc<Self>) {
-        let mut seconds = fastrand::u64(..DELETED_EVERY_S);
         loop {
             tokio::time::sleep(clock::TICK).await;
             if self.series.wants_reading() {
@@ -381,54 +376,32 @@ impl Dispatcher {
                     });
                 }
             }
-            seconds += 1;
-            if seconds.is_multiple_of(DELETED_EVERY_S) && self.series.read().await.is_ok() {
-                for series in self.series.all() {
-                    if let Err(error) = self.delete_old(&series).await {
-                        warn!(series = %series.name, "can't delete the tags of old periods: {error}");
-                    }
-                }
-            }
         }
     }
 
-    /// Deletes the tags of periods that ended longer ago than the series' retention.
-    async fn delete_old(&self, series: &Rc<KnownSeries>) -> Result<(), StoreError> {
+    /// Deletes the tenant's tags of periods that ended longer ago than the series' retention.
+    async fn delete_old(&self, place: &Place) -> Result<(), StoreError> {
+        let Place { series, tenant, .. } = place;
         let (Some(days), Some((_, now))) =
             (series.record.retention_days, self.series.store_clock())
         else {
             return Ok(());
         };
-        let all = series.tags_of("");
-        for home in &self.segments.upstreams {
-            let mut after = Tag::parse(all.as_bytes()).ok();
-            loop {
-                let from = after.clone();
-                let page = home
-                    .store
-                    .call(move |store| store.ends(from.as_ref(), DELETED_AT_ONCE))
-                    .await?;
-                let Some((last, _)) = page.last() else { break };
-                after = Some(last.clone());
-                for (tag, _) in &page {
-                    let Some(name) = tag.as_str().strip_prefix(&*all) else { return Ok(()) };
-                    let period = name
-                        .rsplit('/')
-                        .next()
-                        .and_then(|text| Period::parse(series.record.format.kind(), text));
-                    let end = period.and_then(|period| period.end(&series.zone));
-                    if end.is_none_or(|UnixMs(end)| now < end + u64::from(days) * DAY_MS) {
-                        continue;
-                    }
-                    let Ok(stores) = self.segments.upstreams_of(tag) else { continue };
-                    let stores = TagStores::new(stores);
-                    match stores.show(tag).await {
-                        Ok(shown) => drop(stores.delete(tag, shown.row.generation).await?),
-                        // It was deleted already: only the record of its end is left.
-                        Err(StoreError::UnknownTag { .. }) => {}
-                        Err(error) => return Err(error),
-                    }
+        let prefix = series.tags_of(tenant);
+        for upstream in &self.segments.upstreams {
+            let after = Tag::parse(prefix.as_bytes()).ok();
+            let list = move |store: &mut Store| store.list(after.as_ref(), DELETED_AT_ONCE);
+            for row in upstream.store.call(list).await? {
+                let period = row.tag.as_str().strip_prefix(&*prefix);
+                let period =
+                    period.and_then(|text| Period::parse(series.record.format.kind(), text));
+                // They are in the order of time, and other tags follow.
+                match period.and_then(|period| period.end(&series.zone)) {
+                    Some(UnixMs(end)) if end + u64::from(days) * DAY_MS <= now => {}
+                    _ => break,
                 }
+                let Ok(stores) = self.segments.upstreams_of(&row.tag) else { break };
+                TagStores::new(stores).delete(&row.tag, row.generation).await?;
             }
         }
         Ok(())
@@ -506,8 +479,7 @@ impl Dispatcher {
             _ => None,
         };
         row["period"] = json!(period);
-        row["clock_uncertainty_ms"] =
-            json!(self.series.store_clock().map(|(uncertainty, _)| uncertainty));
+        row["clock_uncertainty_ms"] = json!(self.series.store_clock().map(|clock| clock.0));
         row
     }
 
@@ -520,7 +492,7 @@ impl Dispatcher {
                 self.series.all()
             }
         };
-        let (mut found, mut reasons) = (Vec::new(), BTreeSet::new());
+        let (mut found, mut reason) = (Vec::new(), None);
         for series in all {
             let record = &series.record;
             match record.format.read(&asked.text, record.overflow) {
@@ -536,16 +508,14 @@ impl Dispatcher {
                         }));
                     }
                 }
-                Err(why) => {
-                    reasons.insert(why);
-                }
+                Err(why) => reason = reason.max(Some(why)),
             }
         }
         if !found.is_empty() {
             return Ok(json!({ "text": asked.text, "found": found }));
         }
         let why =
-            reasons.last().map_or_else(|| "no series is known".to_owned(), ToString::to_string);
+            reason.map_or_else(|| "there is no such series".to_owned(), |why| why.to_string());
         Err(refused(format!("{:?} is not a document number: {why}", asked.text)))
     }
 
@@ -569,23 +539,13 @@ impl Dispatcher {
             (None, _) => return Err(refused("the present period is not known; name one")),
         };
         let place = series.place_in(tenant, period)?;
-        let tenant_shown = &place.tenant;
         let stores = self.segments.upstreams_of(&place.tag)?;
         let shown = TagStores::new(stores).show(&place.tag).await;
         let row = match shown {
             Err(StoreError::UnknownTag { .. }) => {
-                let of = if tenant_shown.is_empty() {
-                    String::new()
-                } else {
-                    format!(" of tenant {tenant_shown:?}")
-                };
-                return Err(Failure::new(
-                    Status::TagUnknown,
-                    format!(
-                        "series {:?} has no numbers{of} in {period}, or they were deleted after its retention",
-                        asked.series
-                    ),
-                ));
+                let words =
+                    format!("series {:?} has no numbers in {period}, or no longer", series.name);
+                return Err(Failure::new(Status::TagUnknown, words));
             }
             shown => shown.map_err(|error| administrative(&error))?.row,
         };
@@ -615,13 +575,8 @@ impl Dispatcher {
 
 /// The texts of numbers, as the body of a reply.
 fn texts(place: &Place, runs: &[Run]) -> Vec<u8> {
-    let numbers: Vec<u64> = runs
-        .iter()
-        .flat_map(|run| {
-            (0..run.count).map(|nth| run.first + u64::from(nth) * u64::from(run.stride))
-        })
-        .collect();
-    SeriesReply::body(numbers.into_iter(), |number, text| place.write(number, text))
+    let numbers = |run: &Run| run.range().step_by(run.stride as usize);
+    SeriesReply::body(runs.iter().flat_map(numbers), |number, text| place.write(number, text))
 }
 
 /// Refuses to create a tag whose name is that of a series' tag.
