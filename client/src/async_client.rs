@@ -52,7 +52,7 @@ struct Shared {
     permits: Arc<Semaphore>,
     /// The connection used last at the end.
     idle: Mutex<Vec<IdleConnection>>,
-    turns: Mutex<HashMap<Box<str>, Arc<Turn>>>,
+    turns: Mutex<HashMap<Box<str>, Arc<DrawTurn>>>,
 }
 
 struct IdleConnection {
@@ -67,7 +67,7 @@ struct UsedConnection {
 }
 
 /// Held by the task that fetches a tag's next run. The others queue here.
-type Turn = tokio::sync::Mutex<()>;
+type DrawTurn = tokio::sync::Mutex<()>;
 
 // === impl AsyncClient ===
 
@@ -311,7 +311,7 @@ impl Shared {
         }
     }
 
-    fn turn(&self, tag: &str) -> Arc<Turn> {
+    fn turn(&self, tag: &str) -> Arc<DrawTurn> {
         let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(turn) = turns.get(tag) {
             return Arc::clone(turn);
