@@ -22,8 +22,8 @@ const HOSTS: usize = 4;
 
 const TAG: &str = "ledger";
 
-/// How long a host draws alone before it is measured: by then it holds the tag.
-const ALONE: Duration = Duration::from_secs(3);
+/// How long hosts draw before they are measured: by then, one alone holds the tag, and several share it.
+const WARM_UP: Duration = Duration::from_secs(3);
 
 /// How often the tag goes from a host that holds it to another one that asks, in each round.
 const HAND_OVERS: usize = 4;
@@ -56,10 +56,8 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
                     continue;
                 }
                 let hosts = &hosts[..spread];
-                if spread == 1 {
-                    let mut alone = hold(bench, hosts)?;
-                    bench.duplicates.add(&ids, alone.spans())?;
-                }
+                let mut before = warm_up(bench, hosts)?;
+                bench.duplicates.add(&ids, before.spans())?;
                 let before = claims_of(hosts)?;
                 let mut of_tag = callers::run(&bench.server, clients, bench.time, |number| {
                     next(&hosts[number % spread])
@@ -75,7 +73,7 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
         let mut took_us = Vec::new();
         for turn in 0..HAND_OVERS {
             let [holder, other] = [&hosts[turn % 2], &hosts[(turn + 1) % 2]];
-            let mut alone = hold(bench, std::slice::from_ref(holder))?;
+            let mut alone = warm_up(bench, std::slice::from_ref(holder))?;
             bench.duplicates.add(&ids, alone.spans())?;
             let mut next = next(other)?;
             let begun = Instant::now();
@@ -89,9 +87,9 @@ pub(super) fn measure(bench: &mut Bench<'_>) -> Result<Vec<Section>> {
     Ok(vec![section])
 }
 
-/// Draws from these hosts alone until one of them holds the tag.
-fn hold(bench: &Bench<'_>, hosts: &[Host]) -> Result<Called> {
-    callers::run(&bench.server, hosts.len(), ALONE, |number| next(&hosts[number]))
+/// Draws from these hosts until one host holds the tag, or several share it.
+fn warm_up(bench: &Bench<'_>, hosts: &[Host]) -> Result<Called> {
+    callers::run(&bench.server, hosts.len(), WARM_UP, |number| next(&hosts[number]))
 }
 
 fn put(section: &mut Section, name: &str, called: &Called, plain: f64) {
