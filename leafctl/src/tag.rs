@@ -6,6 +6,7 @@ use std::path::Path;
 use clap_complete::engine::ArgValueCompleter;
 use leafd_checkup::percent_used;
 use leafd_client::{Client, Status, opcode};
+use leafd_wire::text::shell_word;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -283,9 +284,10 @@ fn delete(client: &Client, args: &DeleteArgs) -> Result<(), CommandError> {
     let DeleteArgs { tag, yes_delete, json } = args;
     let row = show_tag(client, tag)?;
     if yes_delete.as_ref() != Some(tag) {
+        let word = shell_word(tag);
         show(&mut io::stdout().lock(), &row)?;
         return Err(CommandError::Other(anyhow::anyhow!(
-            "nothing was deleted. {DELETION}\nTo delete it: leafctl tag delete {tag:?} --yes-delete {tag:?}"
+            "nothing was deleted. {DELETION}\nTo delete it: leafctl tag delete {word} --yes-delete {word}"
         )));
     }
     let body = json!({"tag": tag, "generation": row["generation"]});

@@ -37,7 +37,7 @@ fn leftovers_are_dead<S: Server>(fault: &str, end: impl Fn(&mut Host)) {
     ));
     // Until the command helps that the refusal names.
     let refused = scene.hosts[1].client().next("orders").unwrap_err().to_string();
-    assert!(refused.contains("leafctl tag delete orders"), "{refused}");
+    assert!(refused.contains("leafctl tag delete \"orders\""), "{refused}");
     let end = scene.server.sql("SELECT highest_end FROM leafd_tag WHERE tag = 'orders'");
     let start: u64 = end[0][0].parse().unwrap();
     assert!(refused.contains(&format!("--start {start}")), "{refused}");

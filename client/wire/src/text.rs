@@ -10,6 +10,14 @@ pub fn clean(text: &str) -> String {
     text.replace(is_unsafe, "\u{fffd}")
 }
 
+/// The text as a word of a command that a reader may paste into a shell: nothing in it runs.
+pub fn shell_word(text: &str) -> String {
+    match text.contains(['$', '`', '\\', '"', '!']) {
+        true => format!("'{}'", clean(text).replace('\'', "'\\''")),
+        false => format!("{text:?}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -20,6 +28,8 @@ mod tests {
             clean("a\u{1b}[2Jb\nc\u{9b}d\u{202e}e"),
             "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d\u{fffd}e"
         );
+        let words = ["orders", "it's", "q$(reboot)", "it's `x`"].map(shell_word);
+        assert_eq!(words, ["\"orders\"", "\"it's\"", "'q$(reboot)'", "'it'\\''s `x`'"]);
         assert_eq!(clean("Größe, 数, \u{1f600}"), "Größe, 数, \u{1f600}");
     }
 }

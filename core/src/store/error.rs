@@ -2,6 +2,7 @@
 
 use super::{Identity, Reason, UNFINISHED, Why};
 use crate::Tag;
+use leafd_wire::text::shell_word;
 
 /// Why a store call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -17,12 +18,12 @@ pub enum StoreError {
     #[error("the store {store} has {waiting_max} calls waiting; try again in a moment")]
     Overloaded { store: String, waiting_max: usize },
     /// There is no such tag.
-    #[error("the store has no tag {tag:?}; create it with: leafctl tag create {tag:?}")]
+    #[error("the store has no tag {tag:?}; create it with: leafctl tag create {}", shell_word(.tag.as_str()))]
     UnknownTag { tag: Tag },
     /// The tag exists already.
     #[error(
-        "the store already has a tag {tag:?}: show it with leafctl tag show {tag:?}, change it with leafctl tag set, or choose \
-         another name"
+        "the store already has a tag {tag:?}: show it with leafctl tag show {}, change it with leafctl tag set, or choose \
+         another name", shell_word(.tag.as_str())
     )]
     TagExists {
         /// The tag that was to be created.
@@ -91,10 +92,11 @@ fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
     if ceiling == UNFINISHED {
         return format!(
             "tag {tag:?} issues no ids yet, because its creation was interrupted and some of the independent primaries lack it. \
-             Create it again: leafctl tag create {tag:?}"
+             Create it again: leafctl tag create {}",
+            shell_word(tag.as_str())
         );
     }
-    let raise = format!("leafctl tag set {tag:?} --ceiling N");
+    let raise = format!("leafctl tag set {} --ceiling N", shell_word(tag.as_str()));
     match left {
         0 => format!(
             "tag {tag:?} is exhausted: every id up to its ceiling {ceiling} is claimed; raise the ceiling with: {raise}"

@@ -10,6 +10,7 @@ use crate::snapshot::Snapshot;
 use crate::{CheckResult, Report, parse};
 use leafd_client::{Client, Error};
 use leafd_core::store::percent_used;
+use leafd_wire::text::shell_word;
 
 /// The expected state of the socket and the daemon.
 #[derive(Clone, Copy, Debug)]
@@ -200,7 +201,8 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
     // A ceiling may have been lowered below the claimed ids.
     let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
     let remedy = format!(
-        "raise the ceiling with: leafctl tag set {tag:?} --ceiling N, or move to a new tag"
+        "raise the ceiling with: leafctl tag set {} --ceiling N, or move to a new tag",
+        shell_word(tag)
     );
     report.add(verdict, "ceilings", text, remedy);
     true

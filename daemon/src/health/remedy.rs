@@ -9,6 +9,7 @@ use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variabl
 use crate::engine::lease::ZOOKEEPER;
 use leafd_core::health::{Cause, Code};
 use leafd_core::store::Why;
+use leafd_wire::text::shell_word;
 
 /// The parts of the configuration that remedies name.
 #[derive(Debug, Default)]
@@ -62,11 +63,15 @@ impl Remedies {
             Code::RegistryAway | Code::WorkerRefused => return self.of_registry(cause),
             Code::StoreSettling | Code::RegistrySettling => "wait: it ends on its own",
             Code::TagClaimsFailing => {
-                return format!("check the tag's row: leafctl tag show {subject:?}; leafd retries");
+                return format!(
+                    "check the tag's row: leafctl tag show {}; leafd retries",
+                    shell_word(subject)
+                );
             }
             Code::TagUsedUp | Code::TagNearCeiling => {
                 return format!(
-                    "raise the ceiling with: leafctl tag set {subject:?} --ceiling N, or move to a new tag"
+                    "raise the ceiling with: leafctl tag set {} --ceiling N, or move to a new tag",
+                    shell_word(subject)
                 );
             }
             Code::WorkerStarting | Code::WorkerReleased => "",

@@ -101,7 +101,7 @@ pub fn a_row_set_back_is_refused_in_words(backend: &mut dyn Backend) {
     assert_eq!(claim(&mut store, "t", 1).run.range(), 1..101);
     let before = look_up(&mut store, &[tag("t")])[0].unwrap().generation;
     backend.execute("UPDATE leaf_alloc SET max_id = 1 WHERE biz_tag = 't'");
-    refused_in_words(&mut store, "t", &["leafctl tag raise t --to 101"]);
+    refused_in_words(&mut store, "t", &["leafctl tag raise \"t\" --to 101"]);
     // Whoever holds numbers of it is told that it is another one.
     assert_ne!(look_up(&mut store, &[tag("t")])[0].unwrap().generation, before);
     assert!(raise(&mut store, "t", 101));
@@ -122,7 +122,7 @@ pub fn a_row_made_anew_by_sql_is_refused_until_a_command_helps(backend: &mut dyn
     refused_in_words(
         &mut store,
         "t",
-        &["leafctl tag delete t", "leafctl tag create t", "--start 101"],
+        &["leafctl tag delete \"t\"", "leafctl tag create \"t\"", "--start 101"],
     );
     let seen = store.show(&tag("t")).unwrap().generation;
     store.delete(&tag("t"), seen).unwrap();

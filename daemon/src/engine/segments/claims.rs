@@ -16,6 +16,7 @@ use crate::reply::Failure;
 use crate::store::{Store, StoreHandle};
 use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
 use leafd_core::{Backoff, BootMs};
+use leafd_wire::text::shell_word;
 
 /// How long a refused claim is refused again without calling the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
@@ -369,8 +370,8 @@ pub(super) fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim)
     if passed > shard.warned_percent.replace(passed) {
         error!(
             tag = %tag.tag, ceiling = claim.ceiling, claimed_to, percent = claimed,
-            "the tag is {claimed}% used: raise its ceiling with leafctl tag set {:?} --ceiling N, or move to a new tag",
-            tag.tag
+            "the tag is {claimed}% used: raise its ceiling with leafctl tag set {} --ceiling N, or move to a new tag",
+            shell_word(tag.tag.as_str())
         );
     }
 }

@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use leafd_wire::Status;
+use leafd_wire::text::shell_word;
 use tracing::{info, warn};
 
 use super::tag::shard_number;
@@ -104,8 +105,9 @@ impl Segments {
                     Status::StoreRefused,
                     format!(
                         "tag {name:?} would issue ids again: this host has seen {seen} as its next id in {url}, which it no \
-                         longer uses, but {} has {end}: raise it with leafctl tag raise {name} --to {seen}",
-                        shard.upstream.url
+                         longer uses, but {} has {end}: raise it with leafctl tag raise {} --to {seen}",
+                        shard.upstream.url,
+                        shell_word(name)
                     ),
                 )));
             }

@@ -6,7 +6,7 @@ use leafd_core::Tag;
 use leafd_core::mask::Masking;
 use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
 use leafd_core::store::{next_start, step_of};
-use leafd_wire::text::clean;
+use leafd_wire::text::{clean, shell_word};
 
 /// The prefix of the names of mask keys' check values in `leafd_meta`.
 pub(super) const MASK_KEY_ENTRY: &str = "mask_key_";
@@ -38,10 +38,11 @@ impl StoredTag {
             return Ok(());
         }
         let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
+        let word = shell_word(tag);
         Err(SqlError::Said(StoreError::refused(format!(
             "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was \
-             deleted and created again, or set back. If it is a new tag, run: leafctl tag delete {tag} --yes-delete \
-             {tag}; then: leafctl tag create {tag} --start {end}. If it is the old one, run: leafctl tag raise {tag} \
+             deleted and created again, or set back. If it is a new tag, run: leafctl tag delete {word} --yes-delete \
+             {word}; then: leafctl tag create {word} --start {end}. If it is the old one, run: leafctl tag raise {word} \
              --to {end}"
         ))))
     }
