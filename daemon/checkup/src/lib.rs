@@ -156,7 +156,7 @@ impl Report {
 
 /// Text from other parties may contain line breaks, which would end the finding.
 fn in_a_line(text: &str) -> String {
-    text.chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect()
+    clean(&text.replace(char::is_control, " "))
 }
 
 #[cfg(test)]
@@ -167,13 +167,13 @@ mod tests {
     fn a_report_has_a_line_a_finding_and_its_remedy_below() {
         let mut report = Report::default();
         report.ok("clock", "2 ms off");
-        report.warning("socket", "mode 666\nfor everybody", "");
+        report.warning("socket", "mode 666\nfor \u{202e}everybody", "");
         assert!(!report.has_failed());
         report.failed("port", "refused", "start it");
         assert_eq!(
             report.text(),
             "ok       clock             2 ms off\n\
-             warning  socket            mode 666 for everybody\n\
+             warning  socket            mode 666 for \u{fffd}everybody\n\
              failed   port              refused\n                           remedy: start it\n\n\
              1 failed, 1 with a warning, 1 ok\n"
         );
