@@ -1,7 +1,7 @@
 //! What the kernel holds for a user or lets it be counts as the user's: socket buffers, groups, subordinate uids.
 
 use std::fs;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::access::raw_as;
 use crate::host::{Host, eventually};
 use crate::raw::{Raw, connect_as, ids_request, tcp_as, tcp_from};
 use leafd_tests::http;
+use nix::sys::socket::{setsockopt, sockopt};
 
 const ATTACKER: u32 = 4_001;
 const VICTIM: u32 = 4_002;
@@ -300,4 +301,41 @@ fn large_requests_of_one_connection_leave_ticks_for_others_of_its_user() {
         sibling.send(&ids_request("snowflake", 1, 1, 2_000));
         assert_eq!(sibling.reply().ids().len(), 1);
     }
+}
+
+/// Each unread page would be another copy, once the tags have changed.
+#[test]
+fn unread_pages_of_one_user_leave_pages_to_others() {
+    const TAGS: usize = 1_200;
+    let mut host = open().set("leaf_http", "127.0.0.1:0");
+    host.start();
+    // As text of HTML they are long.
+    (0..TAGS).for_each(|number| host.create(&format!("{number:&>100}")));
+    let address = host.http("Leaf's paths are open");
+    let ask = |uid| {
+        let mut stream = tcp_as(&address, uid).unwrap();
+        setsockopt(&stream, sockopt::RcvBuf, &4_096).unwrap();
+        stream.write_all(b"GET /db HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+        stream
+    };
+    let mut unread: Vec<TcpStream> = (0..20).map(|_| ask(ATTACKER)).collect();
+    let codes = unread.iter_mut().map(|stream| {
+        let mut start = [0; 12];
+        stream.read_exact(&mut start).unwrap();
+        String::from_utf8_lossy(&start[9..]).into_owned()
+    });
+    let codes: Vec<String> = codes.collect();
+    let sent = codes.iter().filter(|code| *code == "200").count();
+    assert!((1..=4).contains(&sent), "{codes:?}");
+    assert!(codes.iter().all(|code| code == "200" || code == "429"), "{codes:?}");
+    let rows = |uid| {
+        let mut page = String::new();
+        ask(uid).read_to_string(&mut page).unwrap();
+        page.matches("<tr>").count()
+    };
+    assert!(rows(VICTIM) > TAGS, "the header, and a row for each tag");
+    drop(unread);
+    eventually("the user gets pages again", Duration::from_secs(20), || {
+        (rows(ATTACKER) > TAGS).then_some(())
+    });
 }

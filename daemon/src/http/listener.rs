@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -21,6 +21,7 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 use tracing::{debug, warn};
 
+use super::answer::Text;
 use super::socket_owner;
 use crate::config::{AccessRules, Peer};
 use crate::server::stream::Stream as UnixStream;
@@ -58,31 +59,7 @@ const RECEIVE_BUFFER_BYTES: usize = 16 * 1024;
 /// Answers requests.
 pub(super) trait Service: 'static {
     /// Answers a request.
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Bytes>;
-}
-
-/// An answer's body. Connections that get the same one share it, because it is in memory until its reader has it.
-struct Whole(Bytes);
-
-impl Body for Whole {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let bytes = std::mem::take(&mut self.0);
-        Poll::Ready((!bytes.is_empty()).then(|| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.0.len() as u64)
-    }
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Text>;
 }
 
 /// The process at the other end of a connection.
@@ -233,7 +210,7 @@ fn begin<S: Service>(
         let caller = Rc::new(caller);
         let answer = service_fn(move |request| {
             let (service, caller) = (Rc::clone(&service), Rc::clone(&caller));
-            async move { Ok::<_, Infallible>(service.answer(&caller, request).await.map(Whole)) }
+            async move { Ok::<_, Infallible>(service.answer(&caller, request).await) }
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())

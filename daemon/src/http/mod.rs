@@ -7,10 +7,12 @@
 //!
 //! - `listener`: connections and their limits.
 //! - `socket_owner`: the user at the other end of a connection of this host.
+//! - `answer`: the text of an answer, as it is sent.
 //! - `inquiries`: queries to the thread that answers requests.
 //! - `routes`: the paths.
 //! - `page`: the web page, and the state that it requests.
 
+mod answer;
 mod inquiries;
 mod leaf;
 mod listener;

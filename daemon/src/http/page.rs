@@ -3,12 +3,12 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use hyper::body::Bytes;
 use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::json;
 use tokio::sync::{Mutex, mpsc, watch};
 
+use super::answer::Text;
 use super::inquiries::{Inquiry, asked};
 use super::listener::Caller;
 use crate::clock;
@@ -48,7 +48,7 @@ impl PageState {
     }
 
     /// The state as JSON; `None` if the request loop is blocked.
-    pub(super) async fn state(&self, caller: &Rc<Caller>, query: &str) -> Option<Response<Bytes>> {
+    pub(super) async fn state(&self, caller: &Rc<Caller>, query: &str) -> Option<Response<Text>> {
         let text = query.split('&').find_map(|pair| pair.strip_prefix("find="));
         let mut text =
             text.and_then(|text| percent_decoded(&text.replace('+', " "))).unwrap_or_default();
@@ -88,7 +88,7 @@ fn show(overview: &Overview, administers: bool) -> String {
 }
 
 /// The page, or one of its files.
-pub(super) fn file(path: &str) -> Option<Response<Bytes>> {
+pub(super) fn file(path: &str) -> Option<Response<Text>> {
     let (kind, text) = match path {
         "/" => ("text/html; charset=utf-8", include_str!("page/page.html")),
         "/page.css" => ("text/css; charset=utf-8", include_str!("page/page.css")),
@@ -98,7 +98,7 @@ pub(super) fn file(path: &str) -> Option<Response<Bytes>> {
     Some(answer(kind, text))
 }
 
-fn answer(kind: &'static str, text: impl Into<Bytes>) -> Response<Bytes> {
+fn answer(kind: &'static str, text: impl Into<Text>) -> Response<Text> {
     let mut answer = Response::new(text.into());
     *answer.status_mut() = StatusCode::OK;
     let headers = answer.headers_mut();

@@ -4,12 +4,13 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HOST, ORIGIN, USER_AGENT};
 use hyper::header::{HeaderMap, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{mpsc, watch};
 
+use super::answer::Text;
 use super::inquiries::{ANSWERS_WITHIN, Inquiry, asked};
 use super::listener::{Caller, ConnectionLimits, Service};
 use super::page::{self, PageState};
@@ -45,7 +46,7 @@ impl Monitoring {
         Rc::new(Monitoring { ask, local, page })
     }
 
-    async fn metrics(&self) -> Response<Bytes> {
+    async fn metrics(&self) -> Response<Text> {
         let text = asked(&self.ask, async |dispatcher| dispatcher.metrics_text(true).await);
         let Some(text) = text.await else { return blocked() };
         let mut answer = plain(StatusCode::OK, text);
@@ -54,14 +55,14 @@ impl Monitoring {
         answer
     }
 
-    async fn live(&self) -> Response<Bytes> {
+    async fn live(&self) -> Response<Text> {
         match asked(&self.ask, async |_| ()).await {
             Some(()) => plain(StatusCode::OK, "ok\n"),
             None => blocked(),
         }
     }
 
-    async fn ready(&self, query: Option<&str>) -> Response<Bytes> {
+    async fn ready(&self, query: Option<&str>) -> Response<Text> {
         let found = asked(&self.ask, async |dispatcher| dispatcher.readiness());
         let Some(found) = found.await else { return blocked() };
         let Some(ready) = is_ready(&found, query) else {
@@ -86,7 +87,7 @@ impl Monitoring {
 }
 
 impl Service for Monitoring {
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Bytes> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Text> {
         if ![Method::GET, Method::HEAD].contains(request.method()) {
             let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "send GET or HEAD\n");
             answer.headers_mut().insert(ALLOW, "GET, HEAD".parse().expect("plain text"));
@@ -172,7 +173,7 @@ pub(super) fn is_from_another_site(headers: &HeaderMap) -> bool {
     })
 }
 
-fn blocked() -> Response<Bytes> {
+fn blocked() -> Response<Text> {
     plain(
         StatusCode::SERVICE_UNAVAILABLE,
         format!(
@@ -182,7 +183,7 @@ fn blocked() -> Response<Bytes> {
     )
 }
 
-fn plain(code: StatusCode, text: impl Into<Bytes>) -> Response<Bytes> {
+fn plain(code: StatusCode, text: impl Into<Text>) -> Response<Text> {
     let mut answer = Response::new(text.into());
     *answer.status_mut() = code;
     let headers = answer.headers_mut();

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use hyper::body::Bytes;
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
@@ -11,6 +10,7 @@ use leafd_checkup::snapshot::Tag;
 use leafd_wire::{Layout, Status};
 use serde_json::{Value, json};
 
+use super::super::answer::Text;
 use crate::clock;
 
 /// The header field with leafd's own status, which says more than Leaf's three numbers.
@@ -19,12 +19,12 @@ const STATUS_FIELD: &str = "leafd-status";
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
 /// The answer with an id.
-pub(super) fn id(id: u64) -> Response<Bytes> {
+pub(super) fn id(id: u64) -> Response<Text> {
     with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
 }
 
 /// The answer when there is no id: Leaf's number for the reason, in the form of Spring's errors.
-pub(super) fn no_id(path: &str, status: Status) -> Response<Bytes> {
+pub(super) fn no_id(path: &str, status: Status) -> Response<Text> {
     let number = match status {
         Status::TagUnknown | Status::TagInvalid => -2,
         Status::NoWorker | Status::ClockBehind | Status::TimeExhausted => -1,
@@ -43,7 +43,7 @@ pub(super) fn error(
     path: &str,
     exception: Option<&str>,
     message: &str,
-) -> Response<Bytes> {
+) -> Response<Text> {
     let mut text = format!(
         "{{\"timestamp\":{},\"status\":{},\"error\":{}",
         clock::now().unix.0,
@@ -58,7 +58,7 @@ pub(super) fn error(
 }
 
 /// The parts of a snowflake id of Leaf's layout, as texts in the order of Java's map.
-pub(super) fn decoded(id: &str) -> Response<Bytes> {
+pub(super) fn decoded(id: &str) -> Response<Text> {
     let text = match id.parse::<i64>() {
         Err(_) => r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#.to_owned(),
         Ok(id) => {
@@ -121,7 +121,7 @@ fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 }
 
 /// The answer with one of Leaf's pages.
-pub(super) fn page(text: Bytes) -> Response<Bytes> {
+pub(super) fn page(text: Text) -> Response<Text> {
     with(StatusCode::OK, "text/html;charset=UTF-8", text)
 }
 
@@ -129,7 +129,7 @@ fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-fn with(code: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Response<Bytes> {
+fn with(code: StatusCode, kind: &'static str, text: impl Into<Text>) -> Response<Text> {
     let mut answer = Response::new(text.into());
     *answer.status_mut() = code;
     answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
@@ -140,8 +140,8 @@ fn with(code: StatusCode, kind: &'static str, text: impl Into<Bytes>) -> Respons
 mod tests {
     use super::*;
 
-    fn text(answer: Response<Bytes>) -> String {
-        String::from_utf8(answer.into_body().to_vec()).expect("text")
+    fn text(answer: Response<Text>) -> String {
+        String::from_utf8(answer.into_body().left.to_vec()).expect("text")
     }
 
     #[test]

@@ -13,14 +13,15 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Incoming;
 use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use leafd_wire::Status;
 use tokio::sync::{mpsc, watch};
 
+use super::answer::Text;
 use super::inquiries::{Inquiry, asked};
-use super::listener::{Caller, ConnectionLimits, Service};
+use super::listener::{Caller, ConnectionLimits, Party, Service};
 use super::routes::may_be_of_any_page;
 use crate::config::{AccessRules, LeafHttp, percent_decoded};
 use crate::reply::Failure;
@@ -63,14 +64,14 @@ impl Leaf {
         Rc::new(Leaf { gate: Gate::new(settings, token), pages, ask, layouts, reserved })
     }
 
-    async fn segment(&self, path: &str, key: &str) -> Response<Bytes> {
+    async fn segment(&self, path: &str, key: &str) -> Response<Text> {
         match percent_decoded(key) {
             Some(tag) if !self.layouts.contains(&tag) => self.draw(path, &tag).await,
             _ => answers::no_id(path, Status::TagUnknown),
         }
     }
 
-    async fn draw(&self, path: &str, tag: &str) -> Response<Bytes> {
+    async fn draw(&self, path: &str, tag: &str) -> Response<Text> {
         if self.reserves(|rules| rules.reserves(tag)) {
             return reserved(path);
         }
@@ -86,13 +87,14 @@ impl Leaf {
         }
     }
 
-    async fn page(&self, path: &str, page: LeafPage) -> Response<Bytes> {
+    async fn page(&self, path: &str, party: Party, page: LeafPage) -> Response<Text> {
         // The pages show reserved tags too.
         if self.reserves(AccessRules::reserves_any) {
             return reserved(path);
         }
-        match self.pages.page(page).await {
-            Ok(text) => answers::page(text),
+        match self.pages.page(party, page).await {
+            Ok(Some(text)) => answers::page(text),
+            Ok(None) => too_many(path, "read the pages that were sent to you first", 1_000),
             Err(failure) => failed(path, &failure),
         }
     }
@@ -102,19 +104,19 @@ impl Leaf {
     }
 }
 
-fn reserved(path: &str) -> Response<Bytes> {
+fn reserved(path: &str) -> Response<Text> {
     let why = "an access rule reserves this for certain users, and HTTP callers are anonymous; set \
                leaf_http_token_file to admit callers with the token";
     answers::error(StatusCode::FORBIDDEN, path, None, why)
 }
 
-fn failed(path: &str, failure: &Failure) -> Response<Bytes> {
+fn failed(path: &str, failure: &Failure) -> Response<Text> {
     tracing::debug!(path, status = failure.status.name(), "{}", failure.message);
     answers::no_id(path, failure.status)
 }
 
 impl Service for Leaf {
-    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Bytes> {
+    async fn answer(&self, caller: &Rc<Caller>, request: Request<Incoming>) -> Response<Text> {
         let peer = caller.address.unwrap_or(IpAddr::from([127, 0, 0, 1]));
         let path = request.uri().path();
         if let Err(closed) = self.gate.enter(peer, caller.party, request.headers()) {
@@ -145,15 +147,15 @@ impl Service for Leaf {
             return self.draw(path, SNOWFLAKE).await;
         }
         match bare {
-            "/cache" => self.page(path, LeafPage::Cache).await,
-            "/db" => self.page(path, LeafPage::Rows).await,
+            "/cache" => self.page(path, caller.party, LeafPage::Cache).await,
+            "/db" => self.page(path, caller.party, LeafPage::Rows).await,
             "/decodeSnowflakeId" => decode(path, request.uri().query().unwrap_or_default()),
             _ => answers::error(StatusCode::NOT_FOUND, path, None, "No message available"),
         }
     }
 }
 
-fn decode(path: &str, query: &str) -> Response<Bytes> {
+fn decode(path: &str, query: &str) -> Response<Text> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix("snowflakeId="));
     match values.into_iter().next() {
         Some(id) => answers::decoded(&percent_decoded(id).unwrap_or_default()),
@@ -166,7 +168,13 @@ fn decode(path: &str, query: &str) -> Response<Bytes> {
     }
 }
 
-fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Bytes> {
+fn too_many(path: &str, why: &str, wait_ms: u64) -> Response<Text> {
+    let mut answer = answers::error(StatusCode::TOO_MANY_REQUESTS, path, None, why);
+    answer.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
+    answer
+}
+
+fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Text> {
     let stranger = |code: StatusCode, why: &str| {
         let mut answer = answers::error(code, path, None, why);
         // The connection must not be used for further requests.
@@ -198,9 +206,7 @@ fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Bytes> {
         Closed::TooOften(wait_ms) => {
             let why =
                 format!("{peer} sends more requests than leaf_http_requests_per_second allows");
-            let mut answer = answers::error(StatusCode::TOO_MANY_REQUESTS, path, None, &why);
-            answer.headers_mut().insert(RETRY_AFTER, wait_ms.div_ceil(1_000).into());
-            answer
+            too_many(path, &why, wait_ms)
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Leaf's pages. One page of each kind is generated at a time, and requests soon after that get the same one.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use hyper::body::Bytes;
+use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use leafd_wire::opcode;
 use serde_json::{Value, json};
 use tokio::sync::{Mutex, mpsc};
 
+use super::super::answer::Text;
 use super::super::inquiries::{Inquiry, asked};
+use super::super::listener::Party;
 use super::answers;
 use crate::clock;
 use crate::reply::Failure;
@@ -19,6 +23,12 @@ const SHOWN_MS: u64 = 1_000;
 
 /// The maximum number of rows on `/db`.
 const ROWS_MAX: usize = 10_000;
+
+/// How many pages may be on their way at once, divided between the parties. Each can be another one, of a megabyte.
+const PAGES_SENT_MAX: u64 = 8;
+
+/// A shorter page may always be sent.
+const SHORT_BYTES: usize = 16 * 1024;
 
 /// The rows that are requested at once.
 const ROWS_AT_ONCE: usize = 1_000;
@@ -36,15 +46,26 @@ pub(super) struct Pages {
     shows_masked: bool,
     /// The last page of each kind, and when it was generated.
     made: [Mutex<Option<(BootMs, Bytes)>>; 2],
+    /// Places for pages on their way to their readers.
+    sent: Rc<RefCell<Shares<Party>>>,
 }
 
 impl Pages {
     pub(super) fn new(ask: mpsc::Sender<Inquiry>, shows_masked: bool) -> Pages {
-        Pages { ask, shows_masked, made: Default::default() }
+        let sent = Rc::new(RefCell::new(Shares::new(PAGES_SENT_MAX)));
+        Pages { ask, shows_masked, made: Default::default(), sent }
     }
 
-    /// The page's text.
-    pub(super) async fn page(&self, page: LeafPage) -> Result<Bytes, Failure> {
+    /// The page's text; `None` if the caller has not read too many others yet.
+    pub(super) async fn page(&self, party: Party, page: LeafPage) -> Result<Option<Text>, Failure> {
+        let text = self.text(page).await?;
+        let claimant = Claimant { uid: party, trusted: false };
+        let place = ShareSlot::take(&self.sent, claimant);
+        let is_sent = place.is_some() || text.len() <= SHORT_BYTES;
+        Ok(is_sent.then(|| Text::in_place(text, place)))
+    }
+
+    async fn text(&self, page: LeafPage) -> Result<Bytes, Failure> {
         let mut made = self.made[page as usize].lock().await;
         if let Some((at, text)) = &*made
             && clock::boot().0 < at.0 + SHOWN_MS
