@@ -105,16 +105,24 @@ fn a_unix_socket_has_the_mode_of_the_other_and_goes_with_the_daemon() {
 }
 
 #[test]
-fn a_port_that_is_taken_keeps_it_from_starting() {
+fn a_port_that_is_taken_keeps_nobody_from_ids() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    let mut host = Host::new().set("http", &address);
+    for setting in ["http", "leaf_http"] {
+        let mut host = Host::new().worker(17).set(setting, &address);
+        host.start();
+        host.create("orders");
+        assert_eq!(host.raw().draw_until("orders", Duration::from_secs(20)), 1);
+        assert!(host.log().contains(&format!("cannot serve HTTP on {address}")), "{}", host.log());
+    }
+}
+
+#[test]
+fn an_address_of_another_host_keeps_it_from_starting() {
+    let mut host = Host::new().set("http", "192.0.2.1:9644");
     let refusal = host.try_start().unwrap_err();
-    assert!(
-        refusal.code == Some(1)
-            && refusal.said.contains(&format!("cannot serve HTTP on {address}")),
-        "{refusal:?}"
-    );
+    let is_named = refusal.said.contains("cannot serve HTTP on 192.0.2.1:9644");
+    assert!(refusal.code == Some(1) && is_named, "{refusal:?}");
 }
 
 #[test]

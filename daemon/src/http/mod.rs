@@ -21,7 +21,7 @@ mod routes;
 mod socket_owner;
 
 use std::io;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::rc::Rc;
 use std::sync::mpsc as blocking;
 
@@ -54,6 +54,14 @@ pub struct Http {
     _file: Option<Socket>,
 }
 
+/// The daemon can't listen on an address.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot serve HTTP on {address}: {cause}; use another address or port")]
+pub struct BindError {
+    address: SocketAddr,
+    pub cause: io::Error,
+}
+
 /// The thread's name.
 const THREAD_NAME: &str = "leafd-http";
 
@@ -77,7 +85,7 @@ impl Bound {
         let (listener, file) = match (given, address) {
             (Some(listener), _) => (listener, None),
             (None, None) => return Ok(None),
-            (None, Some(HttpAddress::Tcp(address))) => (HttpListener::Tcp(bind(address)?), None),
+            (None, Some(HttpAddress::Tcp(address))) => (HttpListener::Tcp(bind(*address)?), None),
             (None, Some(HttpAddress::Unix(path))) => {
                 let mut socket = Socket::bind(path, mode, group)?;
                 (HttpListener::Unix(socket.take_listener()?), Some(socket))
@@ -181,12 +189,10 @@ fn attended(dispatcher: &Rc<Dispatcher>) -> mpsc::Sender<Inquiry> {
     ask
 }
 
-fn bind(address: &std::net::SocketAddr) -> anyhow::Result<TcpListener> {
+fn bind(address: SocketAddr) -> Result<TcpListener, BindError> {
     let bound = TcpListener::bind(address).and_then(|listener| {
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
-    bound.map_err(|cause| {
-        anyhow::anyhow!("cannot serve HTTP on {address}: {cause}; use another address or port")
-    })
+    bound.map_err(|cause| BindError { address, cause })
 }

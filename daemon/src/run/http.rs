@@ -34,7 +34,8 @@ pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Liste
     use crate::http::Bound;
     let group = config.socket_group.as_ref().map(|group| group.gid);
     let handed_over = given.is_some();
-    let monitoring = Bound::open(config.http.as_ref(), given, config.socket_mode, group)?;
+    let open = |address, given| or_without(Bound::open(address, given, config.socket_mode, group));
+    let monitoring = open(config.http.as_ref(), given)?;
     if let (Some(bound), true, Some(address)) = (&monitoring, handed_over, &config.http) {
         tracing::info!(
             "HTTP is served on {}, the socket that systemd passed; the setting http, {address}, is not used",
@@ -44,8 +45,24 @@ pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Liste
     let address = config.leaf_http.map(HttpAddress::Tcp);
     let token = config.leaf_http_token_file.as_deref().filter(|_| address.is_some());
     let token = token.map(read_token).transpose()?;
-    let leaf = Bound::open(address.as_ref(), None, config.socket_mode, group)?;
+    let leaf = open(address.as_ref(), None)?;
     Ok(Listeners { monitoring, leaf: leaf.map(|bound| (bound, token)) })
+}
+
+/// Goes on without a port that another program has. Any user could have taken it while the daemon was stopped, and ids
+/// don't depend on it.
+#[cfg(feature = "http")]
+fn or_without(bound: Result<Option<crate::http::Bound>>) -> Result<Option<crate::http::Bound>> {
+    use crate::http::BindError;
+    bound.or_else(|error| match error.downcast_ref::<BindError>() {
+        Some(BindError { cause, .. }) if cause.kind() == std::io::ErrorKind::AddrInUse => {
+            tracing::error!(
+                "{error}, or stop the other program, then restart leafd; ids are not affected"
+            );
+            Ok(None)
+        }
+        _ => Err(error),
+    })
 }
 
 #[cfg(feature = "http")]
