@@ -300,7 +300,7 @@ fn a_tag_removed_and_made_anew_while_the_daemon_is_down_gives_none_of_its_old_nu
     );
     host.start();
     let error = host.client().next("orders").unwrap_err().to_string();
-    assert!(error.contains("leafctl tag delete orders"), "{error}");
+    assert!(error.contains("leafctl tag delete \"orders\""), "{error}");
     let seen = host.admin(opcode::TAG_SHOW, &json!({ "tag": "orders" }));
     let delete = json!({ "tag": "orders", "generation": seen["generation"] });
     host.admin(opcode::TAG_DELETE, &delete);

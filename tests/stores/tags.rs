@@ -225,7 +225,7 @@ fn changes_reach_daemons_that_use_the_tag(hosts: &mut [Host], sql: Sql<'_>) {
                 None
             }
             // A check may come between the two statements, and whoever asks then is told to ask again.
-            _ => reply.text().contains("leafctl tag delete remade").then_some(()),
+            _ => reply.text().contains("leafctl tag delete \"remade\"").then_some(()),
         }
     });
     row(host, &["delete", "remade", "--yes-delete", "remade"]);
