@@ -15,8 +15,9 @@ const TAG: &str = "ledger";
 const HOSTS: usize = 4;
 const DRAWS: usize = 150;
 
+/// A host that claims each id of a strict tag.
 fn strict_host(url: &str) -> Host {
-    let mut host = Host::on_store(url);
+    let mut host = Host::on_store(url).set("strict_hold", "0s").set("failover_settle", "1s");
     host.start();
     host
 }
@@ -78,9 +79,7 @@ fn a_copy_of_the_table_hides_it() {
     apply_schema(&server.url());
     // The schema named after the role comes first in the search path.
     server.sql(&format!("CREATE SCHEMA {USER} AUTHORIZATION {USER}"));
-    let mut host = Host::on_store(&server.url());
-    host.change("failover_settle", "1s");
-    host.start();
+    let host = strict_host(&server.url());
     create(&host);
     let mut ids = draw(&host);
     server.sql(&format!(
