@@ -74,12 +74,14 @@ impl Segments {
             upstream.lost_commits(&**self, name, seen);
         }
         let lost = claim.run.first < seen || tag.evicted.get() || !upstream.counts(&under);
-        let Some(store) = upstream.key().filter(|_| !lost) else {
+        let lose = || {
             self.losses.lose(name, Cause::Store, claim.run);
-            return Err(Failure::store_away(format!(
-                "the store of tag {name:?} failed over, or the tag was deleted, while a claim was in flight; retry"
-            )));
+            Failure::store_away(format!(
+                "the store of tag {name:?} failed over, or may have, or the tag was deleted, while a claim was in flight; \
+                 retry"
+            ))
         };
+        let Some(store) = upstream.key().filter(|_| !lost) else { return Err(lose()) };
         tag.unconfirmed.take();
         shard.generation.set(Some(claim.generation));
         self.note_ceiling(&tag, claim.run.end() - 1, claim.ceiling);
@@ -93,8 +95,10 @@ impl Segments {
             let _ = recorded.send(());
         });
         // Without the record, a fail-over of the store could repeat the ids.
-        record.await.map(|()| run).map_err(|_| {
+        record.await.map_err(|_| {
             Failure::journal(format!("the journal has not recorded a claim of tag {name:?}; retry"))
-        })
+        })?;
+        // If the daemon was stopped meanwhile, the store may have failed over without this host's report.
+        if upstream.may_issue() { Ok(run) } else { Err(lose()) }
     }
 }
