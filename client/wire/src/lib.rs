@@ -98,7 +98,7 @@ pub mod opcode {
     pub const SERIES_LIST: u8 = 28;
     /// Read a document number (JSON).
     pub const SERIES_CHECK: u8 = 29;
-    /// Tell what happened to the numbers of a period (administrative, JSON).
+    /// Account for the numbers of a period (administrative, JSON).
     pub const SERIES_ACCOUNT: u8 = 30;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;

@@ -42,7 +42,7 @@ pub struct Server {
     owners: Owners,
     turns: Rc<Turns>,
     stopping: watch::Receiver<bool>,
-    /// Tells the connections to stop, once no new one can arrive.
+    /// Tells the connections to stop. Sent after the last one was accepted.
     closing: watch::Sender<bool>,
     left: Rc<Notify>,
     warned: Cell<bool>,
