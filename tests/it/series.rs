@@ -1,7 +1,7 @@
 //! Document numbers: series, tenants, what may and what can't be drawn, accounts, and texts that are read back.
 
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leafd_client::{Error, opcode};
 use leafd_tests::program::leafd_binary;
@@ -105,6 +105,22 @@ fn numbers_are_drawn_read_back_and_accounted_for() {
     assert_eq!((&line["first_text"], &line["last"]), (&issued["first_text"], &json!(2_503)));
     let list = leafctl(&host, &["series", "list"]);
     assert!(list.contains("Europe/Berlin") && list.contains(&year), "{list}");
+}
+
+/// A dense series holds nothing, yet its tag doesn't leave memory as an idle one while a claim is under way.
+#[test]
+fn a_dense_series_in_steady_use_skips_nothing() {
+    let mut host = Host::new().worker(17).set("tag_idle", "1s");
+    host.start();
+    create(&host, "dense", "D{n:6}", &["--dense"]);
+    let series = host.client().series("dense");
+    let begun = Instant::now();
+    for number in 1.. {
+        assert_eq!(series.next().unwrap(), format!("D{number:06}"));
+        if begun.elapsed() > Duration::from_secs(4) {
+            break;
+        }
+    }
 }
 
 #[test]

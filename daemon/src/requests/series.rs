@@ -81,7 +81,7 @@ struct Draw {
     pid: u32,
 }
 
-/// The least that a host claims of a period's numbers: a store outage begins with as many.
+/// The fewest numbers of a period that a host claims at a time, and so its smallest reserve for a store outage.
 const STEP: u64 = 10;
 
 /// How often a draw begins again because its period has ended, or the tag was missing.
@@ -186,7 +186,7 @@ impl Dispatcher {
             let place = self.series.settle(&draw.series, &draw.tenant, draw.deadline).await?;
             let until = draw.deadline.min(place.until());
             let drawn = match place.series.record.dense {
-                true => self.draw_exactly(draw, &place).await,
+                true => self.draw_exactly(draw, &place, reply).await,
                 false => self.draw_held(draw, &place, until, reply).await,
             };
             let is_now = self.series.is_now(&place);
@@ -248,17 +248,25 @@ impl Dispatcher {
         self: &Rc<Self>,
         draw: &Draw,
         place: &Place,
+        reply: &ReplyTo,
     ) -> Result<Vec<Run>, Failure> {
         let _one = self.series.claiming.lock().await;
+        // Once the claim is sent, it is waited for: a number that nobody gets is a gap.
+        if reply.gone() || self.segments.stopping.get() {
+            return Err(Failure::stopping());
+        }
+        let now = clock::boot();
+        if draw.deadline <= now {
+            return Err(Failure::deadline(&place.tag, "other claims came first"));
+        }
+        if !place.is_current(now) {
+            return Err(Failure::deadline(&place.tag, "its period has ended"));
+        }
         let (session, name) = (self.session_of(draw), place.tag.as_str().as_bytes());
         let (source, quota) = self.source(&session, name)?;
         if let Some(bucket) = quota {
             let mut want = Want { count: draw.count, allow_partial: false };
             quotas::charge(&mut bucket.borrow_mut(), &mut want, draw.claimant.uid, name)?;
-        }
-        // Once the claim is sent, it is waited for: a number that nobody gets is a gap.
-        if draw.deadline <= clock::boot() {
-            return Err(Failure::deadline(&place.tag, "other claims came first"));
         }
         let run = self.segments.claim_exactly(&place.tag, draw.count, draw.claimant).await?;
         if let Source::Segment(tag) = source {

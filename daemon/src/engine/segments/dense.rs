@@ -1,5 +1,6 @@
 //! Tags that a host draws from without holding ids: each draw is one claim of exactly the ids that it needs. So an id is
-//! missing only if the daemon crashed between the claim and its answer, and the claim's record shows which one.
+//! missing only if its claim was not answered: after a crash, a lost connection or a fail-over, or because the period
+//! had ended. The claim's record shows which one.
 
 use std::rc::Rc;
 use std::time::Instant;
@@ -7,6 +8,7 @@ use std::time::Instant;
 use leafd_wire::{Run, Status};
 use tokio::sync::oneshot;
 
+use super::claims::UnderWay;
 use super::{Cause, SegmentTag, Segments};
 use crate::journal::Write;
 use crate::reply::Failure;
@@ -14,6 +16,25 @@ use crate::store::Store;
 use leafd_core::shares::Claimant;
 use leafd_core::store::{ClaimWish, StoreError};
 use leafd_core::{Backoff, Tag};
+
+/// A dense claim under way. It keeps the tag in use, and the daemon from stopping, until it is answered.
+struct ExactClaim {
+    tag: Rc<SegmentTag>,
+    _under_way: UnderWay,
+}
+
+impl ExactClaim {
+    fn begin(segments: &Rc<Segments>, tag: &Rc<SegmentTag>) -> ExactClaim {
+        tag.claims_exactly.set(true);
+        ExactClaim { tag: Rc::clone(tag), _under_way: UnderWay::new(segments) }
+    }
+}
+
+impl Drop for ExactClaim {
+    fn drop(&mut self) {
+        self.tag.claims_exactly.set(false);
+    }
+}
 
 impl SegmentTag {
     /// Refuses draws that don't come through a series.
@@ -38,6 +59,7 @@ impl Segments {
         claimant: Claimant,
     ) -> Result<Run, Failure> {
         let tag = self.loaded(name, claimant).await?;
+        let _claim = ExactClaim::begin(self, &tag);
         let [shard] = &tag.shards[..] else {
             return Err(Failure::new(
                 Status::StoreRefused,
@@ -88,7 +110,7 @@ impl Segments {
         super::claims::warn_of_ceiling(&tag, shard, &claim);
         upstream.claims.remember(name, claim.run);
         let (generation, run) = (claim.generation, claim.run);
-        tag.allocator.borrow_mut().raise_highest_end(0, run.end());
+        tag.allocator.borrow_mut().issued_exactly(run);
         let write = Write::Segment { store, tag: name.clone(), generation, run, mark: run.end() };
         let (recorded, record) = oneshot::channel();
         self.write_journal(&tag, shard, vec![write], move || {

@@ -30,6 +30,8 @@ pub struct SegmentTag {
     pub(super) in_retry_queue: Cell<bool>,
     /// Whether it waits for a turn to claim.
     pub(super) awaits_turn: Cell<bool>,
+    /// Whether a dense claim is under way.
+    pub(super) claims_exactly: Cell<bool>,
     /// When a draw from it was last noticed.
     pub(super) drawn: Cell<LastDraw>,
     /// Its place among the unconfirmed names.
@@ -131,6 +133,7 @@ impl SegmentTag {
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
             awaits_turn: Cell::new(false),
+            claims_exactly: Cell::new(false),
             drawn: Cell::new(LastDraw { ids: 0, at: now }),
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),

@@ -31,7 +31,7 @@ impl Segments {
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {
             let allocator = tag.allocator.borrow();
-            allocator.waiting.is_empty() && !allocator.claiming()
+            allocator.waiting.is_empty() && !allocator.claiming() && !tag.claims_exactly.get()
         };
         if tag.unconfirmed.borrow().is_none() || !idle() || tag.evicted.replace(true) {
             return;
