@@ -22,7 +22,7 @@ pub struct SeriesBook {
     upstream: Rc<Upstream>,
     known: RefCell<HashMap<Box<str>, Rc<KnownSeries>>>,
     sample: Cell<Option<Sample>>,
-    /// When the store was last asked for both.
+    /// When the store's clock and series were last read.
     asked: Cell<Option<BootMs>>,
     asking: Mutex<()>,
     /// When numbers were last drawn.
@@ -198,12 +198,13 @@ impl SeriesBook {
     /// The store can't be asked.
     pub async fn read(&self) -> Result<(), Failure> {
         let came = clock::boot();
+        // All who ask wait for the same probe, so nobody waits for the failures of others.
+        self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let _one = self.asking.lock().await;
         // Another request has asked meanwhile.
         if self.asked.get().is_some_and(|asked| asked > came) {
             return Ok(());
         }
-        self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let Some(under) = self.upstream.present() else {
             return Err(self.unavailable("every series"));
         };
