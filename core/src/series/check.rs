@@ -1,4 +1,4 @@
-//! Check digits of ISO 7064. They find any wrong character, and nearly all swaps of two.
+//! Check digits of ISO 7064. They find any wrong digit, nearly all swaps of two, and nearly all wrong letters.
 
 /// A system of check digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

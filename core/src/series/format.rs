@@ -70,6 +70,8 @@ pub enum FormatError {
     Twice,
     #[error("{{check}} must be at the end")]
     CheckInside,
+    #[error("{{check:mod11}} checks digits only: use {{check}} with base32")]
+    CheckDigits,
     #[error(
         "the period can't be read from its numbers, so they would repeat: use {{yyyy}} or {{yy}}, alone or with {{q}}, {{MM}}, \
          {{ww}}, or {{MM}} and {{dd}}; or no date at all"
@@ -137,6 +139,9 @@ impl Format {
             }
         }
         let count = count.ok_or(FormatError::Count)?;
+        if check == Some(CheckSystem::Mod11) && count.radix != 10 {
+            return Err(FormatError::CheckDigits);
+        }
         for (index, part) in parts.iter().enumerate() {
             if parts[..index].contains(part) && !matches!(part, Field::Literal(_)) {
                 return Err(FormatError::Twice);

@@ -61,6 +61,7 @@ fn a_format_whose_numbers_would_repeat_or_be_misread_is_refused() {
         ("{n:6}-{n:6}", Twice),
         ("{MM}{yyyy}{MM}-{n:6}", Twice),
         ("{check}{n:6}", CheckInside),
+        ("{n:6:base32}{check:mod11}", CheckDigits),
         ("{n:6}{yyyy}", Ambiguous),
         ("{n:6}7", Ambiguous),
         ("{tenant}{n:6}", Ambiguous),
