@@ -142,11 +142,15 @@ impl<T> Waiting<T> {
 
     fn left(&mut self, waiter: Waiter<T>) -> T {
         self.waited_for -= u64::from(waiter.want.least());
+        self.free_if_empty();
+        waiter.handle
+    }
+
+    /// A host may use a hundred thousand tags: a queue that is empty keeps no memory.
+    fn free_if_empty(&mut self) {
         if self.users.is_empty() {
-            // A host may use a hundred thousand tags: a queue that is empty keeps no memory.
             self.users = VecDeque::new();
         }
-        waiter.handle
     }
 
     /// Takes out the requests whose deadline has passed.
@@ -195,6 +199,7 @@ impl<T> Waiting<T> {
             }
             !queue.is_empty()
         });
+        self.free_if_empty();
         taken
     }
 }
