@@ -38,7 +38,7 @@ const DRAWN_AT_LEAST: u64 = 2;
 /// A host holds at most one part in this many of the ids below the ceiling, because unused ones are lost.
 const CEILING_SHARE: u64 = 16;
 
-/// The needs for which a host would claim.
+/// What a claim should cover.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HoldNeed {
     /// How long the tag may be held; 0 if it may not.
@@ -171,7 +171,7 @@ impl StrictHold {
         }
     }
 
-    /// The store has no ids left, so its record can't be changed, but no other host gets ids either.
+    /// The store has fewer ids left than were asked for. Its record stays, and expires on its own.
     pub(super) fn exhausted(&mut self) {
         self.drop_ids();
         self.in_store = InStore::Nothing;

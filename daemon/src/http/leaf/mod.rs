@@ -94,7 +94,9 @@ impl Leaf {
         }
         match self.pages.page(party, page).await {
             Ok(Some(text)) => answers::page(text),
-            Ok(None) => too_many(path, "read the pages that were sent to you first", 1_000),
+            Ok(None) => {
+                too_many(path, "finish reading the pages that are being sent to you", 1_000)
+            }
             Err(failure) => failed(path, &failure),
         }
     }
