@@ -151,7 +151,11 @@ fn a_setuid_program_goes_by_no_variable() {
     let mut host = Host::new().worker(17).set("socket_mode", "0666");
     host.start();
     let program = host.path("leafctl");
-    fs::copy(leafd_binary().with_file_name("leafctl"), &program).unwrap();
+    // Copied by another process: a test that forks meanwhile would inherit the file open for writing,
+    // and nobody can run it until that child has started its program.
+    let leafctl = leafd_binary().with_file_name("leafctl");
+    let copied = Command::new("cp").args([leafctl.as_os_str(), program.as_os_str()]).status();
+    assert!(copied.unwrap().success());
     nix::unistd::chown(&program, Some(4_003.into()), Some(4_003.into())).unwrap();
     let ping = |mode: u32| {
         fs::set_permissions(&program, Permissions::from_mode(mode)).unwrap();
