@@ -142,7 +142,7 @@ func (l *link) attempt(c call, frame []byte, fresh bool) ([]byte, *Error) {
 	if failed != nil {
 		return nil, failed
 	}
-	if frame[4] == opIDs {
+	if frame[4] == opIDs || frame[4] == opSeriesNext {
 		le.PutUint32(frame[deadlineAt:], c.deadlineMs())
 	}
 	goesOn := context.AfterFunc(c, func() { conn.Close() })

@@ -13,7 +13,8 @@ import (
 // a context.
 func TestDocumentedCodeCompiles(t *testing.T) {
 	blocks, found := regexp.MustCompile("(?s)```go\n(.*?)```"), 0
-	for _, page := range []string{"client/go/README.md", "README.md", "docs/guide/clients.md", "docs/guide/public-ids.md"} {
+	for _, page := range []string{"client/go/README.md", "README.md", "docs/guide/clients.md", "docs/guide/document-numbers.md",
+		"docs/guide/public-ids.md"} {
 		text, err := os.ReadFile(filepath.Join(root(t), page))
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +32,7 @@ func TestDocumentedCodeCompiles(t *testing.T) {
 			}
 		}
 	}
-	if found < 6 {
+	if found < 8 {
 		t.Fatalf("only %d blocks were found", found)
 	}
 }

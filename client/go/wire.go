@@ -18,12 +18,12 @@ const (
 	tagBytesMax     = 128 * utf8.UTFMax
 	prefixBytesMax  = 32
 	headerBytes     = 12
-	deadlineAt      = headerBytes + 4 // in a request for ids
+	deadlineAt      = headerBytes + 4 // in a request for ids or document numbers
 
-	opInfo, opIDs, opMask, opUnmask = 1, 2, 4, 5
-	opReply                         = 128 // added to the request's opcode
-	flagHold                        = 1
-	flagText                        = 2
+	opInfo, opIDs, opMask, opUnmask, opSeriesNext = 1, 2, 4, 5, 8
+	opReply                                       = 128 // added to the request's opcode
+	flagHold                                      = 1
+	flagText                                      = 2
 )
 
 var le = binary.LittleEndian
@@ -65,6 +65,15 @@ func maskRequest(opcode byte, text bool, form PublicForm, tag string, items []st
 		frame = le.AppendUint16(frame, uint16(length))
 	}
 	return append(frame, body...)
+}
+
+// seriesRequest makes a SERIES_NEXT request. The deadline is set again whenever it is sent.
+func seriesRequest(count int, deadlineMs uint32, series, tenant string) []byte {
+	series, tenant = cut(series, tagBytesMax), cut(tenant, tagBytesMax)
+	frame := request(opSeriesNext, false, 0, 12+len(series)+len(tenant))
+	frame = le.AppendUint32(le.AppendUint32(frame, uint32(count)), deadlineMs)
+	frame = append(le.AppendUint16(frame, uint16(len(series))), series...)
+	return append(le.AppendUint16(frame, uint16(len(tenant))), tenant...)
 }
 
 // run is first, first + stride, and so on: count ids.
@@ -147,6 +156,20 @@ func readMasked(body []byte, count int, text bool) ([]string, error) {
 		return nil, broken("an answer does not have the public ids that were requested")
 	}
 	return items, nil
+}
+
+// readNumbers returns the texts of the answer to a request for count document numbers.
+func readNumbers(body []byte, count int) ([]string, error) {
+	f := fields{body: body}
+	number := int(f.u16())
+	texts := make([]string, count)
+	for i := range texts {
+		texts[i] = string(f.take(int(f.take(1)[0])))
+	}
+	if number != count || !f.complete() {
+		return nil, broken("an answer does not have the document numbers that were requested")
+	}
+	return texts, nil
 }
 
 // readInfo reads the answer to INFO. Later daemons may append fields, which are ignored.

@@ -4,6 +4,7 @@ package leafdtest
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 
 	"leafd.io/leafd"
@@ -66,6 +67,21 @@ func (f *Fake) NextBatch(ctx context.Context, tag string, count int) ([]int64, e
 	}
 	f.set(tag, f.last[tag]+int64(count))
 	return ids, nil
+}
+
+// Series returns a series with the predictable numbers "bills-1", "bills-2" and so on, or "bills-ACME-1" for a tenant.
+func (f *Fake) Series(name string) *leafd.Series {
+	return leafd.NewSeries(name, func(ctx context.Context, series, tenant string, count int) ([]string, error) {
+		if tenant != "" {
+			series += "-" + strings.ToUpper(tenant)
+		}
+		ids, err := f.NextBatch(ctx, series, count)
+		numbers := make([]string, len(ids))
+		for i, id := range ids {
+			numbers[i] = fmt.Sprintf("%s-%d", series, id)
+		}
+		return numbers, err
+	})
 }
 
 func (f *Fake) set(tag string, last int64) {

@@ -48,3 +48,27 @@ func TestTheFakeFailsAsItIsTold(t *testing.T) {
 		cancel()
 	}
 }
+
+// fileInvoice is a program's own function, which takes a series.
+func fileInvoice(ctx context.Context, invoices *leafd.Series) (string, error) {
+	return invoices.Next(ctx)
+}
+
+func TestTheFakeCountsDocumentNumbers(t *testing.T) {
+	var fake leafdtest.Fake
+	fake.Start("bills", 7)
+	if number, err := fileInvoice(context.Background(), fake.Series("bills")); err != nil || number != "bills-7" {
+		t.Fatal(number, err)
+	}
+	orders := fake.Series("orders").Tenant("acme")
+	if numbers, err := orders.NextBatch(context.Background(), 2); err != nil || fmt.Sprint(numbers) != "[orders-ACME-1 orders-ACME-2]" {
+		t.Fatal(numbers, err)
+	}
+	fake.Fail(&leafd.Error{Status: leafd.StatusTagUnknown, Message: "no such series"})
+	if number, err := orders.Next(context.Background()); !errors.Is(err, leafd.StatusTagUnknown) || number != "" {
+		t.Fatal(number, err)
+	}
+	if _, err := orders.NextBatch(context.Background(), -1); !errors.Is(err, leafd.ErrInvalid) {
+		t.Fatal(err)
+	}
+}
