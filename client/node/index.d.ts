@@ -50,6 +50,8 @@ export declare class Client implements Generator {
   heldId(tag: string): bigint | undefined;
   /** Returns the converter for a tag's public ids. */
   publicIds(tag: string, form?: PublicForm): PublicIds;
+  /** Returns the document numbers of a series. It does not check whether the series exists. */
+  series(name: string, options?: SeriesOptions): Series;
   /** Returns what the daemon reports about itself. */
   info(options?: CallOptions): Promise<Info>;
   /** Resolves if the daemon answers and can issue ids of all these kinds now; otherwise rejects, for example with `NOT_READY`. */
@@ -79,6 +81,24 @@ export declare class PublicIds {
   maskText(ids: readonly (bigint | number)[], options?: CallOptions): Promise<string[]>;
   /** Returns the ids of public texts. Rejects with `VALUE_REFUSED` if a text is not a public id of this form. */
   unmaskText(texts: readonly string[], options?: CallOptions): Promise<bigint[]>;
+}
+
+/** Which numbers of a series to draw. */
+export interface SeriesOptions {
+  /** The tenant of a series with tenants: letters and digits, in either case. */
+  tenant?: string | undefined;
+}
+
+/**
+ * Draws document numbers, such as `INV-2026-000123`, each from the daemon. Calls reject with `TAG_UNKNOWN` if there is no
+ * such series, with `VALUE_REFUSED` for a tenant that it can't have, and with `STORE_UNAVAILABLE` in an outage if the
+ * daemon doesn't know the period or holds no number of it.
+ */
+export interface Series {
+  /** Draws the next number. */
+  next(options?: CallOptions): Promise<string>;
+  /** Draws up to 1,000,000 numbers, in the order of issue. They may belong to two periods. Each thousand is one request. */
+  nextBatch(count: number, options?: CallOptions): Promise<string[]>;
 }
 
 /** The bits of a snowflake id: a sign bit of 0, then time, worker and sequence. */

@@ -1,4 +1,4 @@
-import type { CallOptions, Generator } from './index.js';
+import type { CallOptions, Generator, Series, SeriesOptions } from './index.js';
 
 /** A client without a daemon. Its ids are 1, 2, 3 and so on for each tag, or from `starts[tag]`. */
 export declare class FakeClient implements Generator {
@@ -10,5 +10,7 @@ export declare class FakeClient implements Generator {
   nextString(tag: string, options?: CallOptions): Promise<string>;
   nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
   nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
+  /** Returns a series whose numbers are `bills-1`, `bills-2` and so on, or `bills-ACME-1` for a tenant. */
+  series(name: string, options?: SeriesOptions): Series;
   close(): void;
 }

@@ -38,6 +38,13 @@ class FakeClient {
     return Array.from({ length: count }, (_, offset) => first + BigInt(offset));
   }
 
+  /** Document numbers such as "bills-1", or "bills-ACME-1" for a tenant. */
+  series(name, { tenant = '' } = {}) {
+    const counted = tenant === '' ? name : `${name}-${tenant.toUpperCase()}`;
+    const nextBatch = async (...words) => (await this.nextIds(counted, ...words)).map((id) => `${counted}-${id}`);
+    return { nextBatch, next: async (options) => (await nextBatch(1, options))[0] };
+  }
+
   close() { this.#closed = true; }
 }
 

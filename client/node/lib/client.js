@@ -4,6 +4,7 @@
 const { LeafdError, broken, closed, invalid } = require('./errors.js');
 const { LEAF, decode, firstIdAt, toNumber } = require('./layout.js');
 const { Link } = require('./link.js');
+const { Series } = require('./series.js');
 const { defaultSocket } = require('./socket-path.js');
 const { Supply } = require('./supply.js');
 const { DEADLINE_MS_MAX, MASK, UNMASK, VERSION, infoRequest, maskRequest, readInfo, readMasked, tagBytes } = require('./wire.js');
@@ -55,6 +56,8 @@ class Client {
   }
 
   publicIds(tag, form) { return new PublicIds(this.#link, tagBytes(tag), form); }
+
+  series(name, options) { return new Series(this.#link, name, options); }
 
   async info(options) {
     return this.#link.ask(this.#link.call(options), () => infoRequest(VERSION, VERSION), (body) => {

@@ -8,6 +8,7 @@ const VERSION = 1;
 const HEADER_BYTES = 12;
 const REPLY_LENGTH_MAX = 1 << 20;
 const COUNT_MAX = 1_000_000;
+const NUMBERS_MAX = 1_000;
 const DEADLINE_MS_MAX = 60_000;
 const TAG_CHARACTERS_MAX = 128;
 const MESSAGE_CHARACTERS_MAX = 4096; // longer messages are cut
@@ -18,6 +19,7 @@ const INFO = 1;
 const IDS = 2;
 const MASK = 4;
 const UNMASK = 5;
+const SERIES_NEXT = 8;
 const REPLY = 128; // added to the request's opcode
 const FLAG_HOLD = 1;
 const FLAG_TEXT = 2;
@@ -36,6 +38,9 @@ function request(opcode, flags, ...parts) {
 const infoRequest = (versionMin, versionMax) => request(INFO, 0, u16(versionMin), u16(versionMax));
 const idsRequest = (hold, count, deadlineMs, tag) => (
   request(IDS, hold ? FLAG_HOLD : 0, u32(count), u32(deadlineMs), u16(tag.length), tag));
+
+const seriesRequest = (count, deadlineMs, series, tenant) => (
+  request(SERIES_NEXT, 0, u32(count), u32(deadlineMs), u16(series.length), series, u16(tenant.length), tenant));
 
 /** A MASK or UNMASK request. Its items are buffers of 8 bytes or, with a prefix (which may be empty), of text. */
 function maskRequest(opcode, { bits, key, prefix }, tag, items) {
@@ -82,6 +87,21 @@ function readMasked(body, count) {
   return Array.from({ length: count }, (_, index) => body.subarray(4 + index * length, 4 + (index + 1) * length));
 }
 
+/** The texts of the answer to a request for `count` document numbers. */
+function readNumbers(body, count) {
+  const texts = [];
+  let at = 2;
+  while (at < body.length) {
+    const start = at + 1;
+    at = start + body[at];
+    texts.push(body.toString('latin1', start, at));
+  }
+  if (at !== body.length || texts.length !== count || body.readUInt16LE(0) !== count) {
+    throw broken('an answer does not have the document numbers that were requested');
+  }
+  return texts;
+}
+
 /** The answer to INFO. Later daemons may append fields, which are ignored. */
 function readInfo(body) {
   let at = 0;
@@ -120,18 +140,19 @@ function readRefusal(number, body) {
     { retryAfterMs: body.readUInt32LE(0), statusNumber: number });
 }
 
-/** The bytes of a tag's name, after the daemon's checks. */
-function tagBytes(tag) {
-  if (typeof tag !== 'string') throw invalid(`a tag is a string, not ${typeof tag}`);
+/** The bytes of a name, after the daemon's checks of tags. */
+function tagBytes(tag, what = 'tag') {
+  if (typeof tag !== 'string') throw invalid(`a ${what} is a string, not ${typeof tag}`);
   const characters = [...tag].length;
   if (characters < 1 || characters > TAG_CHARACTERS_MAX) {
-    throw invalid(`a tag has 1 to ${TAG_CHARACTERS_MAX} characters; this one has ${characters}`);
+    throw invalid(`a ${what} has 1 to ${TAG_CHARACTERS_MAX} characters; this one has ${characters}`);
   }
   if (/\p{Cc}|\p{Cs}/u.test(tag)) {
-    throw invalid(`the tag ${JSON.stringify(tag)} has a control character or half of a surrogate pair`);
+    throw invalid(`the ${what} ${JSON.stringify(tag)} has a control character or half of a surrogate pair`);
   }
   return Buffer.from(tag);
 }
 
-module.exports = { COUNT_MAX, DEADLINE_MS_MAX, HEADER_BYTES, IDS, INFO, MASK, REPLY, UNMASK, VERSION, idsRequest,
-  infoRequest, maskRequest, readHeader, readIds, readInfo, readMasked, readRefusal, tagBytes };
+module.exports = { COUNT_MAX, DEADLINE_MS_MAX, HEADER_BYTES, IDS, INFO, MASK, NUMBERS_MAX, REPLY, SERIES_NEXT, UNMASK, VERSION,
+  idsRequest, infoRequest, maskRequest, readHeader, readIds, readInfo, readMasked, readNumbers, readRefusal, seriesRequest,
+  tagBytes };

@@ -1,6 +1,6 @@
 // Compiles only if the types are as they should be; tests/run has tsc check it. The same text is checked as CommonJS.
 import { Client, LEAF, LeafdError, decode, defaultSocket, firstIdAt } from 'leafd';
-import type { CallOptions, Code, Decoded, Generator, Info, PublicIds } from 'leafd';
+import type { CallOptions, Code, Decoded, Generator, Info, PublicIds, Series } from 'leafd';
 import { FakeClient } from 'leafd/testing';
 
 export async function draw(ids: Generator, options: CallOptions): Promise<string> {
@@ -19,6 +19,10 @@ export async function all(): Promise<void> {
   const orders: PublicIds = client.publicIds('orders', { prefix: 'ord', bits: 53 });
   const texts: string[] = await orders.maskText([1, 2n]);
   const read: bigint[] = await orders.unmaskText(texts);
+  const bills: Series = client.series('bills');
+  const invoice: string = await bills.next({ timeoutMs: 100 });
+  const numbers: string[] = await client.series('orders', { tenant: 'acme' }).nextBatch(3);
+  const fake: Series = new FakeClient().series('orders', { tenant: undefined });
   const info: Info = await client.info();
   const parts: Decoded = decode(firstIdAt(new Date()), info.layouts['snowflake'] ?? LEAF);
   await client.ping(['segments', 'snowflake']);
@@ -31,9 +35,11 @@ export async function all(): Promise<void> {
       console.error(code, facts);
     }
   }
-  console.log(held, read, parts.time.getTime());
+  console.log(invoice, numbers, fake, held, read, parts.time.getTime());
   // @ts-expect-error a misspelt option
   new Client({ timoutMs: 3 });
+  // @ts-expect-error a misspelt option
+  client.series('orders', { tennant: 'acme' });
   // @ts-expect-error no such kind of ids
   await client.ping(['segment']);
   // @ts-expect-error a bigint is no number

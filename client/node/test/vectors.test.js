@@ -13,14 +13,14 @@ const { Host, ROOT } = require('./peer.js');
 
 // Numbers of other messages round, which are not looked at here; ids are kept by their text.
 const text = fs.readFileSync(path.join(ROOT, 'protocol-vectors.json'), 'utf8');
-const { vectors, replies, masked } = JSON.parse(text.replace(/(?<=[\s[])\d{16,}(?=[\s\],}])/g, '"$&"'));
+const { vectors, replies, masked, series } = JSON.parse(text.replace(/(?<=[\s[])\d{16,}(?=[\s\],}])/g, '"$&"'));
 
 const words = (digits) => digits.split(' ').filter((word) => word !== '' && word !== '|');
 const bytesOf = (digits) => Buffer.from(words(digits).join(''), 'hex');
 
 test('the codec writes the requests of the vectors', () => {
   let written = 0;
-  for (const { name, send, request } of [...vectors, ...masked]) {
+  for (const { name, send, request } of [...vectors, ...masked, ...series]) {
     if (request === undefined) continue;
     let frame;
     if (request.message === 'IDS') {
@@ -37,6 +37,9 @@ test('the codec writes the requests of the vectors', () => {
       });
       frame = wire.maskRequest(wire[request.message], { ...request, prefix: texts ? request.prefix : undefined },
         Buffer.from(request.tag), items);
+    } else if (request.message === 'SERIES_NEXT') {
+      const names = [request.series, request.tenant].map((name) => Buffer.from(name));
+      frame = wire.seriesRequest(request.count, request.deadline_ms, ...names);
     } else {
       continue;
     }
@@ -86,6 +89,8 @@ function checkReply(name, want, asked, frame) {
     const info = wire.readInfo(body);
     assert.deepEqual(info.layouts.snowflake, LEAF, name);
     assert.ok(info.segmentsReady && info.snowflakeReady, name);
+  } else if (asked?.message === 'SERIES_NEXT') {
+    assert.deepEqual(wire.readNumbers(body, asked.count), want.texts, name);
   } else if (want.kind === 'numbers' || want.kind === 'texts') {
     const items = wire.readMasked(body, (want.ids ?? want.texts).length);
     assert.deepEqual(items.map((item) => (want.ids ? item.readBigInt64LE() : String(item))), want.ids?.map(BigInt) ?? want.texts, name);
@@ -100,7 +105,8 @@ test('the codec reads the replies that it may get', () => {
 });
 
 test('any bytes are read or refused, and nothing else happens', () => {
-  const seeds = [...replies.map(({ bytes }) => bytesOf(bytes).subarray(12)), ...vectors.map(({ send }) => bytesOf(send).subarray(12))];
+  const seeds = [...replies.map(({ bytes }) => bytesOf(bytes).subarray(12)), ...vectors.map(({ send }) => bytesOf(send).subarray(12)),
+    ...series.map(({ expect }) => bytesOf(expect.replaceAll('??', '00')).subarray(12))];
   const refused = (read) => {
     try {
       return read();
@@ -123,17 +129,19 @@ test('any bytes are read or refused, and nothing else happens', () => {
     }
     refused(() => wire.readInfo(cut));
     refused(() => wire.readMasked(cut, 2));
+    refused(() => wire.readNumbers(cut, 2));
     refused(() => wire.readRefusal(round % 30, cut));
     if (cut.length >= 12) refused(() => wire.readHeader(cut));
   }
 });
 
-for (const [name, some] of Object.entries({ vectors, masked })) {
+for (const [name, some] of Object.entries({ vectors, masked, series })) {
   test(`a live daemon answers as the ${name} say`, async (t) => {
     const host = new Host(t);
     host.maskKey('1 000102030405060708090a0b0c0d0e0f\n');
     await host.start();
     host.leafctl('tag', 'create', 'orders');
+    host.leafctl('series', 'create', 'bills', '--format', 'B{n:4}');
     let socket;
     for (const vector of some) {
       socket ??= net.connect(host.socket);
