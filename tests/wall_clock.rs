@@ -1,8 +1,10 @@
-//! A wall clock that a test sets, for one daemon or server, by libfaketime (Debian package `faketime`). The boot-time
-//! clock stays the system's.
+//! A wall clock that a test sets, for one daemon or server, by the library that `wall_clock.c` makes. The boot-time clock
+//! stays the system's.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use leafd_wire::Layout;
 
@@ -34,28 +36,23 @@ impl WallClock {
     }
 
     /// A clock, and the environment variables of who has it.
-    fn in_file(offset: PathBuf) -> (WallClock, [(&'static str, PathBuf); 5]) {
-        let library = ["x86_64-linux-gnu", "aarch64-linux-gnu", ""]
-            .map(|triple| PathBuf::from("/usr/lib").join(triple).join("faketime/libfaketime.so.1"))
-            .into_iter()
-            .find(|path| path.exists())
-            .expect("libfaketime is needed: install the package faketime");
-        fs::write(&offset, "+0").unwrap();
-        let variables = [
-            ("LD_PRELOAD", library),
-            ("FAKETIME_TIMESTAMP_FILE", offset.clone()),
-            ("FAKETIME_NO_CACHE", "1".into()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".into()),
-            ("NO_FAKE_STAT", "1".into()),
-        ];
+    fn in_file(offset: PathBuf) -> (WallClock, [(&'static str, PathBuf); 2]) {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("wall_clock.c");
+        let library = offset.with_extension("so");
+        let compiled = Command::new("cc")
+            .args(["-shared", "-fPIC", "-O1", "-Wall", "-Wextra", "-Werror", "-o"])
+            .args([&library, &source])
+            .status();
+        assert!(compiled.unwrap().success(), "cc can't compile {}", source.display());
+        fs::write(&offset, 0_i64.to_ne_bytes()).unwrap();
+        let variables = [("LD_PRELOAD", library), ("WALL_CLOCK_OFFSET", offset.clone())];
         (WallClock { offset }, variables)
     }
 
     /// Sets the clock this many seconds off.
     pub fn step(&self, seconds: i64) {
-        let next = self.offset.with_extension("next");
-        fs::write(&next, format!("{seconds:+}")).unwrap();
-        fs::rename(&next, &self.offset).unwrap();
+        let file = fs::OpenOptions::new().write(true).open(&self.offset).unwrap();
+        file.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
     }
 }
 

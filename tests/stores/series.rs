@@ -17,7 +17,7 @@ use leafd_tests::servers::Server;
 use leafd_tests::wall_clock::WallClock;
 use serde_json::{Value, json};
 
-on_each_server!(days_begin_and_end_on_three_hosts; but for MySQL: a_period_begins_while_the_store_is_down);
+on_each_server!(days_begin_and_end_on_three_hosts, a_period_begins_while_the_store_is_down);
 
 const ZONE: &str = "Europe/Berlin";
 
