@@ -201,7 +201,7 @@ impl SeriesBook {
         // All who ask wait for the same probe, so nobody waits for the failures of others.
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let _one = self.asking.lock().await;
-        // Another request has asked meanwhile.
+        // Another request has asked since then. One that was under way may have read the clock before it was set.
         if self.asked.get().is_some_and(|asked| asked > came) {
             return Ok(());
         }
@@ -215,7 +215,7 @@ impl SeriesBook {
             }
             Failure::from(&error)
         })?;
-        self.asked.set(Some(sample.received));
+        self.asked.set(Some(sample.sent));
         self.sample.set(Some(sample.or(self.sample.get())));
         let mut known = self.known.borrow_mut();
         known.retain(|name, _| entries.iter().any(|(entry, _)| **entry == **name));
