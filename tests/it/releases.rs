@@ -4,16 +4,20 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use leafd::config::settings;
+use leafd_tests::http::get;
+use serde_json::Value;
 
-use crate::host::{Host, leafd_binary};
+use crate::host::{Host, eventually, leafd_binary};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The names that 1.0 has, one a line: later versions keep them, see RELEASING.md.
 const SETTINGS_OF_1_0: &str = include_str!("releases/settings-1.0.txt");
 const METRICS_OF_1_0: &str = include_str!("releases/metrics-1.0.txt");
+const STATUS_OF_1_0: &str = include_str!("releases/status-1.0.txt");
 
 /// A store of 1.0 on SQLite, and the first id of `orders` that it hasn't given out.
 const SQLITE_STORE_OF_1_0: &[u8] = include_bytes!("releases/sqlite-1.0.db");
@@ -88,29 +92,61 @@ fn setting_names() -> BTreeSet<String> {
     settings().map(|setting| setting.key.to_string()).collect()
 }
 
-fn metric_names() -> BTreeSet<String> {
-    let mut host = Host::new();
+/// Metrics with their types, and members of the status, of a host on which all have values: it has issued ids of each
+/// kind, and has a problem.
+fn metrics_and_status() -> [BTreeSet<String>; 2] {
+    let mut host = Host::new().set("http", "127.0.0.1:0");
     host.start();
+    let address = host.http("served by HTTP");
     host.create("orders");
-    let _ = host.raw().draw("orders", 1);
-    let text = host.client().metrics_text().unwrap();
-    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
-    types.map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+    assert_eq!(host.client().next("orders").unwrap(), 1);
+    assert!(host.client().next("snowflake").unwrap() > 0);
+    let store = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
+    store.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let text = eventually("the store is away", Duration::from_secs(60), || {
+        let text = get(&address, "/metrics").body;
+        text.contains("leafd_condition_remaining_seconds").then_some(text)
+    });
+    let metrics = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).map(str::to_owned);
+    let mut status = BTreeSet::new();
+    members("", &host.status(), &mut status);
+    [metrics.collect(), status]
 }
 
+/// The paths of all members.
+fn members(path: &str, value: &Value, found: &mut BTreeSet<String>) {
+    match value {
+        Value::Object(named) => {
+            for (name, value) in named {
+                members(&format!("{path}.{name}"), value, found);
+            }
+        }
+        Value::Array(values) => {
+            values.iter().for_each(|value| members(&format!("{path}[]"), value, found));
+        }
+        _ => drop(found.insert(path.trim_start_matches('.').to_owned())),
+    }
+}
+
+/// In a file of releases/, a version lists the names that it added.
 #[test]
-fn names_of_the_first_release_are_kept() {
-    for (what, file, of_1_0, now) in [
+fn names_of_former_releases_are_kept_and_new_ones_recorded() {
+    let [metrics, status] = metrics_and_status();
+    for (what, file, recorded, now) in [
         ("settings", "settings-1.0.txt", SETTINGS_OF_1_0, setting_names()),
-        ("metrics", "metrics-1.0.txt", METRICS_OF_1_0, metric_names()),
+        ("metrics", "metrics-1.0.txt", METRICS_OF_1_0, metrics),
+        ("members of the status", "status-1.0.txt", STATUS_OF_1_0, status),
     ] {
         if let Some(folder) = std::env::var_os(WRITE_TO) {
             let lines: String = now.iter().map(|name| format!("{name}\n")).collect();
             fs::write(Path::new(&folder).join(file), lines).unwrap();
             continue;
         }
-        let gone: Vec<&str> = of_1_0.lines().filter(|name| !now.contains(*name)).collect();
-        assert!(gone.is_empty(), "these {what} are gone since 1.0: {gone:?}");
+        let recorded: BTreeSet<String> = recorded.lines().map(str::to_owned).collect();
+        let gone: Vec<&String> = recorded.difference(&now).collect();
+        assert!(gone.is_empty(), "these {what} are gone or changed: {gone:?}");
+        let new: Vec<&String> = now.difference(&recorded).collect();
+        assert!(new.is_empty(), "these {what} are not recorded in tests/it/releases: {new:?}");
     }
 }
 
