@@ -1,14 +1,14 @@
 //! The socket file. It is used only if no other daemon has it, and is never open to more users than its mode allows. A
 //! socket passed by systemd is used as it is.
 
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use nix::fcntl::AtFlags;
+use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
 };
@@ -192,8 +192,9 @@ fn create(path: &Path) -> io::Result<OwnedFd> {
 
 /// Opens the socket file that this process has just created. Refuses a file that has replaced it.
 fn open_own(path: &Path) -> io::Result<File> {
-    let flags = libc::O_PATH | libc::O_NOFOLLOW;
-    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    // The standard library would leave out O_PATH, which is part of musl's O_ACCMODE.
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let file = File::from(open(path, flags, Mode::empty())?);
     let found = file.metadata()?;
     if found.file_type().is_socket() && found.uid() == geteuid().as_raw() {
         return Ok(file);
