@@ -1,6 +1,7 @@
 //! A strict tag on three daemons and one server: whoever asks after another was answered gets the larger id, on
 //! whatever hosts the two are, also when a daemon is killed or stopped meanwhile. A host that draws alone holds the tag.
 
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -10,6 +11,7 @@ use leafd_client::Client;
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::order::{Answer, overtaken};
+use leafd_tests::power::{Mode, PowerLoss};
 use leafd_tests::raw::{Raw, ids_request};
 use leafd_tests::servers::{Pair, Server};
 use leafd_wire::{IdsReply, IdsRequest, Run, Status, opcode};
@@ -35,6 +37,7 @@ on_each_server!(
     a_host_that_draws_alone_holds_the_tag_until_another_one_comes,
     a_holder_that_stops_or_dies_delays_the_others_for_the_time_held,
     a_store_that_loses_the_record_of_the_holder_lets_nobody_in_early,
+    a_host_that_was_stopped_over_its_claim_issues_nothing_of_it,
     nothing_is_held_if_that_is_off,
     what_can_t_be_met_takes_nothing,
 );
@@ -230,6 +233,46 @@ fn a_holder_that_stops_or_dies_delays_the_others_for_the_time_held<S: Server>() 
     }
     answers.extend(held.stop());
     check::<S>("strict, the holder stopped and killed", &answers);
+}
+
+/// The daemon is stopped after the store's answer, for so long that the store may have failed over, before its journal
+/// has the claim. The store does not answer afterwards, so nothing shows whether it still has the claim.
+fn a_host_that_was_stopped_over_its_claim_issues_nothing_of_it<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url())
+        .set("worker", "none")
+        .set("strict_hold", "0s")
+        .set("failover_settle", "2s");
+    fs::create_dir(host.state_dir()).unwrap();
+    let scratch = tempfile::tempdir().unwrap();
+    let power = PowerLoss::of(&host.state_dir(), scratch.path()).unwrap();
+    host.watch(&power, Mode::Sync);
+    host.start();
+    create_strict(&host);
+    let mut raw = host.raw();
+    let first = raw.draw_until(TAG, RESUMES_WITHIN);
+    power.hang_disk(true).unwrap();
+    raw.send(&ids_request(TAG, 1, 1, 30_000));
+    let mut beside = host.raw();
+    eventually("the claim is on its way to the journal", RESUMES_WITHIN, || {
+        beside.send(&ids_request(TAG, 1, 1, 100));
+        let reply = beside.reply();
+        let is_waiting = reply.status() == Status::Deadline && reply.text().contains("recorded");
+        is_waiting.then_some(())
+    });
+    host.signal(Signal::SIGSTOP);
+    server.freeze();
+    std::thread::sleep(Duration::from_secs(3));
+    power.hang_disk(false).unwrap();
+    host.signal(Signal::SIGCONT);
+    eventually("the journal has recorded the claim", RESUMES_WITHIN, || {
+        beside.send(&ids_request(TAG, 1, 1, 100));
+        (!beside.reply().text().contains("recorded")).then_some(())
+    });
+    server.thaw();
+    let next = raw.reply().ids()[0];
+    let lost = first + 1;
+    assert!(next > lost, "the store may have lost the claim of {lost}, and {next} was issued");
 }
 
 /// The primary dies while a host holds the tag, and the standby doesn't know that. The holder goes on for as long as it

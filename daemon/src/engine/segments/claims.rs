@@ -219,8 +219,16 @@ impl Segments {
             Write::Segment { store, tag: tag.tag.clone(), generation, run, mark: run.end() };
         let (segments, granted) = (Rc::clone(self), Rc::clone(tag));
         self.write_journal(tag, shard, vec![write], move || {
+            // The daemon may have been stopped since the store's answer, as before it.
+            let is_late = !granted.may_issue();
+            if is_late {
+                granted.allocator.borrow_mut().forget();
+            }
             let distribution = granted.allocator.borrow_mut().distribute(run);
-            segments.losses.count(Cause::Surplus, distribution.dropped);
+            match is_late {
+                true => segments.losses.lose(&granted.tag, Cause::Store, run),
+                false => segments.losses.count(Cause::Surplus, distribution.dropped),
+            }
             for (reply, run) in distribution.served {
                 reply.given(granted.trace_key, &[run]);
                 reply.ids(0, &[run]);
