@@ -6,7 +6,7 @@ use std::path::Path;
 
 use jiff::{Timestamp, Zoned, tz::TimeZone};
 use leafd_checkup::snapshot::{
-    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, Tag, TagNumbers, User,
+    Condition, Event, Health, Layout, LeaseNumbers, Snapshot, Store, TagInUse, TagNumbers, User,
 };
 use leafd_checkup::{NEAR_PERCENT, duration, parse};
 use leafd_client::Client;
@@ -195,7 +195,7 @@ pub fn some(out: &mut impl Write, name: &str, value: Option<impl Display>) -> io
 }
 
 /// The busiest tags: how long the held ids last, and how much of each tag is used up.
-fn tags(out: &mut impl Write, tags: &[Tag]) -> io::Result<()> {
+fn tags(out: &mut impl Write, tags: &[TagInUse]) -> io::Result<()> {
     if tags.is_empty() {
         return Ok(());
     }

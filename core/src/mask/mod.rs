@@ -3,7 +3,7 @@
 //!
 //! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
 //! - `keys`: the keys in the key file, by number.
-//! - `masking`: what is recorded of this for a masked tag.
+//! - `tag_record`: what is recorded of this for a masked tag.
 //! - `text`: the public form as text, such as `ord_16dsky4r4xzza8d`.
 //!
 //! The tweak is the tag's name. So each tag has its own permutation, and any other implementation of FF1 computes the
@@ -12,7 +12,7 @@
 
 mod ff1;
 mod keys;
-mod masking;
+mod tag_record;
 mod text;
 
 use std::fmt;
@@ -20,7 +20,7 @@ use std::fmt;
 use crate::{ID_MAX, Tag};
 
 pub use keys::{KeyNumber, MaskKey, MaskKeys, MaskKeysError, SECRET_BYTES};
-pub use masking::{Masking, NoSuchKey};
+pub use tag_record::{Masking, NoSuchKey};
 pub use text::{Prefix, PublicText, TextError};
 
 /// How many bits a mask permutes. At least 20, because FF1 must not be used on fewer than a million numbers; at most

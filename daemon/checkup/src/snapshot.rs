@@ -98,7 +98,7 @@ parts! {
         #[serde(flatten)]
         counters: SegmentCounters,
         stores: Vec<Store>,
-        tags: Vec<Tag>,
+        tags: Vec<TagInUse>,
     }
 
     struct PageSegments {
@@ -142,7 +142,7 @@ parts! {
         claim_seconds: Times,
     }
 
-    struct Tag {
+    struct TagInUse {
         #[serde(flatten)]
         numbers: TagNumbers,
         masked: bool,

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering;
 use leafd_checkup::snapshot::{
     ByClass, Counters, Counts, Daemon, Host, Ids, Journal, LastReload, Layout, PageSegments,
     PageSnapshot, PageSnowflake, PublicSnapshot, Reloads, Segment, SegmentCounters, SegmentState,
-    Segments, Snapshot, Snowflake, SnowflakeState, Store, StoreNumbers, Tag, TagNumbers, Times,
+    Segments, Snapshot, Snowflake, SnowflakeState, Store, StoreNumbers, TagInUse, TagNumbers,
+    Times,
 };
 
 use super::tags::json;
@@ -279,12 +280,12 @@ impl Dispatcher {
 }
 
 /// A tag in use.
-pub(super) fn tag_snapshot(tag: &SegmentTag, now: BootMs) -> Tag {
+pub(super) fn tag_snapshot(tag: &SegmentTag, now: BootMs) -> TagInUse {
     let lasts = tag.lasts(now);
     let mut allocator = tag.allocator.borrow_mut();
     let ceiling = allocator.ceiling();
     let segments = allocator.held.segments().take(SEGMENTS_MAX);
-    Tag {
+    TagInUse {
         numbers: TagNumbers {
             segments: segments
                 .map(|(left, claimed)| Segment { left: left.into(), claimed: claimed.into() })

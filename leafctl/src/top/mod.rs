@@ -1,8 +1,8 @@
 //! `leafctl top`: the daemon's state in a terminal, live.
 //!
-//! - `screen`: takes over the terminal while this runs, and restores it.
+//! - `terminal`: takes over the terminal while this runs, and restores it.
 
-mod screen;
+mod terminal;
 
 use std::io::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use leafd_client::Client;
 use crate::failure::CommandError;
 use crate::request;
 use crate::status;
-use screen::{Key, Screen};
+use terminal::{Key, Screen};
 
 /// How often to ask.
 #[derive(Debug, clap::Args)]

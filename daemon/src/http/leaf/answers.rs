@@ -6,7 +6,7 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use leafd_checkup::snapshot::Tag;
+use leafd_checkup::snapshot::TagInUse;
 use leafd_wire::{Layout, Status};
 use serde_json::{Value, json};
 
@@ -76,7 +76,7 @@ pub(super) fn decoded(id: &str) -> Response<Text> {
 
 /// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
 /// first.
-pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a Tag>) -> String {
+pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a TagInUse>) -> String {
     let columns =
         ["name", "init", "next", "pos", "value0", "max0", "step0", "value1", "max1", "step1"];
     let tags = tags.map(|tag| {
