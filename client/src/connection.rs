@@ -56,10 +56,6 @@ impl Connection {
         })
     }
 
-    pub(crate) fn socket(&self) -> &Socket {
-        &self.socket
-    }
-
     /// Whether further requests may use it.
     pub(crate) fn is_usable(&self) -> bool {
         !self.deaf && self.replies.may_follow()

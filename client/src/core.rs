@@ -111,16 +111,12 @@ impl Core {
 
     #[cold]
     fn make_pool(&self, found: *mut Pool) -> &Pool {
-        // This is read before the swap, because other threads may record their connections once the new pool is
-        // visible.
-        let inherited = self.endpoint.inherited();
         let new = Box::into_raw(Box::new(Pool::new(Arc::clone(&self.endpoint))));
         let swap =
             self.arena.pool().compare_exchange(found, new, Ordering::AcqRel, Ordering::Acquire);
         match swap {
             Ok(_) => {
                 crate::inherited::keep(self.made.swap(new, Ordering::AcqRel));
-                self.endpoint.close(&inherited);
                 // SAFETY: just made, and freed in `drop` only.
                 unsafe { &*new }
             }
@@ -253,10 +249,7 @@ impl Drop for Core {
             // SAFETY: made by `Box::into_raw`, and no other reference to the core exists.
             Some(pool) if self.is_own(pool.pid) => drop(unsafe { Box::from_raw(place) }),
             // A child that never used the client, or one without wiping.
-            _ => {
-                crate::inherited::keep(*self.made.get_mut());
-                self.endpoint.close(&self.endpoint.inherited());
-            }
+            _ => crate::inherited::keep(*self.made.get_mut()),
         }
     }
 }

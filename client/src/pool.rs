@@ -15,7 +15,6 @@ use crate::deadline::Deadline;
 use crate::error::{Break, Error, Result};
 use crate::interruption::{SLICE, is_ended, is_watched};
 use crate::replies::RequestOutcome;
-use crate::socket::{Inherited, SocketRecord};
 
 /// The maximum number of connections that calls use. Further calls wait for one.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
@@ -42,7 +41,6 @@ pub(crate) struct Endpoint {
     pub(crate) may_poll: bool,
     /// Whether a connection was ever made. If so, a missing daemon is restarting.
     reached: AtomicBool,
-    records: [SocketRecord; INDEXES],
 }
 
 /// A process's connections.
@@ -76,7 +74,7 @@ struct State {
 /// A connection of a pool. Its user returns it by [`Pool::give_back`], or by [`Pool::broken`].
 pub(crate) struct PooledConnection {
     pub(crate) connection: Box<Connection>,
-    /// Its index among the endpoint's records.
+    /// Its index in [`Pool::all`].
     index: usize,
     /// [`State::breaks`] when it was created.
     made_after: u64,
@@ -88,25 +86,11 @@ pub(crate) struct PooledConnection {
 
 impl Endpoint {
     pub(crate) fn new(path: PathBuf, may_poll: bool) -> Endpoint {
-        let records = std::array::from_fn(|_| SocketRecord::new());
-        Endpoint { path, may_poll, reached: AtomicBool::new(false), records }
+        Endpoint { path, may_poll, reached: AtomicBool::new(false) }
     }
 
     pub(crate) fn note_reached(&self) {
         self.reached.store(true, Ordering::Relaxed);
-    }
-
-    /// The connections that a child has inherited from the last process that used it.
-    pub(crate) fn inherited(&self) -> Vec<Inherited> {
-        self.records.iter().filter_map(SocketRecord::get).collect()
-    }
-
-    /// Closes a parent's connections in a child.
-    pub(crate) fn close(&self, inherited: &[Inherited]) {
-        for of_parent in inherited {
-            self.records.iter().for_each(|record| record.forget(of_parent));
-            of_parent.close();
-        }
     }
 }
 
@@ -158,7 +142,6 @@ impl Pool {
                 match Connection::new(&self.endpoint.path, self.endpoint.may_poll) {
                     Ok(connection) => {
                         state.free_indexes.pop();
-                        self.endpoint.records[index].set(connection.socket());
                         self.endpoint.note_reached();
                         deadline.connected(connection.made);
                         let mut connection = Box::new(connection);
@@ -341,7 +324,6 @@ impl Pool {
 
     fn close(&self, state: &mut State, mut pooled: PooledConnection) {
         state.no_longer_ahead(&mut pooled);
-        self.endpoint.records[pooled.index].clear();
         self.all[pooled.index].store(ptr::null_mut(), Ordering::Relaxed);
         state.free_indexes.push(pooled.index);
     }
@@ -352,12 +334,6 @@ impl Pool {
         if anybody {
             self.freed.notify_one();
         }
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.endpoint.records.iter().for_each(SocketRecord::clear);
     }
 }
 

@@ -1,19 +1,20 @@
 //! The system calls on a connection. Only [`Socket::wait`] blocks, none is interrupted, and none raises
 //! SIGPIPE.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::mem;
+use std::net::Shutdown;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use crate::interruption::noticed;
 
 /// A connected, non-blocking, close-on-exec stream socket.
 pub(crate) struct Socket {
-    descriptor: OwnedFd,
+    stream: UnixStream,
 }
 
 /// What to wait for, and what happened.
@@ -23,58 +24,28 @@ pub(crate) struct Readiness {
     pub(crate) writable: bool,
 }
 
-/// The descriptor of one of the process's connections, so that a forked child can close its copy.
-///
-/// Numbers are reused, and the child may have closed and opened any of them. So the child closes the number only if it
-/// still refers to the same socket.
-pub(crate) struct SocketRecord {
-    descriptor: AtomicI32,
-    device: AtomicU64,
-    inode: AtomicU64,
-}
-
-/// A [`SocketRecord`] as it was at one time.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Inherited {
-    descriptor: RawFd,
-    device: u64,
-    inode: u64,
-}
-
 // === impl Socket ===
 
 impl Socket {
-    /// Connects without waiting: a full backlog is [`io::ErrorKind::WouldBlock`].
+    /// Connects without waiting: a full backlog is [`io::ErrorKind::WouldBlock`]. The builder has checked the path.
     pub(crate) fn connect(path: &Path) -> io::Result<Socket> {
         // SAFETY: all zeros is a valid address structure.
         let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
         address.sun_family = libc::AF_UNIX as libc::sa_family_t;
-        let bytes = path.as_os_str().as_bytes();
-        if bytes.is_empty() || bytes.contains(&0) || bytes.len() >= address.sun_path.len() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                format!(
-                    "a socket path must have 1 to {} bytes, none of them zero",
-                    address.sun_path.len() - 1
-                ),
-            ));
-        }
-        for (to, from) in address.sun_path.iter_mut().zip(bytes) {
+        for (to, from) in address.sun_path.iter_mut().zip(path.as_os_str().as_bytes()) {
             *to = *from as libc::c_char;
         }
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed.
         let descriptor = check(unsafe { libc::socket(libc::AF_UNIX, kind, 0) })?;
-        let socket = Socket {
-            // SAFETY: the descriptor is new, and nothing else owns it.
-            descriptor: unsafe { OwnedFd::from_raw_fd(descriptor) },
-        };
+        // SAFETY: the descriptor is new, and nothing else owns it.
+        let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(descriptor) });
         let length = mem::size_of_val(&address) as libc::socklen_t;
         uninterrupted(|| {
             // SAFETY: the address is valid for its length.
             check(unsafe { libc::connect(descriptor, (&raw const address).cast(), length) })
         })?;
-        Ok(socket)
+        Ok(Socket { stream })
     }
 
     /// Sends as much as fits immediately, and returns how much that was.
@@ -90,18 +61,7 @@ impl Socket {
 
     /// Receives the available bytes; 0 is the stream's end.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        uninterrupted(|| {
-            // SAFETY: the buffer is valid for writes of its length.
-            let got = unsafe {
-                libc::recv(
-                    self.number(),
-                    buffer.as_mut_ptr().cast(),
-                    buffer.len(),
-                    libc::MSG_DONTWAIT,
-                )
-            };
-            usize::try_from(got).map_err(|_| io::Error::last_os_error())
-        })
+        uninterrupted(|| (&self.stream).read(buffer))
     }
 
     /// Sleeps until one of `wanted` holds (an error or end counts as readable), until the time `until`, or
@@ -140,79 +100,13 @@ impl Socket {
 
     /// Ends the connection, which wakes every thread that sleeps on it.
     pub(crate) fn shut_down(&self) {
-        // SAFETY: no memory is passed. It is fine if the connection has ended already.
-        unsafe { libc::shutdown(self.number(), libc::SHUT_RDWR) };
+        // It is fine if the connection has ended already.
+        let _ = self.stream.shutdown(Shutdown::Both);
     }
 
     fn number(&self) -> RawFd {
-        self.descriptor.as_raw_fd()
+        self.stream.as_raw_fd()
     }
-}
-
-// === impl SocketRecord ===
-
-impl SocketRecord {
-    pub(crate) fn new() -> SocketRecord {
-        SocketRecord {
-            descriptor: AtomicI32::new(-1),
-            device: AtomicU64::new(0),
-            inode: AtomicU64::new(0),
-        }
-    }
-
-    /// Records a connection. After a fork in the middle, the child finds no descriptor and leaves it open.
-    pub(crate) fn set(&self, socket: &Socket) {
-        self.clear();
-        if let Ok((device, inode)) = socket_identity(socket.number()) {
-            self.device.store(device, Ordering::Release);
-            self.inode.store(inode, Ordering::Release);
-            self.descriptor.store(socket.number(), Ordering::Release);
-        }
-    }
-
-    pub(crate) fn clear(&self) {
-        self.descriptor.store(-1, Ordering::Release);
-    }
-
-    /// Forgets a parent's connection. Another thread may have recorded one of this process meanwhile.
-    pub(crate) fn forget(&self, of_parent: &Inherited) {
-        let known = of_parent.descriptor;
-        let _ = self.descriptor.compare_exchange(known, -1, Ordering::AcqRel, Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> Option<Inherited> {
-        let descriptor = self.descriptor.load(Ordering::Acquire);
-        (descriptor >= 0).then(|| Inherited {
-            descriptor,
-            device: self.device.load(Ordering::Acquire),
-            inode: self.inode.load(Ordering::Acquire),
-        })
-    }
-}
-
-// === impl Inherited ===
-
-impl Inherited {
-    /// Closes the parent's socket in a child, if its number still refers to it.
-    pub(crate) fn close(&self) {
-        if socket_identity(self.descriptor).is_ok_and(|it| it == (self.device, self.inode)) {
-            // SAFETY: the descriptor is this client's socket. Its owner is the parent's state, which the
-            // child has leaked.
-            unsafe { libc::close(self.descriptor) };
-        }
-    }
-}
-
-/// Device and inode of the socket that a number refers to.
-fn socket_identity(descriptor: RawFd) -> io::Result<(u64, u64)> {
-    // SAFETY: all zeros is a valid structure.
-    let mut stat: libc::stat = unsafe { mem::zeroed() };
-    // SAFETY: the structure is valid for writes.
-    check(unsafe { libc::fstat(descriptor, &raw mut stat) })?;
-    if stat.st_mode & libc::S_IFMT != libc::S_IFSOCK {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    Ok((stat.st_dev as u64, stat.st_ino as u64))
 }
 
 fn check(outcome: libc::c_int) -> io::Result<libc::c_int> {
