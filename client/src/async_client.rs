@@ -108,7 +108,7 @@ impl AsyncClient {
             return Ok(held.id);
         }
         let mut deadline = self.client.deadline();
-        if tag.holds() { self.fetch(&tag, &mut deadline).await } else { self.draw(&tag).await }
+        if tag.holds { self.fetch(&tag, &mut deadline).await } else { self.draw(&tag).await }
     }
 
     /// The next id of `tag`, drawn directly; see [`Client::next_direct`].
@@ -194,7 +194,7 @@ impl AsyncClient {
             let Ok(_turn) = turn.try_lock() else { return };
             // The limits of the call that found the run short don't apply. If this fails, nothing is lost, because the
             // request is repeated at the end of the run.
-            let mut deadline = Deadline::after(this.client.core.limits.deadline);
+            let mut deadline = Deadline::after(this.client.core.limit);
             let _ = this.hold(&tag, tag.wish(1), &mut deadline).await;
         });
     }
@@ -260,10 +260,10 @@ impl AsyncClient {
             deadline.connected(connection.made);
             return Ok(UsedConnection { connection, _permit });
         }
-        let endpoint = self.client.core.endpoint();
+        let endpoint = &self.client.core.endpoint;
         let mut pause = BACK_OFF_MIN;
         loop {
-            let left = deadline.connect_by().saturating_duration_since(Instant::now());
+            let left = deadline.connect_by.saturating_duration_since(Instant::now());
             match AsyncConnection::new(&endpoint.path).await {
                 Ok(connection) => {
                     endpoint.note_reached();

@@ -20,6 +20,7 @@ pub const DEADLINE_DEFAULT: Duration = Duration::from_secs(2);
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use]
 pub struct Builder {
     pub(crate) socket: Option<PathBuf>,
     pub(crate) deadline: Duration,
@@ -41,7 +42,6 @@ impl Builder {
 
     /// The socket's path: 1 to 107 bytes. Default: [`crate::default_socket_path`], looked up by
     /// [`Builder::build`].
-    #[must_use]
     pub fn socket(mut self, path: impl Into<PathBuf>) -> Builder {
         self.socket = Some(path.into());
         self
@@ -51,7 +51,6 @@ impl Builder {
     ///
     /// This includes connecting, waiting in the daemon and one retry, and is limited to 60 s, the daemon's maximum.
     /// After the deadline, a call still waits up to 250 ms for the daemon's answer, which contains the reason.
-    #[must_use]
     pub fn deadline(mut self, limit: Duration) -> Builder {
         self.deadline = limit;
         self
@@ -64,7 +63,6 @@ impl Builder {
     /// Default: zero, so calls fail immediately if the daemon has never run. Even then, they wait up to their deadline
     /// for a daemon that seems to be restarting: if this client has been connected before, if a socket exists that no
     /// daemon listens on, or if one was removed in the last ten seconds.
-    #[must_use]
     pub fn wait(mut self, limit: Duration) -> Builder {
         self.wait = limit;
         self
@@ -75,7 +73,6 @@ impl Builder {
     /// Ids of a tag are then strictly increasing on this host, none is skipped when the process exits, and each takes
     /// microseconds instead of nanoseconds. (Ids are also drawn directly if the kernel can't wipe the parent's ids in
     /// a forked child.)
-    #[must_use]
     pub fn direct(mut self, direct: bool) -> Builder {
         self.direct = direct;
         self
@@ -85,7 +82,6 @@ impl Builder {
     ///
     /// It does so only while requests are sent back to back and more than one core is usable: it polls for up to 100 µs
     /// if the daemon polls too and polls succeed, and yields its core to other threads unless they keep it for long.
-    #[must_use]
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;
         self

@@ -9,7 +9,7 @@ use leafd_wire::text::clean;
 use leafd_wire::{InfoReply, Layout, Parts, REQUEST_LENGTH_MAX, opcode};
 
 use crate::builder::Builder;
-use crate::core::{Core, Limits};
+use crate::core::Core;
 use crate::deadline::Deadline;
 use crate::error::{Error, Result};
 use crate::held::{next, next_slow};
@@ -230,11 +230,11 @@ impl Builder {
     /// # Errors
     /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if the system has no memory.
     pub fn build(self) -> Result<Client> {
-        let path = self.socket.unwrap_or_else(default_socket_path);
+        let path = self.socket.clone().unwrap_or_else(default_socket_path);
         check_socket_path(&path)?;
-        let limits = Limits { deadline: self.deadline, wait: self.wait };
-        let core = Core::new(path, limits, !self.direct, self.polling).map_err(|source| {
-            Error::Resources { what: "can't allocate memory for a client", source }
+        let core = Core::new(path, &self).map_err(|source| Error::Resources {
+            what: "can't allocate memory for a client",
+            source,
         })?;
         Ok(Client { core: Arc::new(core), limit: None })
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use leafd_wire::{Header, IdsRequest, SeriesRequest, Status, opcode};
 
 use crate::arena::Arena;
+use crate::builder::Builder;
 use crate::deadline::Deadline;
 use crate::error::{Break, Result};
 use crate::ids::{Ids, requests_of_batch};
@@ -25,18 +26,13 @@ pub(crate) struct Core {
     arena: Arena,
     /// The latest pool, even after the pointer to it was wiped.
     made: AtomicPtr<Pool>,
-    endpoint: Arc<Endpoint>,
-    pub(crate) limits: Limits,
+    pub(crate) endpoint: Arc<Endpoint>,
+    /// How long calls without their own limit may take.
+    pub(crate) limit: Duration,
+    /// How long they wait for a missing daemon.
+    wait: Duration,
     /// Whether runs may be held.
     pub(crate) holds: bool,
-}
-
-/// How long calls without their own limit may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    pub(crate) deadline: Duration,
-    /// How long to wait for a missing daemon.
-    pub(crate) wait: Duration,
 }
 
 /// How often a request is sent again when its connection breaks.
@@ -54,23 +50,21 @@ const BREAKS_MAX: u32 = 5;
 // === impl Core ===
 
 impl Core {
-    pub(crate) fn new(
-        path: PathBuf,
-        limits: Limits,
-        holds: bool,
-        polling: bool,
-    ) -> io::Result<Core> {
+    pub(crate) fn new(path: PathBuf, settings: &Builder) -> io::Result<Core> {
         let arena = Arena::new()?;
+        let holds = !settings.direct;
         // If a child can't be kept from using its parent's runs, none are held.
         let holds = holds && arena.is_wiped();
-        let endpoint = Arc::new(Endpoint::new(path, polling && has_cores_to_spare()));
-        let made = AtomicPtr::new(ptr::null_mut());
-        Ok(Core { names: Names::new(), arena, made, endpoint, limits, holds })
-    }
-
-    #[cfg(feature = "tokio")]
-    pub(crate) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+        let endpoint = Endpoint::new(path, settings.polling && has_cores_to_spare());
+        Ok(Core {
+            names: Names::new(),
+            arena,
+            made: AtomicPtr::new(ptr::null_mut()),
+            endpoint: Arc::new(endpoint),
+            limit: settings.deadline,
+            wait: settings.wait,
+            holds,
+        })
     }
 
     pub(crate) fn path(&self) -> &std::path::Path {
@@ -81,7 +75,7 @@ impl Core {
     pub(crate) fn deadline(&self, limit: Option<Duration>) -> Deadline {
         match limit {
             Some(limit) => Deadline::after(limit),
-            None => Deadline::waiting(self.limits.deadline, self.limits.wait),
+            None => Deadline::waiting(self.limit, self.wait),
         }
     }
 

@@ -18,10 +18,11 @@ pub(crate) struct Deadline {
     start: Instant,
     limit: Duration,
     /// When the daemon must have answered.
-    end: Instant,
+    pub(crate) end: Instant,
     /// When there must be a connection. Later than `end` if the call waits longer for a missing daemon.
-    connect_by: Instant,
-    waits: bool,
+    pub(crate) connect_by: Instant,
+    /// Whether the call waits for a daemon that has never run.
+    pub(crate) waits: bool,
 }
 
 impl Deadline {
@@ -40,24 +41,9 @@ impl Deadline {
         Deadline { connect_by, waits: !wait.is_zero(), ..deadline }
     }
 
-    /// When the daemon must have answered.
-    pub(crate) fn end(&self) -> Instant {
-        self.end
-    }
-
-    /// When there must be a connection.
-    pub(crate) fn connect_by(&self) -> Instant {
-        self.connect_by
-    }
-
-    /// Whether the call waits for a daemon that has never run.
-    pub(crate) fn waits(&self) -> bool {
-        self.waits
-    }
-
     /// Records a connection made at `at`. If the call waited for it, the daemon's time to answer starts then.
     pub(crate) fn connected(&mut self, at: Instant) {
-        if self.waits() {
+        if self.waits {
             self.end = self.end.max(at + self.limit);
         }
     }
@@ -69,13 +55,13 @@ impl Deadline {
 
     /// When a call stops waiting for another thread, which may be waiting for a connection.
     pub(crate) fn last_moment(&self) -> Instant {
-        let last = if self.waits() { self.connect_by + self.limit } else { self.end };
+        let last = if self.waits { self.connect_by + self.limit } else { self.end };
         last.max(self.end) + GRACE
     }
 
     /// The remaining time for the request's deadline field: in milliseconds, rounded up.
     pub(crate) fn left_ms(&self) -> u32 {
-        as_ms(self.end().saturating_duration_since(Instant::now()))
+        as_ms(self.end.saturating_duration_since(Instant::now()))
     }
 
     /// The time at the start.
@@ -84,7 +70,7 @@ impl Deadline {
     }
 
     pub(crate) fn is_over(&self) -> bool {
-        Instant::now() >= self.end()
+        Instant::now() >= self.end
     }
 
     /// The error of a call that timed out.

@@ -8,17 +8,8 @@
 use crate::clock::{coarse_ns, exact_ns};
 use crate::error::Result;
 use crate::replies::DrawnIds;
-use crate::slot::Taken;
+use crate::slot::HeldId;
 use crate::tag::Tag;
-
-/// An id of a held run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeldId {
-    /// The id.
-    pub id: u64,
-    /// Whether it is time to request the next run. True once per run.
-    pub refill_due: bool,
-}
 
 impl Tag {
     /// As [`Tag::take`], but the caller requests the next run.
@@ -27,23 +18,24 @@ impl Tag {
     /// calls [`Tag::next`] for the next run.)
     #[doc(hidden)]
     #[inline]
-    #[must_use]
     pub fn take_for_loop(&self) -> Option<HeldId> {
-        self.take_of_run(coarse_ns()).map(HeldId::from)
+        if !self.holds {
+            return None;
+        }
+        self.slot().take(coarse_ns())
     }
 
     /// The first id of the next run from [`Tag::hold`], or of the present one if another thread was faster. `None`: no
     /// usable ids are left, and the caller must send a request.
     #[doc(hidden)]
-    #[must_use]
     pub fn advance(&self) -> Option<u64> {
-        if self.holds() { self.entry().advance() } else { None }
+        if self.holds { self.entry().advance() } else { None }
     }
 
     /// How many ids to request when `waiting` callers have none.
     #[doc(hidden)]
     pub fn wish(&self, waiting: u32) -> u32 {
-        if self.holds() { self.entry().wish(waiting) } else { 1 }
+        if self.holds { self.entry().wish(waiting) } else { 1 }
     }
 
     /// Handles the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request was sent,
@@ -61,12 +53,6 @@ impl Tag {
     }
 
     pub(crate) fn hold_drawn(&self, drawn: &DrawnIds) -> Option<u64> {
-        if self.holds() { self.entry().queue(drawn) } else { Some(drawn.first_id()) }
-    }
-}
-
-impl From<Taken> for HeldId {
-    fn from(Taken { id, refill_due }: Taken) -> HeldId {
-        HeldId { id, refill_due }
+        if self.holds { self.entry().queue(drawn) } else { Some(drawn.first_id()) }
     }
 }

@@ -208,7 +208,7 @@ fn ask_ahead(stock: &mut Stock, entry: &TagEntry, core: &Core) {
     let sent_ns = exact_ns();
     stock.learn(entry.slot(), sent_ns);
     let count = stock.wish();
-    let deadline_ms = u32::try_from(core.limits.deadline.as_millis()).unwrap_or(u32::MAX);
+    let deadline_ms = u32::try_from(core.limit.as_millis()).unwrap_or(u32::MAX);
     let request = IdsRequest { tag: entry.name().as_bytes(), count, deadline_ms };
     let number = pooled.connection.submit(|id, out| request.put(true, id, out));
     pooled.connection.send();

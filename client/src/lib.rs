@@ -74,8 +74,6 @@ pub use builder::{Builder, DEADLINE_DEFAULT};
 pub use client::{Client, Decoded, decode};
 pub use deadline::WAIT_MAX;
 pub use error::{Error, Result};
-#[doc(hidden)]
-pub use event_loop::HeldId;
 pub use ids::{BATCH_MAX, Ids};
 #[doc(hidden)]
 pub use interruption::{Interpreter, set_interpreter};
@@ -86,5 +84,7 @@ pub use paths::default_socket_path;
 pub use pipeline::{Answer, IN_FLIGHT_MAX, Pipeline};
 pub use public_ids::PublicIds;
 pub use series::Series;
+#[doc(hidden)]
+pub use slot::HeldId;
 pub use source::{FakeClient, IdSource};
 pub use tag::Tag;

@@ -149,7 +149,7 @@ impl Pipeline {
         let deadline = self.core.deadline(self.limit);
         let core = Arc::clone(&self.core);
         let Some(own) = self.own_connection() else { return Ok(()) };
-        let sent = own.wait(core.pool(), deadline.end(), |answers, connection| {
+        let sent = own.wait(core.pool(), deadline.end, |answers, connection| {
             // This also receives, because otherwise the daemon would stop reading.
             answers.take_in(connection)?;
             Ok((connection.unsent_bytes() == 0).then_some(()))

@@ -120,7 +120,7 @@ impl Pool {
     /// the daemon has never run, this fails immediately, unless the call is to wait for it. `checked`: whether to
     /// reject a connection that the daemon has closed meanwhile.
     pub(crate) fn take(&self, checked: bool, deadline: &mut Deadline) -> Result<PooledConnection> {
-        let until = deadline.connect_by();
+        let until = deadline.connect_by;
         let mut waited = false;
         loop {
             let mut state = self.lock();
@@ -381,9 +381,7 @@ impl Endpoint {
             // The backlog is full, so a daemon exists, or a listening daemon was killed.
             Some(libc::EAGAIN | libc::ECONNREFUSED) => true,
             Some(libc::ENOENT) => {
-                deadline.waits()
-                    || self.reached.load(Ordering::Relaxed)
-                    || has_just_gone(&self.path)
+                deadline.waits || self.reached.load(Ordering::Relaxed) || has_just_gone(&self.path)
             }
             _ => false,
         }

@@ -23,6 +23,7 @@ use crate::error::{Error, Result};
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
+#[must_use]
 pub struct PublicIds {
     core: Arc<Core>,
     tag: Box<str>,
@@ -39,19 +40,16 @@ impl PublicIds {
     }
 
     /// The width of dense and public ids in bits. Default: 63. Use 53 for JavaScript's numbers.
-    #[must_use]
     pub fn bits(&self, bits: u8) -> Self {
         PublicIds { bits, ..self.clone() }
     }
 
     /// The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`. Default: none.
-    #[must_use]
     pub fn prefix(&self, prefix: &str) -> Self {
         PublicIds { prefix: prefix.into(), ..self.clone() }
     }
 
     /// The number of the key. Default: the daemon's current one. Texts contain the number.
-    #[must_use]
     pub fn key(&self, key: u8) -> Self {
         PublicIds { key, ..self.clone() }
     }

@@ -49,11 +49,13 @@ pub(crate) struct Slot {
     runs: [Descriptor; RING],
 }
 
-/// An id, and whether it is time to request the next run.
+/// An id of a held run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Taken {
-    pub(crate) id: u64,
-    pub(crate) refill_due: bool,
+pub struct HeldId {
+    /// The id.
+    pub id: u64,
+    /// Whether it is time to request the next run. True once per run.
+    pub refill_due: bool,
 }
 
 #[repr(C, align(128))]
@@ -82,7 +84,7 @@ impl Slot {
     /// Takes the next id of the held run. `None`: nothing is held, or the run is exhausted or too old. The caller must
     /// then take the slow path, which clears or refills the slot.
     #[inline]
-    pub(crate) fn take(&self, now_ns: u64) -> Option<Taken> {
+    pub(crate) fn take(&self, now_ns: u64) -> Option<HeldId> {
         // Acquire pairs with the Release in `install`: a thread that sees a generation in the cursor sees its
         // descriptor's fields, or later ones.
         let cursor = self.cursor.0.fetch_add(1, Ordering::Acquire);
@@ -104,12 +106,12 @@ impl Slot {
             return self.nothing(offset);
         }
         let refill_due = offset == refill_offset(count);
-        Some(Taken { id: first + offset * (shape >> 32), refill_due })
+        Some(HeldId { id: first + offset * (shape >> 32), refill_due })
     }
 
     /// There is nothing left to take. Callers that only check for held ids get here repeatedly.
     #[cold]
-    fn nothing(&self, offset: u64) -> Option<Taken> {
+    fn nothing(&self, offset: u64) -> Option<HeldId> {
         if offset >= OFFSET_LATE {
             let mut cursor = self.cursor.0.load(Ordering::Relaxed);
             // A run that was installed meanwhile has a small offset again, and stays as it is.
@@ -197,9 +199,9 @@ mod tests {
         assert_eq!(
             taken,
             [
-                Taken { id: 103, refill_due: false },
-                Taken { id: 106, refill_due: false },
-                Taken { id: 109, refill_due: true },
+                HeldId { id: 103, refill_due: false },
+                HeldId { id: 106, refill_due: false },
+                HeldId { id: 109, refill_due: true },
             ]
         );
         assert_eq!(slot.take(0), None);

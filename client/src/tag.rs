@@ -5,13 +5,12 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::coarse_ns;
 use crate::core::Core;
 use crate::error::Result;
 use crate::held::next_slow;
 use crate::ids::Ids;
 use crate::names::TagEntry;
-use crate::slot::{Slot, Taken};
+use crate::slot::Slot;
 
 /// One tag of a client, created by [`crate::Client::tag`]. It is cheap to clone, and usable in forked children.
 ///
@@ -32,7 +31,7 @@ pub struct Tag {
     /// The entry's, looked up beforehand; it lives as long.
     slot: NonNull<Slot>,
     /// Whether ids may be taken from the held run.
-    holds: bool,
+    pub(crate) holds: bool,
     /// The limit of each call; `None`: the client's own.
     limit: Option<Duration>,
 }
@@ -53,14 +52,12 @@ impl Tag {
     }
 
     /// The same tag, with every id drawn directly, by its own request.
-    #[must_use]
     pub fn direct(mut self) -> Tag {
         self.holds = false;
         self
     }
 
     /// The same tag, whose calls may take at most `limit` each (see [`crate::Client::within`]).
-    #[must_use]
     pub fn within(mut self, limit: Duration) -> Tag {
         self.limit = Some(limit);
         self
@@ -79,7 +76,7 @@ impl Tag {
     pub fn next(&self) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => next_slow(&self.core, self.entry(), self.holds(), self.limit),
+            None => next_slow(&self.core, self.entry(), self.holds, self.limit),
         }
     }
 
@@ -95,9 +92,8 @@ impl Tag {
     ///
     /// This is for bindings that must do something before they wait; [`Tag::next`] begins with it.
     #[inline]
-    #[must_use]
     pub fn take(&self) -> Option<u64> {
-        let taken = self.take_of_run(coarse_ns())?;
+        let taken = self.take_for_loop()?;
         if taken.refill_due {
             self.entry().refill(&self.core);
         }
@@ -105,17 +101,9 @@ impl Tag {
     }
 
     #[inline]
-    pub(crate) fn take_of_run(&self, now_ns: u64) -> Option<Taken> {
-        if !self.holds {
-            return None;
-        }
+    pub(crate) fn slot(&self) -> &Slot {
         // SAFETY: the slot is the entry's, which lives as long as the core that `self` holds.
-        unsafe { self.slot.as_ref() }.take(now_ns)
-    }
-
-    /// Whether runs are held at all.
-    pub(crate) fn holds(&self) -> bool {
-        self.holds
+        unsafe { self.slot.as_ref() }
     }
 
     #[inline]
