@@ -123,7 +123,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`].
     pub fn next_direct(&self, tag: &str) -> Result<u64> {
-        next_slow(&self.core, self.core.entry(tag)?, false, self.limit)
+        next_slow(&self.core, self.core.entry(tag)?, false, &mut self.deadline())
     }
 
     /// `count` ids of `tag`, in the order of issue, straight from the daemon.
@@ -134,7 +134,7 @@ impl Client {
     /// # Errors
     /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
-        self.core.draw_batch(tag, count, self.limit)
+        self.core.draw_batch(tag, count, &mut self.deadline())
     }
 
     /// A handle of `tag` for drawing many ids. The daemon is not asked whether the tag exists.
@@ -167,8 +167,14 @@ impl Client {
     /// The reason why the daemon did not answer; an [`Error::Service`] of [`leafd_wire::Status::Version`] if
     /// client and daemon have no version in common.
     pub fn info(&self) -> Result<InfoReply> {
-        let mut deadline = self.deadline();
-        info_of(&self.core.ask(opcode::INFO, 0, &info_body(), true, &mut deadline)?)
+        self.info_by(&mut self.deadline())
+    }
+
+    pub(crate) fn info_by(&self, deadline: &mut Deadline) -> Result<InfoReply> {
+        // The lowest and the highest version that this client supports.
+        let [low, high] = leafd_wire::VERSION.to_le_bytes();
+        let body = self.core.ask(opcode::INFO, 0, &[low, high, low, high], true, deadline)?;
+        info_of(&body)
     }
 
     /// The layout of the snowflake ids that are drawn with the tag name `name`.
@@ -246,13 +252,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The body of INFO: the lowest and the highest version that this client supports.
-pub(crate) fn info_body() -> [u8; 4] {
-    let [low, high] = leafd_wire::VERSION.to_le_bytes();
-    [low, high, low, high]
-}
-
-pub(crate) fn info_of(body: &[u8]) -> Result<InfoReply> {
+fn info_of(body: &[u8]) -> Result<InfoReply> {
     let mut info = InfoReply::decode(body).map_err(|error| Error::protocol(error.what))?;
     // These occur in messages.
     let texts = info.layouts.iter_mut().map(|(name, _)| name).chain([&mut info.release]);

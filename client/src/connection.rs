@@ -205,7 +205,7 @@ impl Connection {
 }
 
 /// Why a connection is broken, according to the error of a system call.
-pub(crate) fn broken_by(error: &io::Error) -> Break {
+fn broken_by(error: &io::Error) -> Break {
     match error.raw_os_error() {
         Some(libc::EPIPE) | None => Break::End,
         Some(number) => Break::Os(number),

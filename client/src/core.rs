@@ -26,7 +26,7 @@ pub(crate) struct Core {
     arena: Arena,
     /// The latest pool, even after the pointer to it was wiped.
     made: AtomicPtr<Pool>,
-    pub(crate) endpoint: Arc<Endpoint>,
+    endpoint: Arc<Endpoint>,
     /// How long calls without their own limit may take.
     pub(crate) limit: Duration,
     /// How long they wait for a missing daemon.
@@ -144,12 +144,11 @@ impl Core {
     }
 
     /// Draws a batch, in the order of issue.
-    pub(crate) fn draw_batch(&self, tag: &str, count: u64, limit: Option<Duration>) -> Result<Ids> {
+    pub(crate) fn draw_batch(&self, tag: &str, count: u64, deadline: &mut Deadline) -> Result<Ids> {
         let tag = self.entry(tag)?.name();
-        let mut deadline = self.deadline(limit);
         let mut runs = Vec::new();
         for count in requests_of_batch(count)? {
-            runs.extend(self.draw(tag, count, false, &mut deadline)?.runs);
+            runs.extend(self.draw(tag, count, false, deadline)?.runs);
         }
         Ok(Ids::of(runs))
     }

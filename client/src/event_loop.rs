@@ -49,10 +49,6 @@ impl Tag {
     pub fn hold(&self, body: &[u8], asked: u32, asked_ns: u64) -> Result<Option<u64>> {
         // A time in the future would keep the run for too long.
         let drawn = DrawnIds::decode(body, asked, true, asked_ns.min(exact_ns()))?;
-        Ok(self.hold_drawn(&drawn))
-    }
-
-    pub(crate) fn hold_drawn(&self, drawn: &DrawnIds) -> Option<u64> {
-        if self.holds { self.entry().queue(drawn) } else { Some(drawn.first_id()) }
+        Ok(if self.holds { self.entry().queue(&drawn) } else { Some(drawn.first_id()) })
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn next(
         }
         return Ok(taken.id);
     }
-    next_slow(core, entry, holds, limit)
+    next_slow(core, entry, holds, &mut core.deadline(limit))
 }
 
 /// The next id if no run is held or may be held.
@@ -41,13 +41,12 @@ pub(crate) fn next_slow(
     core: &Core,
     entry: &TagEntry,
     holds: bool,
-    limit: Option<Duration>,
+    deadline: &mut Deadline,
 ) -> Result<u64> {
-    let mut deadline = core.deadline(limit);
     if holds {
-        return entry.next_slow(core, &mut deadline);
+        return entry.next_slow(core, deadline);
     }
-    Ok(core.draw(entry.name(), 1, false, &mut deadline)?.first_id())
+    Ok(core.draw(entry.name(), 1, false, deadline)?.first_id())
 }
 
 // === impl TagEntry ===

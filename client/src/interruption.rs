@@ -1,12 +1,13 @@
-//! Signals that end a wait, for bindings to interpreters with a lock.
+//! What ends a wait early: signals, for bindings to interpreters with a lock, and callers that go away.
 //!
 //! A signal does not interrupt this crate's calls: they keep waiting. But an interpreter runs a signal's handler only
 //! while it holds its lock, and the handler may want to end the wait. So a binding can define how to release and take
 //! the lock, and how to run handlers. A thread's waits then release the lock, and after a signal they ask the binding
 //! whether to continue.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
+use std::sync::Weak;
 use std::time::Duration;
 
 /// What a thread does around its waits; see [`set_interpreter`].
@@ -31,7 +32,13 @@ thread_local! {
     static SIGNALLED: Cell<bool> = const { Cell::new(false) };
     static ENDED: Cell<bool> = const { Cell::new(false) };
     static IN_HANDLERS: Cell<bool> = const { Cell::new(false) };
+    /// For whom the thread makes a call, if that caller may go away.
+    static CALLER: RefCell<Option<Weak<()>>> = const { RefCell::new(None) };
 }
+
+/// While this lives, the thread's waits end if the caller goes away.
+#[cfg(feature = "tokio")]
+pub(crate) struct OnBehalf;
 
 /// While this lives, the thread doesn't have the interpreter's lock. It must be dropped last.
 pub(crate) struct Outside {
@@ -47,9 +54,9 @@ pub unsafe fn set_interpreter(interpreter: Option<Interpreter>) {
     INTERPRETER.set(interpreter);
 }
 
-/// Whether signals may end this thread's waits.
+/// Whether this thread's waits may end early.
 pub(crate) fn is_watched() -> bool {
-    LEFT.get().is_some()
+    LEFT.get().is_some() || CALLER.with_borrow(Option::is_some)
 }
 
 /// Whether a signal arrived that [`is_ended`] must handle.
@@ -77,6 +84,10 @@ pub(crate) fn is_ended() -> bool {
         LEFT.set(Some((interpreter.leave)()));
         ENDED.set(ended || ENDED.get());
     }
+    let is_gone = |caller: &Option<Weak<()>>| {
+        caller.as_ref().is_some_and(|caller| caller.strong_count() == 0)
+    };
+    ENDED.set(ENDED.get() || CALLER.with_borrow(is_gone));
     ENDED.get()
 }
 
@@ -88,6 +99,22 @@ pub(crate) fn in_handler() -> bool {
 /// Whether the call is known to end.
 pub(crate) fn has_ended() -> bool {
     ENDED.get()
+}
+
+#[cfg(feature = "tokio")]
+impl OnBehalf {
+    pub(crate) fn of(caller: Weak<()>) -> OnBehalf {
+        CALLER.set(Some(caller));
+        OnBehalf
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Drop for OnBehalf {
+    fn drop(&mut self) {
+        CALLER.set(None);
+        ENDED.set(false);
+    }
 }
 
 impl Outside {

@@ -23,12 +23,11 @@
 // How the crate is built, from the caller to the socket:
 //
 // - `client`, `tag`, `pipeline`, `public_ids`, `series`: the public calls; `source`: their trait and its fake; `event_loop`: held
-//   runs for callers that send requests themselves; `async_client`, `async_connection`: the client for tokio; `admin`:
-//   typed administration;
+//   runs for callers that send requests themselves; `async_client`: the client for tokio; `admin`: typed administration;
 // - `held`, `names`, `slot`, `supply`, `sizing`: the held runs, and how the next one is fetched;
 // - `core`, `arena`, `inherited`: the state that clones share, the part that a fork wipes, and the part that it leaves;
 // - `pool`, `connection`, `replies`, `polling`: the connections, each for one call at a time;
-// - `socket`, `clock`: system calls; `interruption`: signals that end a wait.
+// - `socket`, `clock`: system calls; `interruption`: what ends a wait early.
 
 #![warn(missing_docs)]
 
@@ -37,8 +36,6 @@ mod admin;
 mod arena;
 #[cfg(feature = "tokio")]
 mod async_client;
-#[cfg(feature = "tokio")]
-mod async_connection;
 mod builder;
 mod client;
 mod clock;

@@ -26,11 +26,11 @@ const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
 const INDEXES: usize = CONNECTIONS_MAX + AHEAD_MAX;
 
 /// A connection that has not been needed for this long is closed.
-pub(crate) const IDLE_MAX: Duration = Duration::from_secs(60);
+const IDLE_MAX: Duration = Duration::from_secs(60);
 
 /// The first and the longest pause before another attempt to connect.
-pub(crate) const BACK_OFF_MIN: Duration = Duration::from_millis(2);
-pub(crate) const BACK_OFF_MAX: Duration = Duration::from_millis(100);
+const BACK_OFF_MIN: Duration = Duration::from_millis(2);
+const BACK_OFF_MAX: Duration = Duration::from_millis(100);
 
 /// How long a removed socket counts as that of a restarting daemon.
 const JUST_NOW: Duration = Duration::from_secs(10);
@@ -88,10 +88,6 @@ impl Endpoint {
     pub(crate) fn new(path: PathBuf, may_poll: bool) -> Endpoint {
         Endpoint { path, may_poll, reached: AtomicBool::new(false) }
     }
-
-    pub(crate) fn note_reached(&self) {
-        self.reached.store(true, Ordering::Relaxed);
-    }
 }
 
 // === impl Pool ===
@@ -142,7 +138,7 @@ impl Pool {
                 match Connection::new(&self.endpoint.path, self.endpoint.may_poll) {
                     Ok(connection) => {
                         state.free_indexes.pop();
-                        self.endpoint.note_reached();
+                        self.endpoint.reached.store(true, Ordering::Relaxed);
                         deadline.connected(connection.made);
                         let mut connection = Box::new(connection);
                         self.all[index].store(&raw mut *connection, Ordering::Relaxed);
@@ -367,7 +363,7 @@ impl State {
 }
 
 /// 75 to 125 % of a pause, by the clock's last digits, so that a host's processes don't all retry at once.
-pub(crate) fn with_jitter(pause: Duration) -> Duration {
+fn with_jitter(pause: Duration) -> Duration {
     let jitter_percent = crate::clock::exact_ns() / 64 % 50;
     pause * (75 + jitter_percent as u32) / 100
 }
@@ -376,7 +372,7 @@ pub(crate) fn with_jitter(pause: Duration) -> Duration {
 
 impl Endpoint {
     /// Whether an unreachable daemon may return soon.
-    pub(crate) fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
+    fn may_come_back(&self, error: &std::io::Error, deadline: &Deadline) -> bool {
         match error.raw_os_error() {
             // The backlog is full, so a daemon exists, or a listening daemon was killed.
             Some(libc::EAGAIN | libc::ECONNREFUSED) => true,

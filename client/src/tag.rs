@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::core::Core;
+use crate::deadline::Deadline;
 use crate::error::Result;
 use crate::held::next_slow;
 use crate::ids::Ids;
@@ -76,8 +77,12 @@ impl Tag {
     pub fn next(&self) -> Result<u64> {
         match self.take() {
             Some(id) => Ok(id),
-            None => next_slow(&self.core, self.entry(), self.holds, self.limit),
+            None => self.next_by(&mut self.core.deadline(self.limit)),
         }
+    }
+
+    pub(crate) fn next_by(&self, deadline: &mut Deadline) -> Result<u64> {
+        next_slow(&self.core, self.entry(), self.holds, deadline)
     }
 
     /// `count` ids straight from the daemon; see [`crate::Client::next_batch`].
@@ -85,7 +90,7 @@ impl Tag {
     /// # Errors
     /// As [`crate::Client::next_batch`].
     pub fn next_batch(&self, count: u64) -> Result<Ids> {
-        self.core.draw_batch(self.name(), count, self.limit)
+        self.core.draw_batch(self.name(), count, &mut self.core.deadline(self.limit))
     }
 
     /// An id of the held run, if there is one. It never waits.

@@ -155,6 +155,16 @@ fn a_missing_daemon_is_an_error_at_once() {
 }
 
 #[test]
+fn a_dropped_future_waits_no_longer_for_a_missing_daemon() {
+    let waiting = leafd_client::Client::builder().socket("/nowhere/at/all");
+    let client = AsyncClient::from(waiting.wait(Duration::from_secs(600)).build().unwrap());
+    let begun = Instant::now();
+    // A runtime ends with the last of its calls.
+    run(async { assert!(tokio::time::timeout(SOON, client.next("orders")).await.is_err()) });
+    check_within(begun.elapsed(), 100, 30_000);
+}
+
+#[test]
 fn info_and_layouts_are_reported() {
     let server = Server::start();
     let client = AsyncClient::from(client(&server));
