@@ -32,18 +32,9 @@ pub struct Parts {
 
 /// Why a layout or an id is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum LayoutError {
-    /// Time and sequence need a bit each.
-    FieldMissing,
-    /// More than 63 bits together.
-    TooWide,
-    /// A tick lasts from 1 ms to an hour.
-    Unit,
-    /// The last tick lies beyond the instants that milliseconds can express.
-    EpochTooLate,
-    /// The id is negative or has bits above the layout's.
-    IdTooLarge,
+pub struct LayoutError {
+    /// What is wrong.
+    pub what: &'static str,
 }
 
 /// Longest tick, in milliseconds.
@@ -75,21 +66,21 @@ impl Layout {
     /// See [`LayoutError`].
     pub fn check(&self) -> Result<(), LayoutError> {
         if self.time_bits == 0 || self.sequence_bits == 0 {
-            return Err(LayoutError::FieldMissing);
+            return refused("time and sequence need at least one bit each");
         }
         let bits =
             u32::from(self.time_bits) + u32::from(self.worker_bits) + u32::from(self.sequence_bits);
         if bits > 63 {
-            return Err(LayoutError::TooWide);
+            return refused("time, worker and sequence have more than 63 bits together");
         }
         if self.unit_ms == 0 || self.unit_ms > UNIT_MS_MAX {
-            return Err(LayoutError::Unit);
+            return refused("a tick lasts from 1 ms to 3600000 ms");
         }
         // Half the range, so that adding a bound and a margin can't overflow.
         let end = u128::from(self.epoch_ms)
             + (u128::from(self.tick_max()) + 1) * u128::from(self.unit_ms);
         if end > u128::from(u64::MAX / 2) {
-            return Err(LayoutError::EpochTooLate);
+            return refused("the time bits reach beyond the last instant that can be represented");
         }
         Ok(())
     }
@@ -149,10 +140,14 @@ impl Layout {
         let worker = (id >> self.sequence_bits) & self.worker_max();
         let tick = id >> (self.worker_bits + self.sequence_bits);
         if tick > self.tick_max() {
-            return Err(LayoutError::IdTooLarge);
+            return refused("the id has bits above those of the layout");
         }
         Ok(Parts { tick, worker, sequence })
     }
+}
+
+fn refused<T>(what: &'static str) -> Result<T, LayoutError> {
+    Err(LayoutError { what })
 }
 
 fn mask(bits: u8) -> u64 {
@@ -161,17 +156,7 @@ fn mask(bits: u8) -> u64 {
 
 impl fmt::Display for LayoutError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            LayoutError::FieldMissing => write!(f, "time and sequence need at least one bit each"),
-            LayoutError::TooWide => {
-                write!(f, "time, worker and sequence have more than 63 bits together")
-            }
-            LayoutError::Unit => write!(f, "a tick lasts from 1 ms to {UNIT_MS_MAX} ms"),
-            LayoutError::EpochTooLate => {
-                write!(f, "the time bits reach beyond the last instant that can be represented")
-            }
-            LayoutError::IdTooLarge => write!(f, "the id has bits above those of the layout"),
-        }
+        f.write_str(self.what)
     }
 }
 

@@ -12,17 +12,12 @@ pub const TAG_BYTES_MAX: usize = 4 * TAG_CHARACTERS_MAX;
 
 /// Why bytes are not a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TagError {
-    /// It has no characters.
-    Empty,
-    /// It has more than [`TAG_CHARACTERS_MAX`] characters.
-    TooLong,
-    /// It is not UTF-8.
-    NotUtf8,
-    /// It has a control character, which databases and logs treat differently.
-    Control,
+pub struct TagError {
+    /// The broken rule.
+    pub what: &'static str,
 }
+
+const TOO_LONG: TagError = TagError { what: "a tag has at most 128 characters" };
 
 /// Checks a tag's bytes from an untrusted source.
 ///
@@ -30,30 +25,26 @@ pub enum TagError {
 /// See [`TagError`].
 pub fn check_tag(bytes: &[u8]) -> Result<&str, TagError> {
     if bytes.is_empty() {
-        return Err(TagError::Empty);
+        return Err(TagError { what: "a tag has at least one character" });
     }
     if bytes.len() > TAG_BYTES_MAX {
-        return Err(TagError::TooLong);
+        return Err(TOO_LONG);
     }
-    let text = std::str::from_utf8(bytes).map_err(|_| TagError::NotUtf8)?;
+    let text = std::str::from_utf8(bytes).map_err(|_| TagError { what: "a tag is UTF-8 text" })?;
     // A text within the limit in bytes is within the limit in characters too.
     if bytes.len() > TAG_CHARACTERS_MAX && text.chars().count() > TAG_CHARACTERS_MAX {
-        return Err(TagError::TooLong);
+        return Err(TOO_LONG);
     }
+    // Databases and logs treat them differently.
     if text.chars().any(char::is_control) {
-        return Err(TagError::Control);
+        return Err(TagError { what: "a tag has no control characters" });
     }
     Ok(text)
 }
 
 impl fmt::Display for TagError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TagError::Empty => write!(f, "a tag has at least one character"),
-            TagError::TooLong => write!(f, "a tag has at most {TAG_CHARACTERS_MAX} characters"),
-            TagError::NotUtf8 => write!(f, "a tag is UTF-8 text"),
-            TagError::Control => write!(f, "a tag has no control characters"),
-        }
+        f.write_str(self.what)
     }
 }
 
