@@ -1,7 +1,7 @@
 //! Requests that wait for the same scarce resource. Users are served in turn, and so are the connections of each user. So
 //! no user or connection has to wait until another one's requests are all served.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::shares::{Claimant, Shares};
 
@@ -16,24 +16,22 @@ pub struct Asker {
 /// Lines of waiting requests. `T` is the caller's handle on one.
 #[derive(Debug)]
 pub struct Lines<T> {
-    /// By user and connection. None is empty.
-    lines: BTreeMap<(u32, u64), VecDeque<(Claimant, T)>>,
-    /// The connections of each user that have a line; the first one is next.
-    connections: BTreeMap<u32, VecDeque<u64>>,
-    /// Users with a line; the first one is next.
-    users: VecDeque<u32>,
+    /// The users with a line, and their connections with a line; the first user and the first connection are next. No
+    /// line is empty.
+    users: Turns<u32, Turns<u64, Line<T>>>,
     places: Shares,
 }
+
+/// Entries by their keys; the first one is next.
+type Turns<K, V> = VecDeque<(K, V)>;
+
+/// The requests of one connection.
+type Line<T> = VecDeque<(Claimant, T)>;
 
 impl<T> Lines<T> {
     /// Empty lines. `places`: how many requests may wait in total, divided between users.
     pub fn new(places: u64) -> Lines<T> {
-        Lines {
-            lines: BTreeMap::new(),
-            connections: BTreeMap::new(),
-            users: VecDeque::new(),
-            places: Shares::new(places),
-        }
+        Lines { users: VecDeque::new(), places: Shares::new(places) }
     }
 
     /// Lets a request wait at the end of its connection's line.
@@ -51,21 +49,14 @@ impl<T> Lines<T> {
     /// Takes out the next request: the first one of the next connection of the next user. User and connection then move
     /// behind all others.
     pub fn pop(&mut self) -> Option<(Asker, T)> {
-        let uid = self.users.pop_front()?;
-        let connections = self.connections.get_mut(&uid).expect("a user with a turn has a line");
-        let connection = connections.pop_front().expect("a user with a turn has a line");
-        let line =
-            self.lines.get_mut(&(uid, connection)).expect("a connection with a turn has a line");
-        let (claimant, handle) = line.pop_front().expect("a line is not empty");
-        if line.is_empty() {
-            self.lines.remove(&(uid, connection));
-        } else {
-            connections.push_back(connection);
+        let (uid, mut connections) = self.users.pop_front()?;
+        let (connection, mut line) = connections.pop_front()?;
+        let (claimant, handle) = line.pop_front()?;
+        if !line.is_empty() {
+            connections.push_back((connection, line));
         }
-        if connections.is_empty() {
-            self.connections.remove(&uid);
-        } else {
-            self.users.push_back(uid);
+        if !connections.is_empty() {
+            self.users.push_back((uid, connections));
         }
         self.places.give_back(claimant, 1);
         Some((Asker { claimant, connection }, handle))
@@ -80,49 +71,49 @@ impl<T> Lines<T> {
     /// Takes out every request for which `picked` is true.
     pub fn take_out(&mut self, picked: impl Fn(&T) -> bool) -> Vec<T> {
         let mut out = Vec::new();
-        for line in self.lines.values_mut() {
-            for (claimant, handle) in std::mem::take(line) {
-                if picked(&handle) {
-                    self.places.give_back(claimant, 1);
-                    out.push(handle);
-                } else {
-                    line.push_back((claimant, handle));
+        self.users.retain_mut(|(_, connections)| {
+            connections.retain_mut(|(_, line)| {
+                for (claimant, handle) in std::mem::take(line) {
+                    if picked(&handle) {
+                        self.places.give_back(claimant, 1);
+                        out.push(handle);
+                    } else {
+                        line.push_back((claimant, handle));
+                    }
                 }
-            }
-        }
-        self.lines.retain(|_, line| !line.is_empty());
-        self.connections.retain(|uid, connections| {
-            connections.retain(|connection| self.lines.contains_key(&(*uid, *connection)));
+                !line.is_empty()
+            });
             !connections.is_empty()
         });
-        self.users.retain(|uid| self.connections.contains_key(uid));
         out
     }
 
     /// How many connections wait.
     pub fn connections(&self) -> usize {
-        self.lines.len()
+        self.users.iter().map(|(_, connections)| connections.len()).sum()
     }
 
     /// How many requests wait.
     pub fn len(&self) -> usize {
-        self.lines.values().map(VecDeque::len).sum()
+        let lines = self.users.iter().flat_map(|(_, connections)| connections);
+        lines.map(|(_, line)| line.len()).sum()
     }
 
     /// Whether none waits.
     pub fn is_empty(&self) -> bool {
-        self.lines.is_empty()
+        self.users.is_empty()
     }
 
-    fn line(&mut self, asker: Asker) -> &mut VecDeque<(Claimant, T)> {
-        let (uid, connection) = (asker.claimant.uid, asker.connection);
-        self.lines.entry((uid, connection)).or_insert_with(|| {
-            let connections = self.connections.entry(uid).or_insert_with(|| {
-                self.users.push_back(uid);
-                VecDeque::new()
-            });
-            connections.push_back(connection);
-            VecDeque::new()
-        })
+    fn line(&mut self, asker: Asker) -> &mut Line<T> {
+        entry_of(entry_of(&mut self.users, asker.claimant.uid), asker.connection)
     }
+}
+
+/// The value of a key, added behind all others if it is new.
+fn entry_of<K: PartialEq, V: Default>(entries: &mut Turns<K, V>, key: K) -> &mut V {
+    let place = entries.iter().position(|(known, _)| *known == key).unwrap_or(entries.len());
+    if place == entries.len() {
+        entries.push_back((key, V::default()));
+    }
+    &mut entries[place].1
 }
