@@ -45,8 +45,7 @@ impl TagStores {
         self.upstreams.len() > 1
     }
 
-    /// Creates the tag. With several primaries it is created in each that doesn't have it yet, and in none unless all
-    /// agree. Until every host has reported the highest ids it has seen, a store may have lost ids of the name: see
+    /// Creates the tag. With several primaries it is created in each that doesn't have it yet, if all can be asked. Until every host has reported the highest ids it has seen, a store may have lost ids of the name: see
     /// [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
         if self.several() && (new.strict || new.masked.is_some()) {
@@ -69,11 +68,10 @@ impl TagStores {
         }
     }
 
-    /// Creates the tag in each primary that lacks it. Nothing can be claimed from it before all of them have it. Also
-    /// finishes a creation that was interrupted.
+    /// Creates the tag in each primary that lacks it. Nothing can be claimed from it before all of them have it, so a
+    /// creation that was interrupted, or refused by one of them, does no harm. The next call finishes it.
     async fn create_in_all(&self, new: &NewTag) -> Result<Shown, StoreError> {
         let (lacking, mut unfinished) = self.without(new).await?;
-        let mut created = Vec::new();
         for upstream in lacking {
             let created_here = async {
                 check_place(upstream).await?;
@@ -82,13 +80,14 @@ impl TagStores {
                 upstream.store.call(move |store| store.create(&under, &new)).await
             };
             match created_here.await {
-                Ok(row) => created.push((upstream, row)),
+                Ok(row) => unfinished.push((upstream, row)),
                 // Another process created it at the same moment.
                 Err(StoreError::TagExists { .. }) => {}
-                Err(error) => return Err(self.take_back(created, upstream, error).await),
+                Err(error) => {
+                    return Err(self.not_in_all(upstream, error, "the tag issues no ids yet"));
+                }
             }
         }
-        unfinished.append(&mut created);
         if unfinished.is_empty() {
             return Err(StoreError::TagExists { tag: new.tag.clone() });
         }
@@ -143,33 +142,6 @@ impl TagStores {
         }
         new.check_above(i64::try_from(end).unwrap_or(i64::MAX))?;
         Ok((lacking, unfinished))
-    }
-
-    /// Undoes a creation that failed in one of several primaries.
-    async fn take_back(
-        &self,
-        created: Vec<(&Rc<Upstream>, TagRow)>,
-        failed: &Upstream,
-        error: StoreError,
-    ) -> StoreError {
-        let mut left = Vec::new();
-        for (upstream, row) in created {
-            let undo = move |store: &mut Store| store.delete(&row.tag, row.generation);
-            if upstream.store.call(undo).await.is_err() {
-                left.push(format!("{:?}", &*upstream.name));
-            }
-        }
-        match left.is_empty() {
-            true => self.not_in_all(
-                failed,
-                error,
-                "its copies in the other primaries were deleted again",
-            ),
-            false => {
-                let words = format!("it remains in {}", left.join(", "));
-                self.not_in_all(failed, error, &words)
-            }
-        }
     }
 
     /// The tag; with several primaries, the row with the highest position. A primary that doesn't have it, or doesn't
@@ -391,9 +363,9 @@ impl TagStores {
                 )
                 .into(),
             },
-            StoreError::Refused(words) if self.several() => {
-                StoreError::refused(format!("{words}; primary {name:?} refuses it, and {so}"))
-            }
+            StoreError::Refused(words) if self.several() => StoreError::refused(format!(
+                "{words}; primary {name:?} refuses it, and {so}: repeat this when that is fixed"
+            )),
             other => other,
         }
     }
