@@ -29,11 +29,8 @@ pub struct Shown {
 /// The name of a primary that didn't answer, and the error of the call.
 pub type Away = (Arc<str>, StoreError);
 
-impl From<TagRow> for Shown {
-    fn from(row: TagRow) -> Shown {
-        Shown { row, away: Vec::new(), without: Vec::new() }
-    }
-}
+/// What was done when a primary fails that is not the first one.
+const CHANGED: &str = "the primaries listed before it have been changed";
 
 impl TagStores {
     /// One store, or all primaries of a tag in their order.
@@ -62,7 +59,8 @@ impl TagStores {
             [only] => {
                 check_place(only).await?;
                 let (under, new) = (only.complete()?, new.clone());
-                only.store.call(move |store| store.create(&under, &new)).await.map(Shown::from)
+                let row = only.store.call(move |store| store.create(&under, &new)).await?;
+                Ok(Shown { row, away: Vec::new(), without: Vec::new() })
             }
             _ => self.create_in_all(new).await,
         }
@@ -104,7 +102,7 @@ impl TagStores {
                 };
                 set(upstream, &new.tag, change).await
             };
-            finished.await.map_err(|error| self.partly(upstream, error))?;
+            finished.await.map_err(|error| self.not_in_all(upstream, error, CHANGED))?;
         }
         self.show(&new.tag).await
     }
@@ -236,7 +234,7 @@ impl TagStores {
                 check_place(upstream).await?;
                 set(upstream, tag, change.clone()).await
             };
-            set.await.map_err(|error| self.partly(upstream, error))?;
+            set.await.map_err(|error| self.not_in_all(upstream, error, CHANGED))?;
         }
         self.show(tag).await
     }
@@ -252,7 +250,7 @@ impl TagStores {
                 upstream.show(tag).await?;
                 raise(upstream, tag, to).await
             };
-            raised.await.map_err(|error| self.partly(upstream, error))?;
+            raised.await.map_err(|error| self.not_in_all(upstream, error, CHANGED))?;
         }
         self.show(tag).await
     }
@@ -283,7 +281,7 @@ impl TagStores {
             match deleted.await {
                 // It was deleted earlier, while another primary didn't answer.
                 Err(StoreError::UnknownTag { .. }) if self.several() => {}
-                Err(error) => return Err(self.partly(upstream, error)),
+                Err(error) => return Err(self.not_in_all(upstream, error, CHANGED)),
                 Ok(_) => {}
             }
         }
@@ -342,17 +340,7 @@ impl TagStores {
         }
     }
 
-    /// An error that says which of several primaries has failed, and what to do.
-    fn partly(&self, upstream: &Upstream, error: StoreError) -> StoreError {
-        match error {
-            StoreError::Unavailable { .. } => {
-                self.not_in_all(upstream, error, "the primaries listed before it have been changed")
-            }
-            other => other,
-        }
-    }
-
-    /// The same for a change that must be made in all primaries or in none; `so` describes what was done.
+    /// The error of a change that fails in one of several primaries; `so` describes what was done.
     fn not_in_all(&self, upstream: &Upstream, error: StoreError, so: &str) -> StoreError {
         let name = &*upstream.name;
         match error {
