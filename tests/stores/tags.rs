@@ -142,8 +142,8 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
         "already has a tag \"orders\": show it with leafctl tag show",
     );
     refused(host, &["create", "snowflake"], "snowflake layout");
-    refused(host, &["create", "late", "--start", "11", "--ceiling", "10"], "from 1 to 10");
-    refused(host, &["create", "none", "--step", "0"], "step is 0");
+    refused(host, &["create", "late", "--start", "11", "--ceiling", "10"], "allowed: 1 to 10");
+    refused(host, &["create", "none", "--step", "0"], "step can't be 0");
     for option in ["--step", "--start", "--ceiling"] {
         let said = host.leafctl(&["tag", "create", "none", option, "-5"]).stderr;
         let said = String::from_utf8(said).unwrap();

@@ -13,10 +13,7 @@ use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use leafd_core::Tag;
 use leafd_core::mask::{MaskBits, Masking};
-use leafd_core::store::{
-    CEILING_MAX, DESCRIPTION_CHARACTERS_MAX, Generation, NewTag, START_MAX, STEP_MAX, StoreError,
-    TagChange, TagRow,
-};
+use leafd_core::store::{CEILING_MAX, Generation, NewTag, StoreError, TagChange, TagRow};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -262,9 +259,10 @@ impl Dispatcher {
 
     /// Returns the tag to create, and how many bits its public ids have if it is masked.
     fn checked_create(&self, create: Create) -> Result<(NewTag, Option<MaskBits>), Failure> {
-        let tag = self.segment_tag(&create.tag)?;
+        let Create { tag, start, step, ceiling, strict, masked, description } = create;
+        let tag = self.segment_tag(&tag)?;
         check_not_reserved(&tag)?;
-        let masked = match create.masked {
+        let masked = match masked {
             None => None,
             Some(bits) => {
                 self.masks.keys()?;
@@ -273,35 +271,22 @@ impl Dispatcher {
                 MaskBits::new(bits)
             }
         };
-        if create.strict && masked.is_some() {
-            return Err(refused(format!(
-                "tag {tag:?} can't be both strict and masked: masked ids have no order"
-            )));
-        }
         let largest = masked.map_or(CEILING_MAX, MaskBits::largest);
-        let ceiling = create.ceiling.unwrap_or(largest);
+        let ceiling = ceiling.unwrap_or(largest);
         range("ceiling", ceiling, 1, largest)?;
-        range("start", create.start, 1, ceiling.min(START_MAX))?;
-        range("step", create.step, 1, STEP_MAX)?;
-        check_description(create.description.as_deref())?;
-        let Create { start, step, strict, description, .. } = create;
-        Ok((NewTag { tag, start, step, ceiling, strict, masked: None, description }, masked))
+        let new = NewTag { tag, start, step, ceiling, strict, masked: None, description };
+        new.check().map_err(|error| administrative(&error))?;
+        Ok((new, masked))
     }
 
     fn checked_set(&self, set: Set) -> Result<(Tag, TagChange), Failure> {
-        let tag = self.segment_tag(&set.tag)?;
-        if let Some(step) = set.step {
-            range("step", step, 1, STEP_MAX)?;
-        }
-        if let Some(ceiling) = set.ceiling {
-            range("ceiling", ceiling, 1, CEILING_MAX)?;
-        }
-        check_description(set.description.as_deref())?;
-        let Set { step, ceiling, description, .. } = set;
-        if step.is_none() && ceiling.is_none() && description.is_none() {
+        let Set { tag, step, ceiling, description } = set;
+        let change = TagChange { step, ceiling, description };
+        if change == TagChange::default() {
             return Err(refused("nothing to set: pass step, ceiling or description"));
         }
-        Ok((tag, TagChange { step, ceiling, description }))
+        change.check().map_err(|error| administrative(&error))?;
+        Ok((self.segment_tag(&tag)?, change))
     }
 
     /// Parses a name that a segment tag may have.
@@ -399,15 +384,6 @@ pub(super) fn range(name: &str, value: u64, least: u64, most: u64) -> Result<(),
         return Ok(());
     }
     Err(refused(format!("{name} is {value}; it must be from {least} to {most}")))
-}
-
-fn check_description(description: Option<&str>) -> Result<(), Failure> {
-    match description {
-        Some(text) if text.chars().count() > DESCRIPTION_CHARACTERS_MAX => Err(refused(format!(
-            "a description has at most {DESCRIPTION_CHARACTERS_MAX} characters"
-        ))),
-        _ => Ok(()),
-    }
 }
 
 pub(super) fn refused(message: impl Into<String>) -> Failure {
