@@ -72,21 +72,6 @@ fn a_worker_that_is_given_back_is_free_and_the_next_id_claims_one_anew() {
 }
 
 #[test]
-fn a_worker_is_released_only_from_the_holder_that_was_meant() {
-    let mut host = Host::new().set("worker_range", "7..9");
-    host.start();
-    let mut raw = host.raw();
-    let worker = worker_of(raw.draw("snowflake", 1)[0]);
-    let text = raw_text(&host, json!({ "worker": worker, "holder": "somebody-else" }));
-    assert!(text.contains("not by somebody-else"), "{text}");
-    assert_eq!(worker_of(raw.draw("snowflake", 1)[0]), worker, "nothing was released");
-    let list = host.admin(opcode::WORKER_LIST, &json!({}));
-    let holder = list["workers"][0]["holder"].clone();
-    let answer = host.admin(opcode::WORKER_RELEASE, &json!({ "worker": worker, "holder": holder }));
-    assert_eq!(answer["own"], true);
-}
-
-#[test]
 fn a_worker_is_given_back_above_the_ids_of_a_layout_that_was_dropped() {
     const OTHER: &str = r#"{other = {time_bits = 41, worker_bits = 10, sequence_bits = 12, epoch = "2025-01-01T00:00:00Z"}}"#;
     let mut host = Host::new().set("layouts", OTHER);

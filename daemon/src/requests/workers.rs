@@ -1,7 +1,6 @@
 //! Operators' requests about workers: list their holders, or release one.
 
 use std::rc::Rc;
-use std::sync::Arc;
 
 use leafd_wire::opcode;
 use serde::Deserialize;
@@ -10,7 +9,7 @@ use serde_json::{Value, json};
 use crate::clock;
 use crate::engine::lease::{LeaseDriver, Worker};
 use crate::reply::Failure;
-use crate::requests::tags::{range, refused};
+use crate::requests::tags::refused;
 use crate::requests::{Dispatcher, PeerRequest};
 use leafd_core::WorkerId;
 use leafd_core::registry::{CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, Snapshot};
@@ -21,8 +20,6 @@ struct List {
     /// The first number to list.
     #[serde(default)]
     first: u64,
-    #[serde(default = "default_page")]
-    limit: u64,
 }
 
 #[derive(Debug, Deserialize)]
@@ -30,16 +27,10 @@ struct List {
 struct Release {
     /// The worker to release; this daemon's own if none is given.
     worker: Option<u64>,
-    /// The holder that was shown to the user who decided to release the worker.
-    holder: Option<String>,
 }
 
 /// The maximum number of workers on a page.
-const PAGE_MAX: u64 = 1_024;
-
-fn default_page() -> u64 {
-    PAGE_MAX
-}
+const PAGE_MAX: usize = 1_024;
 
 impl Dispatcher {
     /// Checks an administrative request about workers, and carries it out.
@@ -81,12 +72,6 @@ impl Dispatcher {
             (None, Some(held)) => Some(held),
             (Some(worker), held) => held.filter(|held| held.0 == worker),
         };
-        let own_id = Arc::clone(&keeper.lease.borrow().settings.holder.id);
-        if let (Some(worker), Some(expected)) = (own, &release.holder)
-            && **expected != *own_id
-        {
-            return Err(refused(held_by_another(worker, &own_id, expected)));
-        }
         if let Some(worker) = own {
             self.give_back(keeper, worker).await?;
             return Ok(json!({"worker": worker.0, "own": true}));
@@ -95,7 +80,7 @@ impl Dispatcher {
             return Err(refused("a permanent worker can only be released by its own host"));
         }
         let worker = WorkerId(release.worker.unwrap_or_default());
-        let entry = take_back(keeper, worker, release.holder.as_deref()).await?;
+        let entry = take_back(keeper, worker).await?;
         let until_ms = entry.holding.expires.0;
         Ok(json!({"worker": worker.0, "own": false, "until_ms": until_ms}))
     }
@@ -132,13 +117,12 @@ impl Dispatcher {
 
 async fn list_workers(keeper: &LeaseDriver, list: &List) -> Result<Value, Failure> {
     let pool = keeper.lease.borrow().settings.pool.clone();
-    range("limit", list.limit, 1, PAGE_MAX)?;
     let first = list.first.max(pool.start);
     let look = keeper.link.snapshot(first..pool.end.max(first)).await;
     let look = look.map_err(|error| failure(&error))?;
-    let limit = usize::try_from(list.limit).unwrap_or(usize::MAX);
-    let rows: Vec<Value> = look.entries.iter().take(limit).map(|entry| row(entry, &look)).collect();
-    let next = look.entries.get(limit).map(|entry| entry.worker.0);
+    let shown = look.entries.iter().take(PAGE_MAX);
+    let rows: Vec<Value> = shown.map(|entry| row(entry, &look)).collect();
+    let next = look.entries.get(PAGE_MAX).map(|entry| entry.worker.0);
     Ok(json!({
         "pool": [pool.start, pool.end],
         "now_ms": look.now.0,
@@ -148,24 +132,16 @@ async fn list_workers(keeper: &LeaseDriver, list: &List) -> Result<Value, Failur
 }
 
 /// Takes a worker from another host. Its bound stays, because that host may have issued ids up to it.
-async fn take_back(
-    keeper: &LeaseDriver,
-    worker: WorkerId,
-    holder: Option<&str>,
-) -> Result<Entry, Failure> {
+async fn take_back(keeper: &LeaseDriver, worker: WorkerId) -> Result<Entry, Failure> {
     let look = keeper
         .link
         .snapshot(worker.0..worker.0.saturating_add(1))
         .await
         .map_err(|error| failure(&error))?;
-    let entry = look.entries.into_iter().find(|entry| entry.worker == worker);
-    let has = |entry: &Entry| entry.holding.holder.as_ref().map(|holder| holder.id.to_string());
-    let Some((entry, Some(found))) = entry.map(|entry| (entry.clone(), has(&entry))) else {
+    let is_held = |entry: &Entry| entry.worker == worker && entry.holding.holder.is_some();
+    let Some(entry) = look.entries.into_iter().find(is_held) else {
         return Err(refused(format!("no host holds worker {worker}")));
     };
-    if let Some(expected) = holder.filter(|holder| **holder != *found) {
-        return Err(refused(held_by_another(worker, &found, expected)));
-    }
     let swap = CompareAndSet {
         worker,
         expected: Some(entry.holding.clone()),
@@ -175,12 +151,6 @@ async fn take_back(
     };
     let done = keeper.link.compare_and_set(look.registry, swap).await;
     done.map(|_| entry).map_err(|error| failure(&error))
-}
-
-fn held_by_another(worker: WorkerId, found: &str, expected: &str) -> String {
-    format!(
-        "worker {worker} is held by {found}, not by {expected}: nothing was released; list the workers again"
-    )
 }
 
 fn row(entry: &Entry, look: &Snapshot) -> Value {
