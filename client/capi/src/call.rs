@@ -92,6 +92,35 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     bytes.to_str().map_err(|_| LeafdError::invalid(&format!("the {name} {bytes:?} is not UTF-8")))
 }
 
+/// Writes the `count` results of `body` to an array of the caller.
+///
+/// # Safety
+/// `place` is null, or valid for writes of `count` results.
+pub(crate) unsafe fn write<R: IntoIterator>(
+    place: *mut R::Item,
+    name: &str,
+    count: usize,
+    body: impl FnOnce() -> Result<R, CallError>,
+) -> Result<(), CallError> {
+    check_room(place, name, count)?;
+    for (index, result) in body()?.into_iter().take(count).enumerate() {
+        // SAFETY: as the caller says; the index is below `count`.
+        unsafe { place.add(index).write(result) };
+    }
+    Ok(())
+}
+
+/// Checks an array of the caller.
+pub(crate) fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), CallError> {
+    if count > isize::MAX as usize / size_of::<T>() {
+        return Err(LeafdError::invalid(&format!("{count} ids don't fit in memory")));
+    }
+    if items.is_null() && count > 0 {
+        return Err(LeafdError::null(name));
+    }
+    Ok(())
+}
+
 /// A time limit; `None`: the client's own.
 pub(crate) fn limit(timeout_ms: u32) -> Option<Duration> {
     (timeout_ms != LEAFD_TIMEOUT_DEFAULT).then(|| Duration::from_millis(u64::from(timeout_ms)))

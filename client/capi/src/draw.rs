@@ -2,10 +2,10 @@
 
 use std::ffi::c_char;
 
-use leafd_client::{BATCH_MAX, Ids, Tag};
+use leafd_client::Tag;
 
 use crate::LEAFD_DIRECT;
-use crate::call::{call, call_for, limit, number_or, text};
+use crate::call::{call, call_for, limit, number_or, text, write};
 use crate::connect::{self, LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 use crate::handle::{self, FreedHandles, Handle, HandleKind};
@@ -40,25 +40,6 @@ fn with_tag<T>(
         Some(limit) => body(&tag.clone().within(limit))?,
         None => body(tag)?,
     })
-}
-
-/// Places for `count` ids.
-unsafe fn places<'a>(ids: *mut u64, count: usize) -> Result<&'a mut [u64], CallError> {
-    if ids.is_null() {
-        return if count == 0 { Ok(&mut []) } else { Err(LeafdError::null("ids")) };
-    }
-    if count as u64 > BATCH_MAX {
-        let message = format!("one call draws at most {BATCH_MAX} ids, not {count}");
-        return Err(LeafdError::invalid(&message));
-    }
-    // SAFETY: as the caller's caller says.
-    Ok(unsafe { std::slice::from_raw_parts_mut(ids, count) })
-}
-
-fn fill(places: &mut [u64], drawn: Ids) {
-    for (place, id) in places.iter_mut().zip(drawn) {
-        *place = id;
-    }
 }
 
 /// Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds, in
@@ -187,9 +168,10 @@ pub unsafe extern "C" fn leafd_next_many(
     // SAFETY: as the header says.
     unsafe {
         call(error, || {
-            let (tag, ids) = (text(tag, "tag")?, places(ids, count)?);
-            fill(ids, with(client, timeout_ms, |client| client.next_batch(tag, count as u64))?);
-            Ok(())
+            let tag = text(tag, "tag")?;
+            write(ids, "ids", count, || {
+                with(client, timeout_ms, |client| client.next_batch(tag, count as u64))
+            })
         })
     }
 }
@@ -207,9 +189,10 @@ pub unsafe extern "C" fn leafd_tag_next_many(
     // SAFETY: as the header says.
     unsafe {
         call(error, || {
-            let (tag, ids) = (get(tag)?, places(ids, count)?);
-            fill(ids, with_tag(tag, timeout_ms, |tag| tag.next_batch(count as u64))?);
-            Ok(())
+            let tag = get(tag)?;
+            write(ids, "ids", count, || {
+                with_tag(tag, timeout_ms, |tag| tag.next_batch(count as u64))
+            })
         })
     }
 }

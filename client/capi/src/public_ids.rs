@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char};
 
 use leafd_client::PublicIds;
 
-use crate::call::{call, text, write_text};
+use crate::call::{call, check_room, text, write, write_text};
 use crate::connect::{LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 
@@ -65,23 +65,6 @@ unsafe fn given<'a, T>(items: *const T, name: &str, count: usize) -> Result<&'a 
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(items, count) } })
 }
 
-/// Writes the `count` results of `body` to an array of the caller.
-///
-/// # Safety
-/// `place` is null, or valid for writes of `count` results.
-unsafe fn write<T>(
-    place: *mut T,
-    name: &str,
-    count: usize,
-    body: impl FnOnce() -> Result<Vec<T>, CallError>,
-) -> Result<(), CallError> {
-    check_room(place, name, count)?;
-    let results = body()?;
-    // SAFETY: as the caller says; the client checks that there are as many results as items.
-    unsafe { std::ptr::copy_nonoverlapping(results.as_ptr(), place, results.len()) };
-    Ok(())
-}
-
 fn text_for_c(text: String) -> Result<[c_char; LEAFD_PUBLIC_ID_BYTES], CallError> {
     if text.len() >= LEAFD_PUBLIC_ID_BYTES {
         let what = format!("the peer sent a public id of {} characters", text.len());
@@ -90,16 +73,6 @@ fn text_for_c(text: String) -> Result<[c_char; LEAFD_PUBLIC_ID_BYTES], CallError
     let mut places = [0; LEAFD_PUBLIC_ID_BYTES];
     write_text(&text, &mut places);
     Ok(places)
-}
-
-fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), CallError> {
-    if count > isize::MAX as usize / size_of::<T>() {
-        return Err(LeafdError::invalid(&format!("{count} ids don't fit in memory")));
-    }
-    if items.is_null() && count > 0 {
-        return Err(LeafdError::null(name));
-    }
-    Ok(())
 }
 
 /// Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what they hide and who may do
@@ -178,7 +151,7 @@ pub unsafe extern "C" fn leafd_mask_text(
             let asked = self::public_ids(client, tag, form, timeout_ms)?;
             let given = given(ids, "ids", count)?;
             write(texts, "texts", count, || {
-                asked.mask_text(given)?.into_iter().map(text_for_c).collect()
+                asked.mask_text(given)?.into_iter().map(text_for_c).collect::<Result<Vec<_>, _>>()
             })
         })
     }
