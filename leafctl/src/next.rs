@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap_complete::engine::ArgValueCompleter;
-use leafd_client::{Client, Ids};
+use leafd_client::Client;
 
 use crate::complete;
 use crate::failure::CommandError;
@@ -17,12 +17,11 @@ Examples:
   leafctl next orders
   leafctl next snowflake -n 10
   leafctl next orders -n 10000000 > ids        in batches; takes seconds
-  leafctl next orders -n 100 --direct          one request per id; strictly increasing on this host
-  leafctl next orders -n 3 --json              [1,2,3]")]
+  leafctl next orders -n 100 --direct          one request per id; strictly increasing on this host")]
 pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    pub tag: String,
+    tag: String,
     /// Number of ids, at most 100,000,000
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
@@ -32,9 +31,6 @@ pub struct NextArgs {
     /// The deadline of each request, in milliseconds
     #[arg(long, default_value_t = 2_000, value_name = "MS")]
     deadline_ms: u64,
-    /// Print one JSON array
-    #[arg(long)]
-    json: bool,
 }
 
 /// A mistyped number should not fill a disk or exhaust a tag.
@@ -52,46 +48,14 @@ pub fn run(socket: &Path, args: &NextArgs) -> Result<(), CommandError> {
     let limit = Duration::from_millis(args.deadline_ms);
     let client = Client::builder().socket(socket).deadline(limit).direct(true).build()?;
     let tag = client.tag(&args.tag)?;
-    let mut out = Lines::new(args.json);
+    let mut out = BufWriter::with_capacity(OUTPUT_BYTES, io::stdout());
     let mut left = args.count;
     while left > 0 {
         let count = if args.direct { 1 } else { left.min(BATCH) };
-        out.ids(tag.next_batch(count)?)?;
+        for id in tag.next_batch(count)? {
+            writeln!(out, "{id}")?;
+        }
         left -= count;
     }
-    out.end()?;
-    Ok(())
-}
-
-/// Writes ids as lines, or as one JSON array.
-struct Lines {
-    out: BufWriter<io::Stdout>,
-    json: bool,
-    first: bool,
-}
-
-impl Lines {
-    fn new(json: bool) -> Self {
-        Lines { out: BufWriter::with_capacity(OUTPUT_BYTES, io::stdout()), json, first: true }
-    }
-
-    fn ids(&mut self, ids: Ids) -> io::Result<()> {
-        for id in ids {
-            if self.json {
-                let separator = if self.first { '[' } else { ',' };
-                write!(self.out, "{separator}{id}")?;
-            } else {
-                writeln!(self.out, "{id}")?;
-            }
-            self.first = false;
-        }
-        Ok(())
-    }
-
-    fn end(mut self) -> io::Result<()> {
-        if self.json {
-            writeln!(self.out, "{}", if self.first { "[]" } else { "]" })?;
-        }
-        self.out.flush()
-    }
+    Ok(out.flush()?)
 }

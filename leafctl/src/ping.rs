@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, Status};
-use serde_json::json;
 
 use crate::complete;
 use crate::failure::CommandError;
@@ -30,9 +29,6 @@ pub struct PingArgs {
     /// The maximum wait for an answer, in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     within_ms: u64,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
 }
 
 /// Asks.
@@ -42,26 +38,14 @@ pub fn run(socket: &Path, args: &PingArgs) -> Result<(), CommandError> {
     let begun = Instant::now();
     let info = client.info()?;
     let took_us = begun.elapsed().as_micros();
-    let mut out = io::stdout().lock();
-    if args.json {
-        let answer = json!({
-            "release": info.release,
-            "pid": info.pid,
-            "us": u64::try_from(took_us).unwrap_or(u64::MAX),
-            "segments_ready": info.segments_ready,
-            "snowflake_ready": info.snowflake_ready,
-        });
-        writeln!(out, "{answer}")?;
-    } else {
-        writeln!(
-            out,
-            "leafd {} (pid {}) answered in {took_us} us; segments {}, snowflake {}",
-            info.release,
-            info.pid,
-            words(info.segments_ready),
-            words(info.snowflake_ready),
-        )?;
-    }
+    writeln!(
+        io::stdout(),
+        "leafd {} (pid {}) answered in {took_us} us; segments {}, snowflake {}",
+        info.release,
+        info.pid,
+        words(info.segments_ready),
+        words(info.snowflake_ready),
+    )?;
     for what in &args.ready {
         let ready = match what.as_str() {
             "segments" => info.segments_ready,

@@ -108,7 +108,6 @@ fn what_a_rogue_server_answers_is_shown_as_plain_text() {
     let whose = format!("whose {id}");
     let lines = [
         "ping",
-        "ping --json",
         "ping --ready nosuch",
         "status",
         "status --json",
