@@ -62,7 +62,7 @@ struct Lift {
 }
 
 /// Issues one layout's ids while there is a worker.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Generator {
     layout: Layout,
     drift_max_ms: u64,
@@ -175,21 +175,15 @@ impl Generator {
     /// Why the host's clock forbids ids now, if it does. This is what [`Generator::take`] would return, for the present
     /// worker or a future one, but takes no ids.
     pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
-        let Some(wall) = self.layout.tick_at(now.unix.0) else { return Some(Refusal::BeforeEpoch) };
-        let last = match self.grant {
-            Some(_) => self.last,
-            None => self.used_up_below(self.mark),
-        };
-        let last = last.filter(|last| wall < last.number);
-        let number = last.map_or(wall, |last| last.number + u64::from(self.is_used_up(last)));
-        if number > self.layout.tick_max() {
-            return Some(Refusal::TimeExhausted);
+        let mut trial = self.clone();
+        if self.grant.is_none() {
+            trial.last = self.used_up_below(self.mark);
         }
-        last?;
-        let ahead_ms = self.layout.tick_start_ms(number).saturating_sub(now.unix.0);
-        let lift_ms = self.lift_now(now, ahead_ms).map_or(0, |lift| lift.left_ms);
-        let wait_ms = ahead_ms.saturating_sub(self.drift_max_ms.saturating_add(lift_ms));
-        (wait_ms > 0).then_some(Refusal::ClockBehind { behind_ms: ahead_ms, wait_ms })
+        match trial.tick(now, 0) {
+            Ok(tick) if tick.number > self.layout.tick_max() => Some(Refusal::TimeExhausted),
+            Err(refusal @ (Refusal::BeforeEpoch | Refusal::ClockBehind { .. })) => Some(refusal),
+            _ => None,
+        }
     }
 
     /// The mark to record now, so that use doesn't reach the present one; `None` while that is far enough ahead.
@@ -272,22 +266,18 @@ impl Generator {
         Ok(Tick { opened: Some(opened), ..self.open(number, now, random) })
     }
 
-    /// Keeps the rest of the lift: see [`Generator::lift_now`].
-    fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
-        self.lift = self.lift_now(now, ahead_ms);
-        self.lift.map_or(0, |lift| lift.left_ms)
-    }
-
     /// The rest of the lift. It is measured by the boot-time clock, so it shrinks as time passes, and a step of the
     /// wall clock adds nothing to it. A floor beyond the drift is not a lift; the generator waits for it.
-    fn lift_now(&self, now: Now, ahead_ms: u64) -> Option<Lift> {
-        let began =
-            || (ahead_ms <= self.drift_max_ms).then_some(Lift { began: now, left_ms: ahead_ms });
-        let lift = self.lift.or_else(began)?;
+    fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
+        let begun =
+            (ahead_ms <= self.drift_max_ms).then_some(Lift { began: now, left_ms: ahead_ms });
+        let Some(lift) = self.lift.or(begun) else { return 0 };
         let steady_ms =
             lift.began.unix.0.saturating_add(now.boot.0.saturating_sub(lift.began.boot.0));
         let ahead_of_steady_ms = now.unix.0.saturating_add(ahead_ms).saturating_sub(steady_ms);
-        Some(Lift { left_ms: lift.left_ms.min(ahead_of_steady_ms), ..lift })
+        let lift = Lift { left_ms: lift.left_ms.min(ahead_of_steady_ms), ..lift };
+        self.lift = Some(lift);
+        lift.left_ms
     }
 
     fn is_used_up(&self, tick: Tick) -> bool {
