@@ -10,9 +10,7 @@
 //! So slow yields turn yielding off for a while, unless quick ones have saved enough time, and so do yields without an
 //! answer.
 
-use std::fs;
-use std::mem;
-use std::path::Path;
+use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 /// The longest poll. Also the longest pause between an answer and the next request that still counts as
@@ -142,36 +140,7 @@ impl Polling {
 /// Whether this process may use more than one core, by its threads' affinity and the control groups' quotas. With one
 /// core, polling only prevents the daemon from running, and so do threads that yield to each other.
 pub(crate) fn has_cores_to_spare() -> bool {
-    affinity_cores().is_none_or(|cores| cores > 1) && quota_cores().is_none_or(|cores| cores > 1.0)
-}
-
-fn affinity_cores() -> Option<i32> {
-    // SAFETY: all zeros is the empty set.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the set is valid for writes of its size.
-    let outcome = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &raw mut set) };
-    // More cores than the set can hold are an error, but no reason not to poll.
-    // SAFETY: the set is a valid set.
-    (outcome == 0).then(|| unsafe { libc::CPU_COUNT(&set) })
-}
-
-/// The smallest quota of the process's control group and those above it (version 2 only).
-fn quota_cores() -> Option<f64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let root = Path::new("/sys/fs/cgroup");
-    root.join(group)
-        .ancestors()
-        .take_while(|folder| folder.starts_with(root))
-        .filter_map(|folder| parse_quota(&fs::read_to_string(folder.join("cpu.max")).ok()?))
-        .reduce(f64::min)
-}
-
-/// `max 100000`, or quota and period in microseconds.
-fn parse_quota(text: &str) -> Option<f64> {
-    let (quota, period) = text.trim().split_once(' ')?;
-    let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
-    (period > 0.0).then_some(quota / period)
+    available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -279,12 +248,5 @@ mod tests {
         polling.end(yields, Tried { found: true, took: Duration::from_secs(600) }, now);
         polling.answered(now + REST_MAX, false);
         assert_eq!(polling.begin(now + REST_MAX), yields);
-    }
-
-    #[test]
-    fn quotas_are_read() {
-        assert_eq!(parse_quota("max 100000\n"), None);
-        assert_eq!(parse_quota("150000 100000\n"), Some(1.5));
-        assert_eq!(parse_quota("nonsense"), None);
     }
 }
