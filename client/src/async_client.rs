@@ -1,7 +1,6 @@
 //! The client for tokio. It takes ids from the blocking client's held runs, and makes all other calls of that client on
 //! tokio's threads for blocking calls.
 
-use std::fmt;
 use std::io;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -38,7 +37,7 @@ use crate::pool::CONNECTIONS_MAX;
 /// let hundred: Vec<u64> = client.next_batch("orders", 100).await?.collect();
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct AsyncClient {
     client: Client,
     /// One for each call that may occupy a thread.
@@ -145,11 +144,5 @@ impl AsyncClient {
                 Err(Error::Resources { what, source })
             }
         })
-    }
-}
-
-impl fmt::Debug for AsyncClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AsyncClient").field("client", &self.client).finish_non_exhaustive()
     }
 }

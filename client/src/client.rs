@@ -1,6 +1,5 @@
 //! The client's public calls.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +25,7 @@ use crate::tag::Tag;
 /// Clones share everything and cost a reference count. All calls block, but no longer than their deadline (and 250 ms
 /// of grace), unless the client [waits](Builder::wait) for the daemon. Each waiting call has its own connection; a
 /// client has at most 32, and further calls wait for one.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
     /// The limit of each call; `None`: the builder's.
@@ -243,12 +242,6 @@ impl Builder {
             source,
         })?;
         Ok(Client { core: Arc::new(core), limit: None })
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("socket", &self.core.path()).finish_non_exhaustive()
     }
 }
 

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 /// assert_eq!(orders.unmask_text(&shown)?, [17, 18]);
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 #[must_use]
 pub struct PublicIds {
     core: Arc<Core>,
@@ -138,9 +138,3 @@ fn numbers(reply: MaskReply<'_>) -> std::result::Result<Vec<u64>, Malformed> {
 
 /// A text takes up to 256 bytes in a request, so only 240 are sure to fit a frame.
 const BATCH: usize = if MASKS_MAX < 240 { MASKS_MAX } else { 240 };
-
-impl std::fmt::Debug for PublicIds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PublicIds").field("tag", &self.tag).field("bits", &self.bits).finish()
-    }
-}
