@@ -1,6 +1,7 @@
 //! Shell completions: the fixed words, and the tags that the daemon knows.
 
 use std::ffi::OsStr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::anyhow;
@@ -20,6 +21,9 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
 /// Longer lists are useless.
 const TAGS_MAX: usize = 200;
+
+/// Names that are less similar don't count as typing errors of each other: strsim's measure, from 0 to 1.
+const LIKE: f64 = 0.8;
 
 /// How many stores are asked, one after the other.
 const STORES_MAX: usize = 8;
@@ -47,6 +51,21 @@ pub fn tags(begun: &OsStr) -> Vec<CompletionCandidate> {
         }
         Ok(found)
     })
+}
+
+/// The existing tag with the most similar name, for a caller who may list tags.
+pub fn similar(socket: &Path, tag: &str) -> Option<String> {
+    let client = Client::builder().socket(socket).deadline(ANSWER_WITHIN).build().ok()?;
+    // Names with the same first letter, because without it only the first ones would be listed.
+    let begun: String = tag.chars().take(1).collect();
+    let stores = names_of_stores(&client).ok()?;
+    let tags = stores
+        .iter()
+        .take(STORES_MAX)
+        .flat_map(|store| tags_of(&client, store, &begun).unwrap_or_default());
+    let likeness = tags.map(|known| (strsim::jaro_winkler(&known, tag), known));
+    let best = likeness.max_by(|one, other| one.0.total_cmp(&other.0))?;
+    (best.0 > LIKE).then_some(best.1)
 }
 
 /// The stores that begin with `begun`.

@@ -24,7 +24,7 @@ Examples:
 pub struct GapsArgs {
     /// A segment tag
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    tag: String,
+    pub tag: String,
     /// The first and the last number
     #[arg(value_name = "FIRST..LAST", value_parser = range)]
     range: (u64, u64),

@@ -101,10 +101,24 @@ enum LeafctlCommand {
     Man(leafd_man::ManArgs),
 }
 
+impl LeafctlCommand {
+    /// The tag to which the command applies, if it must exist.
+    fn tag(&self) -> Option<&str> {
+        match self {
+            LeafctlCommand::Next(args) => Some(&args.tag),
+            LeafctlCommand::Gaps(args) => Some(&args.tag),
+            LeafctlCommand::Mask(args) | LeafctlCommand::Unmask(args) => Some(&args.tag),
+            LeafctlCommand::Tag(command) => command.tag(),
+            _ => None,
+        }
+    }
+}
+
 fn main() -> ExitCode {
     complete::answer(public_command);
     let cli = Cli::parse();
     let socket = cli.socket.unwrap_or_else(leafd_client::default_socket_path);
+    let tag = cli.command.tag().map(str::to_owned);
     let outcome = match cli.command {
         LeafctlCommand::Next(args) => next::run(&socket, &args),
         LeafctlCommand::Decode(args) => decode::run(&socket, &args),
@@ -130,7 +144,11 @@ fn main() -> ExitCode {
         Err(CommandError::Quiet) => ExitCode::SUCCESS,
         Err(failure @ CommandError::Reported(_)) => ExitCode::from(failure.exit_status()),
         Err(failure) => {
-            eprintln!("leafctl: {failure}");
+            let similar = tag.filter(|_| failure.is_unknown_tag());
+            match similar.and_then(|tag| complete::similar(&socket, &tag)) {
+                Some(similar) => eprintln!("leafctl: {failure}; did you mean {similar:?}?"),
+                None => eprintln!("leafctl: {failure}"),
+            }
             ExitCode::from(failure.exit_status())
         }
     }

@@ -22,7 +22,7 @@ To unmask, pass the same --prefix, --bits and --number as when masking.")]
 pub struct MaskArgs {
     /// A segment tag
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    tag: String,
+    pub tag: String,
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,

@@ -155,6 +155,19 @@ pub struct DeleteArgs {
     json: bool,
 }
 
+impl TagCommand {
+    /// The tag that it is about, if it must exist.
+    pub fn tag(&self) -> Option<&str> {
+        match self {
+            TagCommand::Show(ShowArgs { tag, .. })
+            | TagCommand::Set(SetArgs { tag, .. })
+            | TagCommand::Raise(RaiseArgs { tag, .. })
+            | TagCommand::Delete(DeleteArgs { tag, .. }) => Some(tag),
+            TagCommand::Create(_) | TagCommand::List(_) => None,
+        }
+    }
+}
+
 /// What a deletion does.
 const DELETION: &str = "After the deletion, no host claims ids of the tag. This host stops issuing them at once, other hosts
 within removed_tag_check (30 s); processes may use their held runs for up to 60 s. Claimed ids that have not been

@@ -1,4 +1,4 @@
-//! What operators and their scripts rely on in `leafctl`: exit statuses and limits.
+//! What operators and their scripts rely on in `leafctl`: exit statuses, suggestions and limits.
 
 use std::process::Output;
 use std::time::Duration;
@@ -65,9 +65,14 @@ fn a_second_creation_fails_unless_it_may_exist() {
 }
 
 #[test]
-fn a_mistyped_number_is_caught() {
+fn mistyped_names_and_numbers_are_caught() {
     let mut host = Host::new();
     host.start();
     host.create("orders");
+    let meant = "did you mean \"orders\"?";
+    exits(&host, &["next", "ordres"], 1, meant);
+    exits(&host, &["tag", "show", "order"], 1, meant);
+    let (_, said) = leafctl(&host, &["next", "oxygen"]);
+    assert!(!said.contains("did you mean"), "{said}");
     exits(&host, &["next", "orders", "-n", "100000001"], 2, "100000000");
 }
