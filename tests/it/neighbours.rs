@@ -445,3 +445,33 @@ fn made_up_names_of_one_user_are_bounded_and_forgotten() {
         assert_eq!(attacker.draw(format!("real-{number}"), 1), [1]);
     }
 }
+
+#[test]
+fn made_up_names_of_one_user_keep_their_places_until_their_turn_to_claim() {
+    let host = serving(&[]);
+    let (mut attacker, mut victim) = (as_user(&host, ATTACKER), as_user(&host, VICTIM));
+    let mut round = 0;
+    // On a busy machine the store may be found to be away first, and then no name waits for a turn.
+    eventually("a name is refused", Duration::from_secs(60), || {
+        let lock = lock(&host);
+        let mut refused = 0;
+        // Fewer at a time than there are places. Their deadlines are over at the end of each round.
+        for _ in 0..3 {
+            round += 1;
+            for number in 0..400 {
+                attacker.send(&ids_request(format!("made-up-{round}-{number}"), 1, number, 300));
+            }
+            let answers: Vec<Status> = (0..400).map(|_| attacker.reply().status()).collect();
+            refused += answers.iter().filter(|status| **status == Status::Overloaded).count();
+        }
+        lock.execute_batch("ROLLBACK").unwrap();
+        eventually("the store answers again", Duration::from_secs(30), || {
+            victim.ask(format!("nosuch-{round}"), 1, 1);
+            (victim.reply().status() == Status::TagUnknown).then_some(())
+        });
+        (refused > 0).then_some(())
+    });
+    eventually("made-up names are forgotten", Duration::from_secs(30), || {
+        (host.status()["segments"]["tags_in_use"].as_u64().unwrap() <= 1).then_some(())
+    });
+}

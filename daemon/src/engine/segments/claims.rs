@@ -106,6 +106,7 @@ impl Segments {
         self.turns.give_back(sent.turn);
         while let Some(next) = self.turns.next(sent.turn) {
             self.drive(&next);
+            self.forget_unconfirmed(&next);
         }
         self.note_outcome(&tag, upstream, outcome.as_ref().map(drop));
         match outcome {

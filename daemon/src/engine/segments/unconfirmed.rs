@@ -27,11 +27,15 @@ impl Segments {
     }
 
     /// Forgets a tag about which nothing is known and for which no request waits, because its name may be invented. A
-    /// name with a pending claim keeps its place until the store has answered.
+    /// name with a pending claim keeps its place until the store has answered, and one that waits to claim until its
+    /// turn.
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {
             let allocator = tag.allocator.borrow();
-            allocator.waiting.is_empty() && !allocator.claiming() && !tag.claims_exactly.get()
+            allocator.waiting.is_empty()
+                && !allocator.claiming()
+                && !tag.awaits_turn.get()
+                && !tag.claims_exactly.get()
         };
         if tag.unconfirmed.borrow().is_none() || !idle() || tag.evicted.replace(true) {
             return;
