@@ -368,3 +368,26 @@ fn one_connection_may_draw_many_tags_in_any_order() {
         }
     }
 }
+
+/// Other programs may write texts of any length into the tables.
+#[test]
+fn long_texts_of_the_store_make_no_reply_longer_than_the_limit() {
+    let mut host = serving();
+    host.store_sql(
+        "UPDATE leaf_alloc SET description = hex(zeroblob(5000000));
+         INSERT INTO leafd_host (host, start_token) VALUES (hex(zeroblob(1000000)), 'x')",
+    );
+    let mut raw = host.raw();
+    for (opcode, body) in
+        [(opcode::TAG_SHOW, &br#"{"tag":"orders"}"#[..]), (opcode::TAG_LIST, b"{}")]
+    {
+        raw.request(opcode, 1, body);
+        let reply = raw.reply();
+        assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
+        assert!(reply.body.len() < 1_000, "{} bytes", reply.body.len());
+    }
+    raw.request(opcode::FLEET, 1, b"{}");
+    let said = raw.reply().refused(Status::ValueRefused);
+    assert!(said.contains("smaller limit"), "{said}");
+    assert_serves(&mut host);
+}

@@ -35,6 +35,7 @@ on_each_server!(
     the_tables_are_made_anew_under_connections_that_stay,
     a_backup_is_restored_under_connections_that_stay,
     a_host_that_leaves_its_embedded_store_raises_its_tags_first,
+    an_identity_that_leafd_did_not_write_is_refused,
     ; but for MySQL:
     // Nothing tells there that a row was entered anew, so only a host that has written since the dump notices.
     the_rows_are_restored_under_connections_that_stay,
@@ -370,4 +371,17 @@ fn draw(drawn: &mut Drawn, host: &Host, times: u32) {
     for _ in 0..times {
         drawn.add_ids("orders", &raw.draw("orders", 90));
     }
+}
+
+/// It would reach logs and terminals.
+fn an_identity_that_leafd_did_not_write_is_refused<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    server.sql("UPDATE leafd_meta SET value = '\u{1b}[2J owned\u{7}' WHERE name = 'identity'");
+    eventually("the store is refused", Duration::from_secs(60), || {
+        store(&host).to_string().contains("it is not printable ASCII").then_some(())
+    });
+    let shown = [host.log(), store(&host).to_string()].concat();
+    assert!(!shown.contains(['\u{1b}', '\u{7}']) && !shown.contains("owned"), "{shown:?}");
 }

@@ -370,3 +370,20 @@ fn a_long_list_comes_whole(hosts: &mut [Host], sql: Sql<'_>) {
     let output = host.leafctl(&["tag", "list", "--after", ""]);
     assert_eq!(output.status.code(), Some(REFUSED), "no tag has an empty name: {output:?}");
 }
+
+/// PostgreSQL's owner may make the column of descriptions as wide as it likes.
+#[test]
+fn descriptions_of_many_megabytes_are_listed_cut() {
+    let server = Postgres::new();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    server.sql("ALTER TABLE leaf_alloc ALTER description TYPE text");
+    server.sql(
+        "INSERT INTO leaf_alloc (biz_tag, max_id, step, description)
+         SELECT 'big' || i, 1, 1000, repeat('D', 5000000) FROM generate_series(1, 20) AS i",
+    );
+    let rows = done(&host, &["list", "--json"]);
+    assert_eq!(rows.lines().count(), 20);
+    assert!(rows.len() < 20_000, "{} bytes", rows.len());
+    host.assert_alive();
+}

@@ -20,8 +20,9 @@ pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     if allowed.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
+    let shown: String = text.chars().take(HOLDER_BYTES_MAX).collect();
     Err(format!(
-        "its {what} is {text:?}; allowed: 1 to {HOLDER_BYTES_MAX} printable ASCII characters without spaces"
+        "its {what} is {shown:?}; allowed: 1 to {HOLDER_BYTES_MAX} printable ASCII characters without spaces"
     ))
 }
 

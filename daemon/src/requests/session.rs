@@ -3,7 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use leafd_wire::frame::Frame;
+use leafd_wire::frame::{Frame, HEADER_BYTES};
 use leafd_wire::{ErrorReply, REPLY_LENGTH_MAX, Run, Status};
 
 use super::{Dispatcher, PeerRequest};
@@ -106,6 +106,12 @@ impl PeerRequest<'_> {
         let reply = self.session.outbox.later(*self.header);
         tokio::task::spawn_local(async move {
             match work.await {
+                // The texts of a store's rows may be of any length.
+                Ok(body) if body.len() + HEADER_BYTES > REPLY_LENGTH_MAX as usize => {
+                    let words = "the answer is longer than a reply may be: ask for less at a time with a smaller limit, or \
+                                 shorten the longest texts in the store";
+                    reply.failure(&Failure::new(Status::ValueRefused, words));
+                }
                 Ok(body) => reply.body(&body),
                 Err(failure) => reply.failure(&failure),
             }

@@ -91,7 +91,7 @@ pub static DIALECT: Dialect = Dialect {
         ("join", "t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY)"),
         (
             "leaf_row",
-            "a.biz_tag, a.max_id, a.step, a.description, DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ')",
+            "a.biz_tag, a.max_id, a.step, left(a.description, 257), DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ')",
         ),
         ("leaf_table", " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
         ("lock", " FOR UPDATE"),

@@ -66,7 +66,7 @@ pub static DIALECT: Dialect = Dialect {
         ("join", "t.tag = a.biz_tag COLLATE \"C\""),
         (
             "leaf_row",
-            "a.biz_tag, a.max_id, a.step, a.description, to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')",
+            "a.biz_tag, a.max_id, a.step, left(a.description, 257), to_char(a.update_time, 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')",
         ),
         ("leaf_table", ""),
         ("lock", " FOR UPDATE"),

@@ -1,5 +1,6 @@
 //! A connection to a store whose tables were checked: the store's identity, its role and its history.
 
+use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -211,11 +212,15 @@ impl Session {
         let (Some(name), Some(role)) = (name, role) else {
             return Err(meta_incomplete(&self.location));
         };
-        let RoleRecord { role, right } = parse(&role).map_err(|cause| {
+        let foreign = |row: &str, cause: &dyn Display| {
             self.location.refused_for(Why::ForeignValue, format_args!(
-                "has a value of \"role\" in leafd_meta that leafd did not write ({cause}): restore the row from a backup"
+                "has a value of {row:?} in leafd_meta that leafd did not write ({cause}): restore the row from a backup"
             ))
-        })?;
+        };
+        if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(foreign("identity", &"it is not printable ASCII").into());
+        }
+        let RoleRecord { role, right } = parse(&role).map_err(|cause| foreign("role", &cause))?;
         self.right = right;
         let mut identity = Identity {
             id: StoreId(format!("{kind}:{name}").into()),

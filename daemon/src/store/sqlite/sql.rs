@@ -19,7 +19,7 @@ pub static DIALECT: Dialect = Dialect {
         ("join", "t.tag = a.biz_tag"),
         (
             "leaf_row",
-            "a.biz_tag, a.max_id, a.step, CASE typeof(a.description) WHEN 'text' THEN a.description END,
+            "a.biz_tag, a.max_id, a.step, CASE typeof(a.description) WHEN 'text' THEN substr(a.description, 1, 257) END,
              CASE typeof(a.update_time) WHEN 'text' THEN strftime('%Y-%m-%dT%H:%M:%SZ', a.update_time) END",
         ),
         ("leaf_table", ""),
