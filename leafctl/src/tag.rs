@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::complete;
 use crate::failure::CommandError;
-use crate::request::{ask, items, show_tag};
+use crate::request::{Pages, ask, items, show_tag};
 use crate::status::used;
 
 /// What to do with tags.
@@ -296,7 +296,7 @@ fn delete(client: &Client, args: &DeleteArgs) -> Result<(), CommandError> {
 
 fn list(client: &Client, args: &ListArgs) -> Result<(), CommandError> {
     let (mut after, mut store) = (args.after.clone(), args.store.clone());
-    let mut left = args.limit.unwrap_or(u64::MAX);
+    let (mut left, mut pages) = (args.limit.unwrap_or(u64::MAX), Pages::default());
     let mut out = io::stdout().lock();
     // Only once the first page is there: above an error, the header would look like an empty list.
     let mut header_due = !args.json;
@@ -327,6 +327,7 @@ fn list(client: &Client, args: &ListArgs) -> Result<(), CommandError> {
             (None, Some(next)) if args.store.is_none() => (None, Some(next.to_owned())),
             _ => return Ok(()),
         };
+        pages.follow(&json!([after, store]))?;
     }
     eprintln!("leafctl: there are more tags; list them with a larger --limit, or with --after");
     Ok(())

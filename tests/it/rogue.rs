@@ -9,7 +9,7 @@ use leafd_wire::mask::MaskReply;
 use leafd_wire::{Header, InfoReply, Status, opcode};
 use serde_json::{Value, json};
 
-use crate::host::leafd_binary;
+use crate::host::{Host, leafd_binary};
 use crate::public_ids::host_with_keys;
 use crate::raw::{Raw, Reply};
 
@@ -19,8 +19,8 @@ const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED \u{202e}en
 /// What decides which words `leafctl` prints.
 const KEPT: [&str; 4] = ["verdict", "next", "state", "engine"];
 
-/// Between `leafctl` and a daemon: adds something hostile to every text that the daemon answers with.
-fn listen(at: &Path, daemon: &Path) {
+/// Between `leafctl` and a daemon: changes what the daemon answers.
+fn listen(at: &Path, daemon: &Path, forged: fn(&Reply) -> Vec<u8>) {
     let listener = UnixListener::bind(at).unwrap();
     let daemon = daemon.to_owned();
     std::thread::spawn(move || {
@@ -43,6 +43,7 @@ fn frame(header: &Header, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// With something hostile in every text.
 fn forged(reply: &Reply) -> Vec<u8> {
     let Reply { header, body } = reply;
     if reply.status() != Status::Ok {
@@ -98,7 +99,7 @@ fn what_a_rogue_server_answers_is_shown_as_plain_text() {
         host.raw().draw(tag, 3);
     }
     let socket = host.path("rogue.sock");
-    listen(&socket, &host.socket());
+    listen(&socket, &host.socket(), forged);
     let leafctl = |line: &str| {
         let mut command = Command::new(leafd_binary().with_file_name("leafctl"));
         command.env_clear().env("LEAFD_SOCKET", &socket).args(line.split(' '));
@@ -152,4 +153,35 @@ fn what_a_rogue_server_answers_is_shown_as_plain_text() {
     }
     // In the others, the words arrived.
     assert_eq!(plain, BTreeSet::from(["mask tickets 1"]));
+}
+
+/// Where each page of a list ends, another one begins.
+fn endless(reply: &Reply) -> Vec<u8> {
+    let Reply { header, body } = reply;
+    match header.opcode & !opcode::REPLY {
+        opcode::TAG_LIST | opcode::FLEET | opcode::WORKER_LIST => {
+            let mut page: Value = serde_json::from_slice(body).unwrap();
+            page["next"] = match &page["workers"] {
+                Value::Null => "next".into(),
+                _ => 5.into(),
+            };
+            frame(header, page.to_string().as_bytes())
+        }
+        _ => frame(header, body),
+    }
+}
+
+#[test]
+fn a_list_without_an_end_is_an_error() {
+    let mut host = Host::new().set("worker", "store");
+    host.start();
+    let socket = host.path("rogue.sock");
+    listen(&socket, &host.socket(), endless);
+    for words in [["tag", "list"].as_slice(), &["fleet"], &["worker", "list"]] {
+        let mut command = Command::new("timeout");
+        command.arg("60").arg(leafd_binary().with_file_name("leafctl")).args(words);
+        let output = command.env("LEAFD_SOCKET", &socket).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("no end"), "{words:?}: {said}");
+    }
 }
