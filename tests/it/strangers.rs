@@ -83,6 +83,18 @@ fn a_fifo_in_the_place_of_a_lock_is_an_error() {
 }
 
 #[test]
+fn a_fifo_in_the_place_of_the_journal_s_log_is_an_error() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host.stop();
+    let log = host.state_dir().join("journal.db-wal");
+    let _ = fs::remove_file(&log);
+    nix::unistd::mkfifo(&log, Mode::S_IRWXU).unwrap();
+    let refusal = host.try_start().unwrap_err();
+    assert!(refusal.said.contains("the journal"), "{}", refusal.said);
+}
+
+#[test]
 fn metrics_are_written_through_no_link() {
     let mut host = Host::new().worker(17);
     host.start();

@@ -5,8 +5,9 @@
 //! begins, so at most one can be incomplete. If two or more follow the first wrong frame, SQLite would drop
 //! acknowledged ones, so such a log is refused.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io::{self, BufReader, ErrorKind, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use super::fault::Fault;
@@ -22,7 +23,8 @@ struct Checksum {
 
 /// Refuses a log in which SQLite would drop acknowledged commits. A missing log is fine.
 pub(super) fn check(log: &Path) -> Result<(), Fault> {
-    let file = match File::open(log) {
+    // Opening a FIFO would wait for a writer. SQLite refuses one.
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(log) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         Err(e) => return Err(Fault::io("opening its write-ahead log")(e)),
