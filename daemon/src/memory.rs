@@ -15,7 +15,7 @@ const TRIM_BYTES: u64 = 2 << 20;
 /// How long to wait for more.
 const TRIM_AFTER: Duration = Duration::from_secs(2);
 
-/// The memory freed since the allocator was last asked, on the thread that answers requests.
+/// The memory that a thread has freed since it last asked the allocator.
 #[derive(Default)]
 struct LetGo {
     bytes: Cell<u64>,

@@ -24,6 +24,7 @@ use tracing::{debug, warn};
 use super::answer::Text;
 use super::socket_owner;
 use crate::config::{AccessRules, Peer};
+use crate::memory;
 use crate::server::stream::Stream as UnixStream;
 use crate::server::{self, owners::Owners, passed, peer};
 use crate::systemd::activation::HttpListener;
@@ -153,6 +154,7 @@ pub(super) async fn serve<S: Service>(
     access: watch::Receiver<AccessRules>,
     service: Rc<S>,
 ) {
+    tokio::task::spawn_local(memory::give_back());
     let places = Rc::new(RefCell::new(Shares::new(limits.connections)));
     let owners = Owners::default();
     // Some places are reserved for administrators, so that probes get through.
@@ -229,5 +231,6 @@ fn begin<S: Service>(
         if let Err(error) = ended {
             debug!("a connection for HTTP ended: {error}");
         }
+        memory::let_go(HEAD_BYTES_MAX as u64);
     });
 }
