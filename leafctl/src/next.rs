@@ -21,7 +21,7 @@ Examples:
 pub struct NextArgs {
     /// A segment tag, or a snowflake layout's name
     #[arg(add = ArgValueCompleter::new(complete::tags))]
-    tag: String,
+    pub tag: String,
     /// Number of ids, at most 100,000,000
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
