@@ -1,16 +1,17 @@
 //! Document numbers: series, tenants, what may and what can't be drawn, accounts, and texts that are read back.
 
+use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use leafd_client::{Error, opcode};
+use leafd_client::{Client, Error, opcode};
 use leafd_tests::program::leafd_binary;
 use leafd_tests::wall_clock::WallClock;
 use leafd_wire::{SeriesReply, SeriesRequest, Status};
 use serde_json::{Value, json};
 
 use crate::access::{STRANGER, raw_as};
-use crate::c_library::{Way, program, succeed};
+use crate::c_library::{Way, folder, program, succeed};
 use crate::host::{Host, die_with_parent, eventually};
 
 const WITHIN: Duration = Duration::from_secs(30);
@@ -312,6 +313,12 @@ fn days_end_and_their_counts_are_deleted_after_the_retention() {
 
 const GUIDE: &str = include_str!("../../docs/guide/document-numbers.md");
 
+/// The guide's program in a language.
+fn shown(language: &str) -> &'static str {
+    let (_, from) = GUIDE.split_once(&format!("```{language}\n")).unwrap();
+    from.split_once("```").unwrap().0
+}
+
 #[test]
 fn the_guide_s_commands_run_as_printed() {
     let host = started();
@@ -343,5 +350,35 @@ fn c_programs_draw_numbers() {
         create(&host, "orders", "O-{tenant}-{n:3}", &[]);
         let printed = succeed(program(way, "tests/series.c").arg(host.socket()));
         assert_eq!(printed, "series: ok\n", "{way:?}");
+    }
+    let host = started();
+    create(&host, "orders", "O-{tenant}-{n:3}", &[]);
+    let source = folder().join("guide-series.c");
+    let before = "#include <stdio.h>\n#include <leafd.h>\nint main(int argc, char **argv) { (void)argc;\n\
+        leafd_client *client = NULL;\nconst leafd_settings settings = {argv[1], 5000, 0, 0};\n\
+        if (leafd_new(&settings, &client, NULL)) { return 1; }\n";
+    let after = "printf(\"%s %s\", orders[0], orders[2]);\nleafd_free(client);\nreturn 0;\n}\n";
+    fs::write(&source, format!("{before}{}{after}", shown("c"))).unwrap();
+    let printed = succeed(program(Way::Gcc, source.to_str().unwrap()).arg(host.socket()));
+    assert_eq!(printed, "O-ACME-001 O-ACME-003");
+}
+
+/// What the guide shows for Rust.
+fn as_in_the_guide(client: &Client) -> Result<(String, Vec<String>), Error> {
+    let invoice = client.series("invoices").next()?;
+    let orders = client.series("orders").tenant("acme").next_batch(3)?;
+    Ok((invoice, orders))
+}
+
+#[test]
+fn the_guide_s_rust_draws_numbers() {
+    let host = started();
+    create(&host, "invoices", "I{n:3}", &[]);
+    create(&host, "orders", "O-{tenant}-{n:3}", &[]);
+    let (invoice, orders) = as_in_the_guide(&host.client()).unwrap();
+    assert_eq!((&*invoice, &*orders[2]), ("I001", "O-ACME-003"));
+    let here = include_str!("series.rs");
+    for line in shown("rust").lines() {
+        assert!(here.contains(&format!("\n    {line}\n")), "{line}");
     }
 }

@@ -1,11 +1,13 @@
 """Document numbers, drawn from the real daemon by both clients, and from the fakes."""
 
 import asyncio
+import re
 import subprocess
+from typing import Any, Dict
 
 import leafd
 import pytest
-from conftest import BINARIES, Host
+from conftest import BINARIES, ROOT, Host
 from leafd import _protocol as protocol
 from leafd.testing import FakeAsyncClient, FakeClient
 
@@ -47,6 +49,13 @@ def test_numbers_are_awaited(numbering: Host) -> None:
                 await client.next_number("nosuch")
 
     asyncio.run(main())
+
+
+def test_what_the_guide_shows(numbering: Host) -> None:
+    [code] = re.findall(r"```python\n(.*?)```", (ROOT / "docs/guide/document-numbers.md").read_text(), re.S)
+    shown: Dict[str, Any] = {"client": numbering.client()}
+    exec(code.replace("invoices", "bills"), shown)
+    assert (shown["invoice"], shown["orders"]) == ("B0001", ["O-ACME-001", "O-ACME-002", "O-ACME-003"])
 
 
 def test_fakes_count_as_well() -> None:

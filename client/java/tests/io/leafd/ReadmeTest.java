@@ -35,7 +35,8 @@ final class ReadmeTest {
         }
         sources.add(Files.readString(Host.ROOT.resolve("client/java/examples/DrawIds.java")));
         Check.that(sources.size() >= SPRING.size() + 5, "only " + sources.size() + " sources were found");
-        for (String page : List.of("README.md", "docs/guide/clients.md", "docs/guide/public-ids.md")) {
+        for (String page : List.of(
+                "README.md", "docs/guide/clients.md", "docs/guide/document-numbers.md", "docs/guide/public-ids.md")) {
             Matcher shown = BLOCK.matcher(Files.readString(Host.ROOT.resolve(page)));
             Check.that(shown.find(), "no Java in " + page);
             String name = "Shown" + sources.size();
