@@ -276,6 +276,45 @@ fn what_makes_no_sense_is_refused_in_words() {
     raw.reply().refused(Status::TagUnknown);
 }
 
+/// Hides the host's time zones from what it runs.
+const WITHOUT_ZONES: &str = r#"for folder in /usr/share/zoneinfo /usr/share/lib/zoneinfo /etc/zoneinfo; do
+    [ ! -d "$folder" ] || mount -t tmpfs tmpfs "$folder" || exit 1
+done
+exec "$@""#;
+
+/// A daemon in an image of the two programs alone has none of its host's files.
+#[test]
+fn time_zones_are_known_where_the_host_has_none() {
+    let mut host =
+        Host::new().worker(17).runner(&["unshare", "--mount", "sh", "-c", WITHOUT_ZONES, "sh"]);
+    host.start();
+    // There are always 25 hours between these places, so it is never the same day in both.
+    for (name, zone) in [("east", "Pacific/Kiritimati"), ("west", "Pacific/Pago_Pago")] {
+        create(&host, name, &format!("{name}-{{yyyy}}{{MM}}{{dd}}-{{n:1}}"), &["--timezone", zone]);
+    }
+    let day = |name: &str| {
+        let number = host.client().series(name).next().unwrap();
+        number[5..13].parse::<u32>().unwrap()
+    };
+    assert!(day("east") > day("west"));
+    let words = ["series", "create", "c", "--format", "C{n:3}", "--timezone", "Mars/Olympus"];
+    assert!(refused(&host, &words).contains("no time zone"));
+}
+
+/// So that a package of the system brings new rules.
+#[test]
+fn the_host_s_time_zones_come_before_the_program_s() {
+    let mut host = Host::new().worker(17);
+    let zones = host.path("zones");
+    fs::create_dir_all(zones.join("Test")).unwrap();
+    fs::copy("/usr/share/zoneinfo/Pacific/Kiritimati", zones.join("Test/Zone")).unwrap();
+    host.change_variable("TZDIR", zones.to_str().unwrap());
+    host.start();
+    create(&host, "bills", "B{n:3}", &["--timezone", "Test/Zone"]);
+    let words = ["series", "create", "c", "--format", "C{n:3}", "--timezone", "Europe/Berlin"];
+    assert!(refused(&host, &words).contains("no time zone"));
+}
+
 /// The embedded store's clock is the host's.
 #[test]
 fn days_end_and_their_counts_are_deleted_after_the_retention() {
