@@ -67,7 +67,7 @@ pub struct CreateArgs {
     /// What to do when a period needs more numbers than have room in the format
     #[arg(long, value_enum, default_value_t = Overflow::Grow)]
     overflow: Overflow,
-    /// Claim each number when it is drawn, and hold none: only a crash causes a gap, and each draw needs the store
+    /// Claim numbers only when they are drawn: hardly anything but a crash causes a gap, and each draw needs the store
     #[arg(long)]
     dense: bool,
     /// How many tenants the series may have

@@ -337,12 +337,6 @@ impl<T> Allocator<T> {
         true
     }
 
-    /// Reports ids of the only shard that were claimed for one request, and are not held.
-    pub fn issued_exactly(&mut self, run: Run) {
-        self.raise_highest_end(0, run.end());
-        self.count_issued(run.count.into());
-    }
-
     #[inline]
     fn count_issued(&mut self, ids: u64) {
         self.issued += ids;

@@ -12,7 +12,7 @@ use crate::store::ClaimWish;
 pub struct PrefetchPolicy {
     /// How long claimed numbers should last, in milliseconds.
     pub autonomy_ms: u64,
-    /// The maximum held ahead of need.
+    /// The maximum held ahead of need. 0: only what requests wait for is claimed.
     pub step_max: u64,
     /// How far marks move ahead of use at most, in milliseconds at the tag's rate.
     pub mark_ahead_ms: u64,
@@ -112,6 +112,12 @@ impl ClaimSizer {
         let steady_need = self.steady.ids_in(now, autonomy_ms);
         let waited_for = waited_for.max(self.expected);
         let short = waited_for > held;
+        // One request may ask for more than max_step. It must be served all the same.
+        let least = head.saturating_sub(held).max(1);
+        if step_max == 0 {
+            let missing = waited_for.saturating_sub(held);
+            return short.then(|| ClaimWish { least, ..ClaimWish::new(missing, 1) });
+        }
         // At a steady rate, the reserve lasts for `autonomy`, whatever was claimed before.
         let steadily = held < steady_need.min(step_max / 2);
         // A new rate is trusted only as far as ids were used at it.
@@ -129,8 +135,6 @@ impl ClaimSizer {
             false => burst.max(steady_need).max(self.step),
         };
         let room = step_max.saturating_sub(held).max(1);
-        // One request may ask for more than max_step. It must be served all the same.
-        let least = head.saturating_sub(held).max(1);
         let want = ahead.saturating_add(waited_for.saturating_sub(held)).min(room).max(least);
         Some(ClaimWish { least, ..ClaimWish::new(want, room) })
     }

@@ -44,7 +44,7 @@ pub struct Series {
     /// The IANA name of the time zone in which its periods begin.
     pub timezone: String,
     pub overflow: Overflow,
-    /// Whether each request claims exactly its numbers, so that a host holds none.
+    /// Whether hosts claim numbers only when they are drawn.
     pub dense: bool,
     /// How many tenants it may have.
     pub tenants_max: u32,
@@ -125,7 +125,7 @@ pub fn is_tag_of_series(tag: &Tag) -> bool {
     tag.as_str().starts_with(TAG_PREFIX) || is_dense(tag)
 }
 
-/// Whether a tag belongs to a dense series: no ids of it are held.
+/// Whether a tag belongs to a dense series: no ids of it are claimed ahead of use.
 pub fn is_dense(tag: &Tag) -> bool {
     tag.as_str().starts_with(DENSE_PREFIX)
 }

@@ -87,6 +87,40 @@ fn a_row_seeded_with_1_issues_1_first_and_then_each_number_once() {
     }
 }
 
+/// As for dense series: nothing is claimed ahead, and what a request that gave up leaves goes to the next one.
+#[test]
+fn without_a_reserve_only_what_requests_wait_for_is_claimed() {
+    let policy = PrefetchPolicy { step_max: 0, ..PROVISION };
+    let mut tag: Allocator<u32> = Allocator::new(policy, 1, BootMs(0));
+    let wanted = |tag: &mut Allocator<u32>| {
+        tag.claim_wanted(BootMs(0)).map(|wish| (wish.want, wish.least, wish.step_max))
+    };
+    let wait = |tag: &mut Allocator<u32>, uid, count, ms| {
+        tag.waiting.push(uid, Want { count, allow_partial: false }, BootMs(ms), uid);
+    };
+    assert_eq!(wanted(&mut tag), None);
+    wait(&mut tag, 1, 3, 90);
+    wait(&mut tag, 2, 2, 10);
+    wait(&mut tag, 1, 1, 90);
+    assert_eq!(wanted(&mut tag), Some((6, 3, 1)));
+    assert_eq!(tag.waiting.expire(BootMs(10)), [2]);
+    // The step in the store's row doesn't matter.
+    let moved = tag.claimed(BootMs(10), 0, run(1..7), 1_000).expect("it ascends");
+    // A restart after a crash issues none of them.
+    assert_eq!(moved.mark, 7);
+    assert!(tag.add_segment(0, run(1..7), moved.mark).is_empty());
+    let mut runs = Vec::new();
+    while tag.serve_next(&mut runs).is_some() {}
+    assert_eq!(runs, [run(1..4), run(4..5)]);
+    assert_eq!(wanted(&mut tag), None);
+    runs.clear();
+    assert!(tag.take(Want { count: 2, allow_partial: false }, &mut runs));
+    assert_eq!(runs, [run(5..7)]);
+    assert_eq!(wanted(&mut tag), None);
+    wait(&mut tag, 1, 1, 90);
+    assert_eq!(wanted(&mut tag), Some((1, 1, 1)));
+}
+
 #[test]
 fn a_tag_that_turns_hot_converges_in_a_few_claims() {
     let mut tag = Instant::new(1, 1_000);

@@ -27,8 +27,6 @@ pub struct SeriesBook {
     asking: Mutex<()>,
     /// When numbers were last drawn.
     used: Cell<BootMs>,
-    /// Held by the one draw that claims exactly its numbers.
-    pub claiming: Mutex<()>,
 }
 
 /// A series in use.
@@ -80,7 +78,6 @@ impl SeriesBook {
             asked: Cell::default(),
             asking: Mutex::default(),
             used: Cell::new(BootMs(0)),
-            claiming: Mutex::default(),
         }
     }
 

@@ -194,9 +194,7 @@ impl Dispatcher {
         }
         let (source, quota) = self.source(session, request.tag)?;
         let mut want = Want { count: request.count, allow_partial: header.flags & flag::HOLD != 0 };
-        if let Source::Segment(tag) = &source
-            && tag.is_masked()
-        {
+        if let Source::Segment(tag) = &source {
             want = tag.limit(want)?;
         }
         if let Some(bucket) = quota {

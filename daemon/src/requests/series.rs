@@ -15,7 +15,7 @@ use tracing::{info, warn};
 use super::session::{Asking, Source, body_of};
 use super::tag_stores::TagStores;
 use super::tags::{administrative, json as to_json, range, refused};
-use super::{Dispatcher, PeerRequest, Session, quotas};
+use super::{Dispatcher, PeerRequest, Session};
 use crate::clock;
 use crate::config::Peer;
 use crate::engine::segments::Cause;
@@ -162,9 +162,6 @@ impl Dispatcher {
         place: &Place,
         count: u32,
     ) -> Result<bool, Failure> {
-        if place.series.record.dense {
-            return Ok(false);
-        }
         let found = match self.source(session, place.tag.as_str().as_bytes()) {
             Err(failure) if failure.status == Status::TagUnknown => return Ok(false),
             found => found?,
@@ -185,10 +182,7 @@ impl Dispatcher {
         for _ in 0..TRIES_MAX {
             let place = self.series.settle(&draw.series, &draw.tenant, draw.deadline).await?;
             let until = draw.deadline.min(place.until());
-            let drawn = match place.series.record.dense {
-                true => self.draw_exactly(draw, &place, reply).await,
-                false => self.draw_held(draw, &place, until, reply).await,
-            };
+            let drawn = self.draw_ids(draw, &place.tag, until, reply).await;
             let is_now = self.series.is_now(&place);
             match drawn {
                 Ok(runs) if is_now => {
@@ -219,18 +213,18 @@ impl Dispatcher {
         ))
     }
 
-    /// Draws ids of the period's tag as a client would, up to an instant.
-    async fn draw_held(
+    /// Draws ids of a tag as a client would, up to an instant.
+    async fn draw_ids(
         self: &Rc<Self>,
         draw: &Draw,
-        place: &Place,
+        tag: &Tag,
         until: BootMs,
         reply: &ReplyTo,
     ) -> Result<Vec<Run>, Failure> {
         let left = until.0.saturating_sub(clock::boot().0);
         let mut asked = Vec::new();
         let deadline_ms = u32::try_from(left).unwrap_or(DEADLINE_MS_MAX);
-        IdsRequest { tag: place.tag.as_str().as_bytes(), count: draw.count, deadline_ms }
+        IdsRequest { tag: tag.as_str().as_bytes(), count: draw.count, deadline_ms }
             .put(false, 0, &mut asked);
         let asking = Asking { dispatcher: self, session: self.session_of(draw) };
         asking.ask(&asked);
@@ -243,39 +237,6 @@ impl Dispatcher {
         Ok(IdsReply::decode(&body)?.runs().collect())
     }
 
-    /// Claims exactly the numbers that are asked for.
-    async fn draw_exactly(
-        self: &Rc<Self>,
-        draw: &Draw,
-        place: &Place,
-        reply: &ReplyTo,
-    ) -> Result<Vec<Run>, Failure> {
-        let _one = self.series.claiming.lock().await;
-        // Once the claim is sent, it is waited for: a number that nobody gets is a gap.
-        if reply.gone() || self.segments.stopping.get() {
-            return Err(Failure::stopping());
-        }
-        let now = clock::boot();
-        if draw.deadline <= now {
-            return Err(Failure::deadline(&place.tag, "other claims came first"));
-        }
-        if !place.is_current(now) {
-            return Err(Failure::deadline(&place.tag, "its period has ended"));
-        }
-        let (session, name) = (self.session_of(draw), place.tag.as_str().as_bytes());
-        let (source, quota) = self.source(&session, name)?;
-        if let Some(bucket) = quota {
-            let mut want = Want { count: draw.count, allow_partial: false };
-            quotas::charge(&mut bucket.borrow_mut(), &mut want, draw.claimant.uid, name)?;
-        }
-        let run = self.segments.claim_exactly(&place.tag, draw.count, draw.claimant).await?;
-        if let Source::Segment(tag) = source {
-            session.outbox.given(tag.trace_key, &[run]);
-            session.outbox.counts(&[run]);
-        }
-        Ok(vec![run])
-    }
-
     fn session_of(&self, draw: &Draw) -> Session {
         Session::new(draw.peer.clone(), draw.pid, draw.claimant, Rc::clone(&self.tally))
     }
@@ -283,6 +244,10 @@ impl Dispatcher {
     /// Creates the tag of a period, unless another host has done so.
     async fn create_period(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
         let stores = self.segments.upstreams_of(&place.tag)?;
+        if place.series.record.dense && stores.len() > 1 {
+            let words = "a dense series can't live in independent primaries: change routes";
+            return Err(Failure::new(Status::StoreRefused, words));
+        }
         let mut start = 1;
         for upstream in &stores {
             self.check_tenants(place, upstream).await?;

@@ -2,7 +2,6 @@
 //! (`marks`) and from the store (`claims`).
 //!
 //! - `claims`: carries out the claims that the allocator wants; `losses`: claimed ids that are never issued.
-//! - `dense`: draws without held ids.
 //! - `restart`: loads a tag again when the journal contradicts its held ids.
 //! - `outlook`: whether ids can be issued, and for how long.
 //! - `masked`: tags whose numbers are not their ids.
@@ -11,7 +10,6 @@
 //! - `rounds`: the regular work for all tags in use.
 
 mod claims;
-mod dense;
 mod losses;
 mod marks;
 mod masked;
@@ -45,6 +43,7 @@ use claims::{Sent, UnderWay};
 use indexmap::IndexMap;
 use leafd_core::health::{ClaimOutcomes, Lasts};
 use leafd_core::segment::{Allocator, PrefetchPolicy};
+use leafd_core::series::is_dense;
 use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use leafd_core::store::{HostId, StoreError, StoreId};
 use leafd_core::{BootMs, Tag, Want};
@@ -205,8 +204,7 @@ impl Segments {
         unconfirmed: Option<ShareSlot>,
         now: BootMs,
     ) -> Rc<SegmentTag> {
-        let provision = Rc::clone(&self.provision.borrow());
-        let allocator = Allocator::new(provision, shard_number(shards.len()), now);
+        let allocator = Allocator::new(self.provision_of(name), shard_number(shards.len()), now);
         let most = self.settings.waiters_max;
         let tag = SegmentTag::new(name.clone(), allocator, shards, unconfirmed, most, now);
         let tag = Rc::new(tag);
@@ -271,7 +269,7 @@ impl Segments {
         mut reply: ReplyTo,
     ) {
         let now = clock::boot();
-        if let Some(failure) = tag.recent_refusal(want, now).or_else(|| tag.refuses_runs()) {
+        if let Some(failure) = tag.recent_refusal(want, now) {
             return reply.failure(&failure);
         }
         if !reply.take_place(&tag.places) {
@@ -310,9 +308,6 @@ impl Segments {
         }
         if let Some(failure) = self.lacks_key(tag) {
             return self.abandon(tag, &failure);
-        }
-        if tag.is_dense() {
-            return;
         }
         // While no store can be claimed from, no claim is made. Waiting requests continue when one can.
         let Some((shard, under)) = self.shard_to_claim(tag) else { return };
@@ -432,10 +427,18 @@ impl Segments {
 
     /// Uses another provision from now on, also for tags in use.
     pub fn set_provision(&self, provision: PrefetchPolicy) {
-        let provision = Rc::new(provision);
-        self.provision.replace(Rc::clone(&provision));
+        self.provision.replace(Rc::new(provision));
         for tag in self.tags.borrow().values() {
-            tag.allocator.borrow_mut().set_provision(Rc::clone(&provision));
+            tag.allocator.borrow_mut().set_provision(self.provision_of(&tag.tag));
+        }
+    }
+
+    /// The provision of a tag. Hosts hold no ids of a dense series.
+    fn provision_of(&self, name: &Tag) -> Rc<PrefetchPolicy> {
+        let provision = self.provision.borrow();
+        match is_dense(name) {
+            true => Rc::new(PrefetchPolicy { step_max: 0, ..**provision }),
+            false => Rc::clone(&provision),
         }
     }
 

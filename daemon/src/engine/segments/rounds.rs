@@ -189,7 +189,6 @@ impl SegmentTag {
         allocator.is_idle()
             && !self.evicted.get()
             && !self.in_retry_queue.get()
-            && !self.claims_exactly.get()
             && self.unconfirmed.borrow().is_none()
             // It would come back with full quotas.
             && self.quotas.borrow().are_full(now)

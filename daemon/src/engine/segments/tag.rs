@@ -12,7 +12,6 @@ use crate::reply::Failure;
 use crate::reply::given::TagMark;
 use crate::reply::outbox::ReplyTo;
 use leafd_core::segment::Allocator;
-use leafd_core::series::is_dense;
 use leafd_core::shares::{ShareSlot, Shares};
 use leafd_core::store::Generation;
 use leafd_core::{Backoff, BootMs, Tag, Want};
@@ -30,8 +29,6 @@ pub struct SegmentTag {
     pub(super) in_retry_queue: Cell<bool>,
     /// Whether it waits for a turn to claim.
     pub(super) awaits_turn: Cell<bool>,
-    /// Whether a dense claim is under way.
-    pub(super) claims_exactly: Cell<bool>,
     /// When a draw from it was last noticed.
     pub(super) drawn: Cell<LastDraw>,
     /// Its place among the unconfirmed names.
@@ -111,11 +108,6 @@ pub(super) struct TagShard {
 }
 
 impl SegmentTag {
-    /// Whether ids of it are only claimed for one draw at a time: see `dense`.
-    pub(super) fn is_dense(&self) -> bool {
-        is_dense(&self.tag)
-    }
-
     /// A tag without held ids, which is not loaded yet.
     pub(super) fn new(
         tag: Tag,
@@ -133,7 +125,6 @@ impl SegmentTag {
             evicted: Cell::new(false),
             in_retry_queue: Cell::new(false),
             awaits_turn: Cell::new(false),
-            claims_exactly: Cell::new(false),
             drawn: Cell::new(LastDraw { ids: 0, at: now }),
             unconfirmed: RefCell::new(unconfirmed),
             form: RefCell::default(),

@@ -32,10 +32,7 @@ impl Segments {
     pub(super) fn forget_unconfirmed(&self, tag: &Rc<SegmentTag>) {
         let idle = || {
             let allocator = tag.allocator.borrow();
-            allocator.waiting.is_empty()
-                && !allocator.claiming()
-                && !tag.awaits_turn.get()
-                && !tag.claims_exactly.get()
+            allocator.waiting.is_empty() && !allocator.claiming() && !tag.awaits_turn.get()
         };
         if tag.unconfirmed.borrow().is_none() || !idle() || tag.evicted.replace(true) {
             return;
