@@ -69,11 +69,10 @@ impl Series {
             let asked = left.min(NUMBERS_MAX);
             let body = self.core.draw_numbers(&self.name, &self.tenant, asked, &mut deadline)?;
             let reply = SeriesReply::decode(&body).map_err(|error| Error::protocol(error.what))?;
-            let before = all.len();
-            all.extend(reply.texts().map(str::to_owned));
-            if all.len() - before != asked as usize {
+            if reply.texts.len() != asked as usize {
                 return Err(Error::protocol("another count of numbers than was asked for"));
             }
+            all.extend(reply.texts.into_iter().map(str::to_owned));
             left -= asked;
         }
         Ok(all)

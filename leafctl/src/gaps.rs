@@ -83,6 +83,7 @@ pub fn why(part: &Value) -> String {
             "not claimed by a leafd host, but by Java Leaf, `leafctl tag raise`, or a host that records no claims"
                 .to_owned()
         }
+        "unused" => format!("never issued, because the period has ended; {}", claimed()),
         "held" if part["own"] == true => format!("held, not issued yet; {}", claimed()),
         "held" => format!("issued, held or skipped: ask that host; {}", claimed()),
         "issued" if part["own"] == true => {

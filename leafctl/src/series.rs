@@ -13,7 +13,6 @@ use crate::failure::CommandError;
 use crate::gaps::why;
 use crate::request::{ask, each_page, items, text};
 use crate::tag::shown;
-use crate::whose::{host, instant};
 
 /// The subcommands for series.
 #[derive(Debug, clap::Subcommand)]
@@ -25,7 +24,7 @@ A format consists of text and these fields:
                                   ISO week or day; without any of them, the count never starts over
   {n:6}, {n:6:base32}             the number, with at least 6 digits
   {tenant}                        the tenant, in capitals: each has counts of its own
-  {check}, {check:mod11}          at the end: check digits by ISO 7064, MOD 97-10 or MOD 11,10
+  {check}                         at the end: two check digits by ISO 7064, MOD 97-10
 
 Examples:
   leafctl series create invoices --format 'INV-{yyyy}-{n:6}' --timezone Europe/Berlin
@@ -64,9 +63,9 @@ pub struct CreateArgs {
     /// The IANA time zone in which periods begin
     #[arg(long, value_name = "NAME", default_value = "UTC")]
     timezone: String,
-    /// What to do when a period needs more numbers than have room in the format
-    #[arg(long, value_enum, default_value_t = Overflow::Grow)]
-    overflow: Overflow,
+    /// When a period needs more numbers than have room in the format: write longer ones, or refuse
+    #[arg(long, value_parser = ["grow", "refuse"], default_value = "grow")]
+    overflow: String,
     /// Claim numbers only when they are drawn: hardly anything but a crash causes a gap, and each draw needs the store
     #[arg(long)]
     dense: bool,
@@ -80,16 +79,6 @@ pub struct CreateArgs {
     #[arg(long)]
     #[serde(skip)]
     json: bool,
-}
-
-/// What happens when the numbers of a period don't fit the format.
-#[derive(Clone, Copy, Debug, Serialize, ValueEnum)]
-#[serde(rename_all = "snake_case")]
-enum Overflow {
-    /// Write longer numbers
-    Grow,
-    /// Issue no more numbers in this period
-    Refuse,
 }
 
 /// How to list series.
@@ -181,38 +170,30 @@ pub fn run(socket: &Path, command: &SeriesCommand) -> Result<(), CommandError> {
 
 fn print(rows: &[Value], json: bool) -> Result<(), CommandError> {
     let mut out = io::stdout().lock();
+    if json {
+        return Ok(rows.iter().try_for_each(|row| writeln!(out, "{row}"))?);
+    }
     let columns = ["series", "format", "timezone", "period", "overflow", "dense", "retention_days"];
-    let mut line = |cells: [String; 7]| {
-        let [series, format, timezone, period, overflow, dense, days] = cells;
+    let mut line = |[series, format, timezone, period, overflow, dense, days]: [String; 7]| {
         writeln!(
             out,
             "{series:<20} {format:<40} {timezone:<20} {period:<12} {overflow:<8} {dense:<6} {days}"
         )
     };
-    if !json {
-        line(columns.map(str::to_ascii_uppercase))?;
-    }
-    for row in rows {
-        if json {
-            println!("{row}");
-        } else {
-            line(columns.map(|column| shown(&row[column])))?;
-        }
-    }
-    Ok(())
+    line(columns.map(str::to_ascii_uppercase))?;
+    Ok(rows.iter().try_for_each(|row| line(columns.map(|column| shown(&row[column]))))?)
 }
 
 fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
     let body = json!({ "text": args.number, "series": args.series });
     let mut answer = ask(client, opcode::SERIES_CHECK, &body)?;
-    let found = answer["found"].as_array_mut().map(std::mem::take).unwrap_or_default();
     let mut out = io::stdout().lock();
-    for mut one in found {
+    for one in answer["found"].as_array_mut().into_iter().flatten() {
         let (tag, number) = (&one["tag"], &one["number"]);
         let asked = json!({ "tag": tag, "first": number, "last": number });
-        let found = ask(client, opcode::GAPS, &asked);
+        let found = ask(client, opcode::GAPS, &asked).map(|mut answer| answer["parts"][0].take());
         if args.json {
-            one["issued"] = found.map(|answer| answer["parts"][0].clone()).unwrap_or_default();
+            one["issued"] = found.unwrap_or_default();
             writeln!(out, "{one}")?;
             continue;
         }
@@ -220,39 +201,25 @@ fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
             "" => String::new(),
             tenant => format!(" of tenant {tenant}"),
         };
-        writeln!(
-            out,
-            "valid; number {} of {}{tenant} in series {}; {}",
-            one["number"],
-            text(&one["period"]),
-            text(&one["series"]),
-            match found {
-                Ok(answer) => story(&answer),
-                Err(error) if error.is_unknown_tag() =>
-                    "not issued: its period has no numbers".to_owned(),
-                Err(error) => format!("its issuer is unknown: {error}"),
+        let (period, series) = (text(&one["period"]), text(&one["series"]));
+        let issued = match found {
+            Ok(part) => why(&part),
+            Err(error) if error.is_unknown_tag() => {
+                "not issued: its period has no numbers".to_owned()
             }
-        )?;
+            Err(error) => format!("its issuer is unknown: {error}"),
+        };
+        writeln!(out, "valid; number {number} of {period}{tenant} in series {series}; {issued}")?;
     }
-    Ok(out.flush()?)
-}
-
-/// What happened to a number, in words.
-fn story(answer: &Value) -> String {
-    let part = &answer["parts"][0];
-    if part["why"] == "issued" && part["own"] == true {
-        let at = instant(&part["claimed_ms"]).unwrap_or_default();
-        return format!("issued by {}, which claimed it at {at}", host(part, "host"));
-    }
-    why(part)
+    Ok(())
 }
 
 fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
     let AccountArgs { series, period, tenant, output } = args;
     let body = json!({ "series": series, "tenant": tenant, "period": period, "first": 1 });
-    let (mut parts, mut ended, mut heading): (Vec<Value>, _, _) = Default::default();
+    let (mut parts, mut heading): (Vec<Value>, _) = Default::default();
     each_page(client, opcode::SERIES_ACCOUNT, body, "first", |page| {
-        ended = page["ended"] == true;
+        let ended = page["ended"] == true;
         heading = format!(
             "{series} {}: numbers up to {} are claimed{}",
             text(&page["period"]),
@@ -260,13 +227,16 @@ fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
             if ended { "" } else { ", so far" }
         );
         for part in items(&page["parts"]) {
-            // A dense series has a claim for each number.
-            match parts.last_mut().filter(|last| continues(last, part)) {
+            let mut part = part.clone();
+            if ended && part["why"] == "held" && part["own"] == true {
+                part["why"] = json!("unused");
+            }
+            match parts.last_mut().filter(|last| continues(last, &part)) {
                 Some(last) => {
-                    last["last"] = part["last"].clone();
-                    last["last_text"] = part["last_text"].clone();
+                    (last["last"], last["last_text"]) =
+                        (part["last"].take(), part["last_text"].take());
                 }
-                None => parts.push(part.clone()),
+                None => parts.push(part),
             }
         }
         for primary in items(&page["away"]) {
@@ -282,7 +252,11 @@ fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
     }
     for part in parts {
         match output {
-            Output::Text => write_part(&mut out, &part, ended)?,
+            Output::Text => {
+                let (first, last) = (text(&part["first_text"]), text(&part["last_text"]));
+                let (from, to) = (&part["first"], &part["last"]);
+                writeln!(out, "{first} to {last} ({from}..{to})  {}", why(&part))?;
+            }
             Output::Csv => {
                 let cells = CELLS.map(|cell| shown(&part[cell]).replace('"', "\"\""));
                 writeln!(out, "\"{}\"", cells.join("\",\""))?;
@@ -297,19 +271,10 @@ fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
 const CELLS: [&str; 9] =
     ["first", "last", "first_text", "last_text", "why", "cause", "host", "name", "at_ms"];
 
-/// Whether a part continues where the one before ended, and the same happened to it.
+/// Whether a part continues where the one before ended, and the same happened to it. A dense series has a claim for each
+/// few numbers.
 fn continues(before: &Value, part: &Value) -> bool {
     let same = ["host", "why", "cause", "at_ms", "stride"].iter().all(|it| before[it] == part[it]);
     let next = before["last"].as_u64().map(|last| last + 1);
     same && part["stride"] == 1 && next == part["first"].as_u64()
-}
-
-fn write_part(out: &mut impl Write, part: &Value, ended: bool) -> io::Result<()> {
-    let unused = match part["why"] == "held" && part["own"] == true && ended {
-        true => "never issued, because the period has ended; was ",
-        false => "",
-    };
-    let (first, last) = (text(&part["first_text"]), text(&part["last_text"]));
-    let (from, to) = (&part["first"], &part["last"]);
-    writeln!(out, "{first} to {last} ({from}..{to})  {unused}{}", why(part))
 }

@@ -150,7 +150,7 @@ fn read_clock(hosts: &[Host]) {
 /// The series, the period and the number of a text.
 fn read(text: &str) -> (String, String, u64) {
     let found = SERIES.iter().find_map(|(name, format)| {
-        let read = Format::parse(format).unwrap().read(text, Overflow::Grow).ok()?;
+        let read = Format::parse(format).unwrap().read(text, Overflow::Grow)?;
         Some(((*name).to_owned(), read.period.to_string(), read.number))
     });
     found.unwrap_or_else(|| panic!("{text} is a number of no series"))
@@ -314,4 +314,13 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
     server.start();
     let again = eventually("the store is back", WITHIN, || draw(&hosts[0], "days").ok());
     assert!(seen.insert(again.clone()) && again.starts_with("D-20261026-"), "{again}");
+    // A store that doesn't answer delays no request beyond its deadline.
+    server.freeze();
+    let client = Client::builder().socket(hosts[0].socket()).deadline(Duration::from_millis(300));
+    let unknown = client.build().unwrap().series("unknown");
+    eventually("a look-up ends at the deadline", WITHIN, || {
+        let error = unknown.next().unwrap_err().to_string();
+        error.contains("can't be looked up within the deadline").then_some(())
+    });
+    server.thaw();
 }

@@ -25,9 +25,10 @@ pub struct SeriesRequest<'a> {
 /// The answer.
 ///
 /// Body: `u16` count, then for each number a `u8` length and the text, which is ASCII.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SeriesReply<'a> {
-    texts: &'a [u8],
+    /// The texts, in the order of their numbers.
+    pub texts: Vec<&'a str>,
 }
 
 // === impl SeriesRequest ===
@@ -65,37 +66,24 @@ impl<'a> SeriesReply<'a> {
     /// A malformed body.
     pub fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut fields = Fields::new(body);
-        let count = fields.u16()?;
-        let texts = fields.rest();
-        let mut end = Fields::new(texts);
-        for _ in 0..count {
-            let length = end.u8()?;
-            if !end.bytes(length.into())?.is_ascii() {
-                return Err(Malformed { what: "a number that is not ASCII" });
-            }
+        let mut texts = Vec::new();
+        for _ in 0..fields.u16()? {
+            let length = fields.u8()?;
+            let text = std::str::from_utf8(fields.bytes(length.into())?).ok();
+            let text = text.filter(|text| text.is_ascii());
+            texts.push(text.ok_or(Malformed { what: "a number that is not ASCII" })?);
         }
-        end.end()?;
+        fields.end()?;
         Ok(SeriesReply { texts })
     }
 
-    /// The texts, in the order of their numbers.
-    pub fn texts(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let mut fields = Fields::new(self.texts);
-        std::iter::from_fn(move || {
-            let length = fields.u8().ok()?;
-            std::str::from_utf8(fields.bytes(length.into()).ok()?).ok()
-        })
-    }
-
-    /// The body of an answer with numbers, at most [`NUMBERS_MAX`], which `write` writes one after the other.
+    /// The body of an answer with these texts, at most [`NUMBERS_MAX`].
     ///
     /// # Panics
     /// For a text of more than 255 bytes.
-    pub fn body(numbers: impl Iterator<Item = u64>, write: impl Fn(u64, &mut String)) -> Vec<u8> {
-        let (mut body, mut count, mut text) = (vec![0; 2], 0, String::new());
-        for number in numbers {
-            text.clear();
-            write(number, &mut text);
+    pub fn body(texts: impl Iterator<Item = String>) -> Vec<u8> {
+        let (mut body, mut count) = (vec![0; 2], 0);
+        for text in texts {
             body.push(u8::try_from(text.len()).expect("formats are shorter"));
             body.extend(text.as_bytes());
             count += 1;

@@ -21,6 +21,7 @@ use crate::{ID_MAX, Tag};
 
 pub use keys::{KeyNumber, MaskKey, MaskKeys, MaskKeysError, SECRET_BYTES};
 pub use tag_record::{Masking, NoSuchKey};
+pub(crate) use text::{DIGITS, value_of};
 pub use text::{Prefix, PublicText, TextError};
 
 /// How many bits a mask permutes. At least 20, because FF1 must not be used on fewer than a million numbers; at most

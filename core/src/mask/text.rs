@@ -11,7 +11,8 @@ use leafd_wire::mask::PREFIX_BYTES_MAX;
 
 use super::{KeyNumber, MaskBits};
 
-const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
+/// Crockford's base 32.
+pub(crate) const DIGITS: &[u8; 32] = b"0123456789abcdefghjkmnpqrstvwxyz";
 
 /// The prefix of a kind of public ids, without the `_` after it: nothing, or a letter and up to 31 further `a` to `z`,
 /// `0` to `9` or `_`, the last one not `_`.
@@ -143,7 +144,8 @@ fn digits_of(bits: MaskBits) -> usize {
     usize::from(bits.get()).div_ceil(5)
 }
 
-fn value_of(character: u8) -> Option<u8> {
+/// The value of a digit, also of a letter that looks like one.
+pub(crate) fn value_of(character: u8) -> Option<u8> {
     let digit = match character.to_ascii_lowercase() {
         b'o' => b'0',
         b'i' | b'l' => b'1',

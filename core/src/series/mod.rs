@@ -3,11 +3,10 @@
 //! A period's count is an ordinary tag, so nothing here decides which numbers are issued. This decides which tag they
 //! come from, and how they are written.
 //!
-//! - `format`: the texts; `check`: their check digits.
+//! - `format`: the texts.
 //! - `period`: days, weeks, months, quarters and years in a time zone.
 //! - `clock`: what a host knows of the store's clock, and whether that is enough to tell the period.
 
-mod check;
 mod clock;
 mod format;
 mod period;
@@ -15,99 +14,89 @@ mod period;
 use serde::{Deserialize, Serialize};
 
 use crate::Tag;
-use crate::store::CEILING_MAX;
 
 pub use clock::{Sample, Standing};
-pub use format::{Format, FormatError, Number, ReadError, Template};
+pub use format::{Format, Number};
 pub use period::{Period, PeriodKind};
 
 /// What the names of the tags of series begin with. No other tag can be created under such a name.
 const TAG_PREFIX: &str = "series/";
 
-/// The same for dense series. A host must know that a tag is dense before it asks the store.
+/// The same for tags of which no ids are claimed ahead of use. A host must know that before it asks the store.
 const DENSE_PREFIX: &str = "series.dense/";
 
 /// The longest name of a series.
-pub const NAME_BYTES_MAX: usize = 40;
-
-/// The longest name of a tenant.
-pub const TENANT_BYTES_MAX: usize = 32;
+const NAME_BYTES_MAX: usize = 40;
 
 /// The most tenants that a series can be allowed.
 pub const TENANTS_MAX: u32 = 100_000;
 
-/// A series as the store records it.
+/// A series as it is created and recorded, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    pub format: Format,
+    #[serde(rename = "series")]
+    pub name: String,
+    /// See [`Format`].
+    pub format: String,
     /// The IANA name of the time zone in which its periods begin.
+    #[serde(default = "utc")]
     pub timezone: String,
+    #[serde(default)]
     pub overflow: Overflow,
     /// Whether hosts claim numbers only when they are drawn.
+    #[serde(default)]
     pub dense: bool,
     /// How many tenants it may have.
+    #[serde(default = "a_thousand")]
     pub tenants_max: u32,
     /// How many days after the end of a period its tag is deleted; `None`: never.
     pub retention_days: Option<u32>,
 }
 
 /// What happens when a period needs more numbers than have room in the format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
     /// Numbers get longer.
+    #[default]
     Grow,
     /// There are no more numbers until the next period.
     Refuse,
 }
 
+fn utc() -> String {
+    "UTC".to_owned()
+}
+
+fn a_thousand() -> u32 {
+    1_000
+}
+
 impl Series {
-    /// The largest number of a period.
-    pub fn ceiling(&self) -> u64 {
-        match self.overflow {
-            Overflow::Grow => CEILING_MAX,
-            Overflow::Refuse => self.format.capacity(),
-        }
-    }
-
-    /// From this number on, most of the room in the format is used.
-    pub fn warn_from(&self) -> u64 {
-        self.format.capacity() / 5 * 4
-    }
-
     /// What the names of a tenant's tags begin with; without a tenant, those of all tags of the series.
-    pub fn tags_of(&self, name: &str, tenant: &str) -> String {
+    pub fn tags_of(&self, tenant: &str) -> String {
         let prefix = if self.dense { DENSE_PREFIX } else { TAG_PREFIX };
         let slash = if tenant.is_empty() { "" } else { "/" };
-        format!("{prefix}{name}/{tenant}{slash}")
+        format!("{prefix}{}/{tenant}{slash}", self.name)
+    }
+
+    /// The tag that counts its tenants.
+    ///
+    /// # Panics
+    /// When its name was not checked.
+    pub fn tenants_tag(&self) -> Tag {
+        let tag = format!("{DENSE_PREFIX}{}/tenants", self.name);
+        Tag::parse(tag.as_bytes()).expect("a checked name fits into a tag")
     }
 
     /// The tag that counts a period's numbers.
     ///
     /// # Panics
     /// When name and tenant were not checked.
-    pub fn tag_of(&self, name: &str, tenant: &str, period: Period) -> Tag {
-        let tag = format!("{}{period}", self.tags_of(name, tenant));
+    pub fn tag_of(&self, tenant: &str, period: Period) -> Tag {
+        let tag = format!("{}{period}", self.tags_of(tenant));
         Tag::parse(tag.as_bytes()).expect("checked names fit into a tag")
-    }
-
-    /// Checks a tenant, and returns it as tags have it. Texts show it in capitals.
-    ///
-    /// # Errors
-    /// Why it isn't a tenant, in words.
-    pub fn tenant(&self, text: &str) -> Result<String, &'static str> {
-        match (self.format.has_tenant(), text.is_empty()) {
-            (true, true) => return Err("its numbers need a tenant"),
-            (false, false) => return Err("its format has no {tenant}"),
-            _ => {}
-        }
-        let fits =
-            text.len() <= TENANT_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        match fits {
-            true => Ok(text.to_ascii_lowercase()),
-            false => Err("a tenant is 1 to 32 letters and digits"),
-        }
     }
 }
 
@@ -125,7 +114,7 @@ pub fn is_tag_of_series(tag: &Tag) -> bool {
     tag.as_str().starts_with(TAG_PREFIX) || is_dense(tag)
 }
 
-/// Whether a tag belongs to a dense series: no ids of it are claimed ahead of use.
+/// Whether no ids of a tag are claimed ahead of use: it counts the numbers of a dense series, or tenants.
 pub fn is_dense(tag: &Tag) -> bool {
     tag.as_str().starts_with(DENSE_PREFIX)
 }

@@ -22,14 +22,14 @@ pub enum PeriodKind {
 }
 
 /// A period, by its first day.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     kind: PeriodKind,
     first: Date,
 }
 
-/// The first and the last year that a number can name.
-const YEARS: std::ops::RangeInclusive<i16> = 2000..=9998;
+/// The first and the last year that a number can name, also with two digits.
+const YEARS: std::ops::RangeInclusive<i16> = 2000..=2099;
 
 impl Period {
     /// The period of an instant in a time zone: the last one that has begun. `None` for instants far from the present.
@@ -138,11 +138,5 @@ impl fmt::Display for Period {
             PeriodKind::Week => write!(f, "{year}-W{:02}", self.field("ww")),
             PeriodKind::Day => write!(f, "{}", self.first),
         }
-    }
-}
-
-impl fmt::Debug for Period {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
     }
 }

@@ -20,6 +20,13 @@ pub struct Peer {
     pub is_outside: bool,
 }
 
+impl Peer {
+    /// The daemon itself, whom no rule excludes.
+    pub fn own() -> Peer {
+        Peer { uid: nix::unistd::geteuid().as_raw(), gids: Vec::new(), is_outside: false }
+    }
+}
+
 /// The compiled rules. A clone shares them.
 #[derive(Clone, Debug)]
 pub struct AccessRules(Arc<Compiled>);

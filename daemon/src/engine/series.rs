@@ -1,26 +1,29 @@
 //! Document numbers: which series there are, and the current period by the clock of the store that records them.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use jiff::tz::TimeZone;
 use leafd_wire::Status;
 use tokio::sync::Mutex;
+use tokio::time::Timeout;
 use tracing::warn;
 
 use super::upstream::Upstream;
 use crate::clock;
 use crate::reply::Failure;
-use leafd_core::series::{Period, Sample, Series, Standing, Template};
+use leafd_core::series::{Format, Period, Sample, Series, Standing, TENANTS_MAX, is_name};
 use leafd_core::{BootMs, Tag};
+
+/// By name, each with its record; without a value if this host can't use it.
+type AllKnown = BTreeMap<String, (String, Option<Rc<KnownSeries>>)>;
 
 /// The series of the first store.
 pub struct SeriesBook {
     upstream: Rc<Upstream>,
-    known: RefCell<HashMap<Box<str>, Rc<KnownSeries>>>,
+    known: RefCell<AllKnown>,
     sample: Cell<Option<Sample>>,
     /// When the store's clock and series were last read.
     asked: Cell<Option<BootMs>>,
@@ -31,23 +34,23 @@ pub struct SeriesBook {
 
 /// A series in use.
 pub struct KnownSeries {
-    pub name: Box<str>,
     pub record: Series,
+    pub format: Format,
     pub zone: TimeZone,
+    /// Tenants that are refused without asking the store, and until when. Locked while a new tenant is admitted.
+    pub refused_until: Mutex<HashMap<String, BootMs>>,
     /// For each tenant the period in use.
-    places: RefCell<HashMap<Box<str>, Rc<Place>>>,
+    in_use: RefCell<HashMap<String, Rc<Place>>>,
 }
 
-/// The present period of a tenant.
+/// A period of a tenant.
 pub struct Place {
     pub series: Rc<KnownSeries>,
-    pub tenant: Box<str>,
+    pub tenant: String,
     pub period: Period,
     pub tag: Tag,
-    pub template: Template,
-    /// Numbers may be issued before this instant.
-    until: Cell<BootMs>,
-    warned: Cell<bool>,
+    /// Up to this instant it is the present one.
+    pub until: BootMs,
     /// When to prepare the next period; `None` once that is done or has begun.
     pub prepare_at: Cell<Option<BootMs>>,
 }
@@ -65,6 +68,8 @@ const IN_USE_MS: u64 = 60_000;
 /// The next period is prepared this long before it begins, or up to half of that later. The hosts take random times.
 const PREPARED_MS: u64 = 600_000;
 
+const RETENTION_DAYS_MAX: u32 = 36_500;
+
 /// How often a request that waits for a boundary looks again.
 const BOUNDARY_TICK: Duration = Duration::from_millis(20);
 
@@ -81,17 +86,6 @@ impl SeriesBook {
         }
     }
 
-    /// The present period of a tenant, if it is known at once.
-    pub fn place(&self, series: &[u8], tenant: &[u8], now: BootMs) -> Option<Rc<Place>> {
-        let name = std::str::from_utf8(series).ok()?;
-        let tenant = std::str::from_utf8(tenant).ok()?;
-        let known = self.known.borrow();
-        let places = known.get(name)?.places.borrow();
-        let place = places.get(tenant).filter(|place| place.is_current(now))?;
-        self.used.set(now);
-        Some(Rc::clone(place))
-    }
-
     /// The present period of a tenant. Waits at a boundary until it has passed, but not beyond the deadline.
     ///
     /// # Errors
@@ -103,14 +97,22 @@ impl SeriesBook {
         deadline: BootMs,
     ) -> Result<Rc<Place>, Failure> {
         loop {
-            let known = self.find(series).await?;
-            let tenant = known.record.tenant(tenant).map_err(|why| {
+            // If a request doesn't wait, the store is read for the next one.
+            self.used.set(clock::boot());
+            let known = timeout_at(deadline, self.find(series)).await.unwrap_or_else(|_| {
+                Err(Failure::store_away(format!(
+                    "series {series:?} can't be looked up within the deadline: the store {} has not answered",
+                    self.upstream.url
+                )))
+            })?;
+            let tenant = known.format.tenant(tenant).map_err(|why| {
                 Failure::new(Status::ValueRefused, format!("series {series:?}: {why}"))
             })?;
             let now = clock::boot();
-            self.used.set(now);
             let left = match self.standing(&known, now) {
-                Some(Standing::In(period, until)) => return known.place(tenant, period, until),
+                Some(Standing::In(period, until)) => {
+                    return Ok(known.place(tenant, period, until));
+                }
                 Some(Standing::Boundary(left)) => left,
                 Some(Standing::Nonsense) => {
                     let words =
@@ -136,9 +138,11 @@ impl SeriesBook {
     /// # Errors
     /// There is no such series, or the store can't be asked.
     pub async fn find(&self, name: &str) -> Result<Rc<KnownSeries>, Failure> {
-        let get = || self.known.borrow().get(name).cloned();
+        let get = || self.known.borrow().get(name)?.1.clone();
         let now = clock::boot().0;
-        let fresh = self.asked.get().is_some_and(|asked| now < asked.0 + 2 * READ_EVERY_MS);
+        // In an outage, what is known counts.
+        let fresh = self.asked.get().is_some_and(|asked| now < asked.0 + 2 * READ_EVERY_MS)
+            || self.upstream.unavailable_reason().is_some();
         if let Some(known) = get().filter(|_| fresh) {
             return Ok(known);
         }
@@ -155,20 +159,25 @@ impl SeriesBook {
 
     /// The series that are known, by name.
     pub fn all(&self) -> Vec<Rc<KnownSeries>> {
-        let mut all: Vec<_> = self.known.borrow().values().cloned().collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        all
+        self.known.borrow().values().filter_map(|(_, series)| series.clone()).collect()
     }
 
     /// The current period; `None` if the store's clock was never read.
-    pub fn standing(&self, series: &KnownSeries, now: BootMs) -> Option<Standing> {
-        Some(self.sample.get()?.standing(series.record.format.kind(), &series.zone, now))
+    fn standing(&self, series: &KnownSeries, now: BootMs) -> Option<Standing> {
+        Some(self.sample.get()?.standing(series.format.kind(), &series.zone, now))
+    }
+
+    /// The present period, if it is known.
+    pub fn present(&self, series: &KnownSeries) -> Option<Period> {
+        match self.standing(series, clock::boot())? {
+            Standing::In(period, _) => Some(period),
+            _ => None,
+        }
     }
 
     /// Whether it is a place's period now.
     pub fn is_now(&self, place: &Place) -> bool {
-        let standing = self.standing(&place.series, clock::boot());
-        matches!(standing, Some(Standing::In(period, _)) if period == place.period)
+        self.present(&place.series) == Some(place.period)
     }
 
     /// How exactly the store's clock is known, in milliseconds, and the earliest time that it can show.
@@ -217,31 +226,21 @@ impl SeriesBook {
         let mut known = self.known.borrow_mut();
         known.retain(|name, _| entries.iter().any(|(entry, _)| **entry == **name));
         for (name, text) in entries {
-            match KnownSeries::of_record(&name, &text) {
-                Ok(series) if known.get(&*name).is_some_and(|it| it.record == series.record) => {}
-                Ok(series) => drop(known.insert(name.into(), Rc::new(series))),
-                Err(why) => {
-                    warn!(series = name, "this host can't issue numbers of the series: {why:#}")
-                }
+            if known.get(&name).is_some_and(|(former, _)| *former == text) {
+                continue;
             }
-        }
-        for series in known.values() {
-            self.follow(series);
+            let series = serde_json::from_str(&text)
+                .map_err(|why| {
+                    Failure::new(Status::Internal, format!("its record makes no sense: {why}"))
+                })
+                .and_then(KnownSeries::new)
+                .inspect_err(|failure| {
+                    let why = &failure.message;
+                    warn!(series = name, "this host can't issue numbers of the series: {why}");
+                });
+            known.insert(name, (text, series.ok().map(Rc::new)));
         }
         Ok(())
-    }
-
-    /// Applies what is newly known of the store's clock to the periods in use.
-    fn follow(&self, series: &KnownSeries) {
-        let standing = self.standing(series, clock::boot());
-        series.places.borrow_mut().retain(|_, place| {
-            let until = match standing {
-                Some(Standing::In(period, until)) if period == place.period => until,
-                _ => BootMs(0),
-            };
-            place.until.set(until);
-            until > BootMs(0)
-        });
     }
 
     fn unavailable(&self, whose: &str) -> Failure {
@@ -263,102 +262,72 @@ impl SeriesBook {
 }
 
 impl KnownSeries {
-    fn of_record(name: &str, text: &str) -> anyhow::Result<KnownSeries> {
-        let record: Series = serde_json::from_str(text).context("its record makes no sense")?;
-        let zone = TimeZone::get(&record.timezone).context("install tzdata")?;
-        Ok(KnownSeries { name: name.into(), record, zone, places: RefCell::default() })
+    /// Checks a record.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn new(record: Series) -> Result<KnownSeries, Failure> {
+        let refused = |message| Failure::new(Status::ValueRefused, message);
+        let Series { name, format, timezone, tenants_max, retention_days, .. } = &record;
+        if !is_name(name) {
+            return Err(refused(format!(
+                "{name:?} can't name a series: a name is a lower-case letter and up to 39 further letters, digits, _ and -"
+            )));
+        }
+        let format = Format::parse(format)
+            .map_err(|why| refused(format!("{format:?} is not a format: {why}")))?;
+        let zone = TimeZone::get(timezone).map_err(|_| {
+            refused(format!(
+                "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin, and install tzdata"
+            ))
+        })?;
+        for (setting, value, most) in [
+            ("tenants_max", *tenants_max, TENANTS_MAX),
+            ("retention_days", retention_days.unwrap_or(1), RETENTION_DAYS_MAX),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(refused(format!("{setting} is {value}; it must be from 1 to {most}")));
+            }
+        }
+        let (refused_until, in_use) = Default::default();
+        Ok(KnownSeries { record, format, zone, refused_until, in_use })
     }
 
-    /// See [`Series::tags_of`].
-    pub fn tags_of(&self, tenant: &str) -> String {
-        self.record.tags_of(&self.name, tenant)
+    /// A period of a tenant.
+    pub fn place(self: &Rc<Self>, tenant: String, period: Period, until: BootMs) -> Rc<Place> {
+        let tag = self.record.tag_of(&tenant, period);
+        let prepare_at = Cell::default();
+        Rc::new(Place { series: Rc::clone(self), tenant, period, tag, until, prepare_at })
     }
 
-    /// A tenant's period, which is the current one until this instant.
-    fn place(
-        self: &Rc<Self>,
-        tenant: String,
-        period: Period,
-        until: BootMs,
-    ) -> Result<Rc<Place>, Failure> {
-        let known = self.places.borrow().get(&*tenant).filter(|it| it.period == period).cloned();
-        let place = match known {
-            Some(place) => place,
-            None => self.place_in(tenant, period)?,
-        };
-        place.until.set(until);
-        Ok(place)
-    }
-
-    /// Remembers a tenant's period, because a number of it was drawn.
-    pub fn keep(&self, place: &Rc<Place>) {
-        let mut places = self.places.borrow_mut();
-        if places.get(&place.tenant).is_some_and(|known| Rc::ptr_eq(known, place)) {
+    /// Remembers the period in use of a tenant, because a number of it was drawn.
+    pub fn keep(&self, place: Rc<Place>) {
+        let mut in_use = self.in_use.borrow_mut();
+        if in_use.get(&place.tenant).is_some_and(|known| known.period == place.period) {
             return;
         }
         let ahead = PREPARED_MS - fastrand::u64(..PREPARED_MS / 2);
-        place.prepare_at.set(Some(BootMs(place.until.get().0.saturating_sub(ahead))));
-        // Makes room by removing those of ended periods.
-        let now = clock::boot();
-        places.retain(|_, place| place.is_current(now));
-        places.insert(place.tenant.clone(), Rc::clone(place));
+        place.prepare_at.set(Some(BootMs(place.until.0.saturating_sub(ahead))));
+        in_use.insert(place.tenant.clone(), place);
     }
 
-    /// A tenant's numbers in any period.
-    ///
-    /// # Errors
-    /// The format can't name the period's year.
-    pub fn place_in(self: &Rc<Self>, tenant: String, period: Period) -> Result<Rc<Place>, Failure> {
-        let template = self.record.format.template(period, &tenant).ok_or_else(|| {
-            let words =
-                format!("series {:?} has two digits for the year, and it is {period}", self.name);
-            Failure::new(Status::TimeExhausted, words)
-        })?;
-        Ok(Rc::new(Place {
-            series: Rc::clone(self),
-            tag: self.record.tag_of(&self.name, &tenant, period),
-            tenant: tenant.into(),
-            period,
-            template,
-            until: Cell::default(),
-            warned: Cell::default(),
-            prepare_at: Cell::default(),
-        }))
-    }
-
-    /// The places whose next period is to be prepared now.
+    /// The periods in use whose next one is to be prepared now.
     pub fn due(&self, now: BootMs) -> Vec<Rc<Place>> {
-        let places = self.places.borrow();
-        let due =
-            places.values().filter(|place| place.prepare_at.get().is_some_and(|at| at <= now));
-        due.cloned().collect()
+        let mut in_use = self.in_use.borrow_mut();
+        in_use.retain(|_, place| now < place.until);
+        let due = |place: &&Rc<Place>| place.prepare_at.get().is_some_and(|at| at <= now);
+        in_use.values().filter(due).cloned().collect()
     }
 }
 
 impl Place {
-    /// Whether its numbers may be issued.
-    pub fn is_current(&self, now: BootMs) -> bool {
-        now < self.until.get()
+    /// The text of a number.
+    pub fn text(&self, number: u64) -> String {
+        self.series.format.write(self.period, &self.tenant, number)
     }
+}
 
-    /// When its numbers may no longer be issued.
-    pub fn until(&self) -> BootMs {
-        self.until.get()
-    }
-
-    /// Writes a number that is issued.
-    pub fn write(&self, number: u64, text: &mut String) {
-        if number >= self.series.record.warn_from() && !self.warned.replace(true) {
-            let (name, period) = (&self.series.name, self.period);
-            warn!(
-                series = %name, tenant = %self.tenant, ?period, number,
-                "80 % of the numbers that have room in the format are used in this period: soon they {}",
-                match self.series.record.overflow {
-                    leafd_core::series::Overflow::Grow => "get longer",
-                    leafd_core::series::Overflow::Refuse => "run out",
-                }
-            );
-        }
-        self.template.write(number, text);
-    }
+/// Waits for something, but only up to an instant.
+pub fn timeout_at<F: Future>(until: BootMs, work: F) -> Timeout<F> {
+    tokio::time::timeout(Duration::from_millis(until.0.saturating_sub(clock::boot().0)), work)
 }

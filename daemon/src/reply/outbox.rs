@@ -83,11 +83,6 @@ impl Outbox {
         self.process.pid
     }
 
-    /// Counts ids that its process is given in another form.
-    pub fn counts(&self, runs: &[Run]) {
-        self.tally.drawn(&self.drawn, 0, runs);
-    }
-
     /// Answers with ids.
     pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
         self.tally.drawn(&self.drawn, request.flags, runs);

@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use leafd_core::shares::Claimant;
 use leafd_wire::{Header, IdsReply, IdsRequest};
-use nix::unistd::geteuid;
 
 use super::session::{Asking, body_of, unreadable};
 use super::{Dispatcher, Session};
@@ -44,10 +43,9 @@ impl Dispatcher {
     }
 
     async fn ask_for_http(self: &Rc<Self>, asked: &[u8]) -> Result<Vec<u8>, Failure> {
-        let uid = geteuid().as_raw();
-        let peer = Peer { uid, gids: Vec::new(), is_outside: false };
+        let peer = Peer::own();
         // Untrusted: the reserve for administrators isn't for callers over HTTP.
-        let claimant = Claimant { uid, trusted: false };
+        let claimant = Claimant { uid: peer.uid, trusted: false };
         let session = Session::new(peer, std::process::id(), claimant, Rc::clone(&self.tally));
         let asking = Asking { dispatcher: self, session };
         asking.ask(asked);

@@ -3,49 +3,29 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use jiff::tz::TimeZone;
 use leafd_wire::series::NUMBERS_MAX;
 use leafd_wire::{
     DEADLINE_MS_MAX, IdsReply, IdsRequest, Run, SeriesReply, SeriesRequest, Status, opcode,
 };
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tracing::{info, warn};
+use tracing::warn;
 
-use super::session::{Asking, Source, body_of};
+use super::session::{Asking, body_of};
 use super::tag_stores::TagStores;
-use super::tags::{administrative, json as to_json, range, refused};
+use super::tags::{administrative, json as to_json, refused};
 use super::{Dispatcher, PeerRequest, Session};
 use crate::clock;
 use crate::config::Peer;
 use crate::engine::segments::Cause;
-use crate::engine::series::{KnownSeries, Place};
-use crate::engine::upstream::Upstream;
+use crate::engine::series::{KnownSeries, Place, timeout_at};
 use crate::reply::Failure;
 use crate::reply::outbox::ReplyTo;
 use crate::store::Store;
-use leafd_core::series::{
-    Format, Overflow, Period, Series, Standing, TENANTS_MAX, is_name, is_tag_of_series,
-};
+use leafd_core::series::{Overflow, Period, Series, is_tag_of_series};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{NewTag, StoreError};
-use leafd_core::{BootMs, Tag, UnixMs, Want};
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CreateSeries {
-    series: String,
-    format: String,
-    #[serde(default = "utc")]
-    timezone: String,
-    #[serde(default = "grow")]
-    overflow: Overflow,
-    #[serde(default)]
-    dense: bool,
-    #[serde(default = "default_tenants")]
-    tenants_max: u32,
-    retention_days: Option<u32>,
-}
+use leafd_core::{BootMs, Tag, UnixMs};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -87,6 +67,9 @@ const STEP: u64 = 10;
 /// How often a draw begins again because its period has ended, or the tag was missing.
 const TRIES_MAX: u32 = 5;
 
+/// For how long a refused tenant is refused again without asking the store, in milliseconds.
+const REFUSED_MS: u64 = 1_000;
+
 /// How often a waiting request looks whether its client is gone.
 const GONE_CHECKED: Duration = Duration::from_millis(100);
 
@@ -97,18 +80,6 @@ const PREPARED_AGAIN_MS: u64 = 30_000;
 const DELETED_AT_ONCE: u32 = 100;
 
 const DAY_MS: u64 = 86_400_000;
-
-fn utc() -> String {
-    "UTC".to_owned()
-}
-
-fn grow() -> Overflow {
-    Overflow::Grow
-}
-
-fn default_tenants() -> u32 {
-    1_000
-}
 
 fn first_number() -> u64 {
     1
@@ -127,13 +98,6 @@ impl Dispatcher {
             return Err(failure);
         }
         let now = clock::boot();
-        if let Some(place) = self.series.place(asked.series, asked.tenant, now)
-            && self.take_numbers(session, &place, asked.count)?
-        {
-            let texts = texts(&place, &session.runs.borrow());
-            session.outbox.body(header, &texts);
-            return Ok(());
-        }
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let draw = Draw {
             series: text(asked.series),
@@ -154,40 +118,19 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Takes numbers that this host holds, if nothing else must be decided first. If it returns true, the session has
-    /// them.
-    fn take_numbers(
-        self: &Rc<Self>,
-        session: &Session,
-        place: &Place,
-        count: u32,
-    ) -> Result<bool, Failure> {
-        let found = match self.source(session, place.tag.as_str().as_bytes()) {
-            Err(failure) if failure.status == Status::TagUnknown => return Ok(false),
-            found => found?,
-        };
-        let (Source::Segment(tag), None) = found else { return Ok(false) };
-        let mut runs = session.runs.borrow_mut();
-        runs.clear();
-        let taken = self.segments.take(&tag, Want { count, allow_partial: false }, &mut runs);
-        if taken {
-            session.outbox.given(tag.trace_key, &runs);
-            session.outbox.counts(&runs);
-        }
-        Ok(taken)
-    }
-
     /// Draws numbers: waits for boundaries, creates the period's tag, and waits for its ids.
     async fn draw(self: &Rc<Self>, draw: &Draw, reply: &ReplyTo) -> Result<Vec<u8>, Failure> {
         for _ in 0..TRIES_MAX {
             let place = self.series.settle(&draw.series, &draw.tenant, draw.deadline).await?;
-            let until = draw.deadline.min(place.until());
-            let drawn = self.draw_ids(draw, &place.tag, until, reply).await;
+            let until = draw.deadline.min(place.until);
+            let session = self.session_of(draw, draw.peer.clone());
+            let drawn = self.draw_ids(session, &place.tag, draw.count, until, reply).await;
             let is_now = self.series.is_now(&place);
             match drawn {
                 Ok(runs) if is_now => {
-                    place.series.keep(&place);
-                    return Ok(texts(&place, &runs));
+                    let texts = texts(&place, &runs);
+                    place.series.keep(Rc::clone(&place));
+                    return Ok(texts);
                 }
                 Ok(runs) => {
                     let name = &place.tag;
@@ -196,14 +139,16 @@ impl Dispatcher {
                     });
                 }
                 Err(failure) if failure.status == Status::TagUnknown => {
+                    if !place.tenant.is_empty() {
+                        let admitted = timeout_at(draw.deadline, self.admit(draw, &place, reply));
+                        admitted.await.unwrap_or_else(|_| {
+                            Err(Failure::deadline(&place.tag, "other new tenants came first"))
+                        })?;
+                    }
                     self.create_period(&place).await?;
                 }
-                Err(failure) if !is_now && clock::boot() < draw.deadline => {
-                    info!(
-                        series = draw.series,
-                        "a period ended while numbers were drawn: {}", failure.message
-                    );
-                }
+                // The period has ended meanwhile.
+                Err(_) if !is_now && clock::boot() < draw.deadline => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -216,17 +161,17 @@ impl Dispatcher {
     /// Draws ids of a tag as a client would, up to an instant.
     async fn draw_ids(
         self: &Rc<Self>,
-        draw: &Draw,
+        session: Session,
         tag: &Tag,
+        count: u32,
         until: BootMs,
         reply: &ReplyTo,
     ) -> Result<Vec<Run>, Failure> {
         let left = until.0.saturating_sub(clock::boot().0);
-        let mut asked = Vec::new();
         let deadline_ms = u32::try_from(left).unwrap_or(DEADLINE_MS_MAX);
-        IdsRequest { tag: tag.as_str().as_bytes(), count: draw.count, deadline_ms }
-            .put(false, 0, &mut asked);
-        let asking = Asking { dispatcher: self, session: self.session_of(draw) };
+        let mut asked = Vec::new();
+        IdsRequest { tag: tag.as_str().as_bytes(), count, deadline_ms }.put(false, 0, &mut asked);
+        let asking = Asking { dispatcher: self, session };
         asking.ask(&asked);
         while tokio::time::timeout(GONE_CHECKED, asking.session.outbox.answered()).await.is_err() {
             if reply.gone() {
@@ -237,91 +182,117 @@ impl Dispatcher {
         Ok(IdsReply::decode(&body)?.runs().collect())
     }
 
-    fn session_of(&self, draw: &Draw) -> Session {
-        Session::new(draw.peer.clone(), draw.pid, draw.claimant, Rc::clone(&self.tally))
+    /// A session for requests on behalf of a draw.
+    fn session_of(&self, draw: &Draw, peer: Peer) -> Session {
+        Session::new(peer, draw.pid, draw.claimant, Rc::clone(&self.tally))
     }
 
-    /// Creates the tag of a period, unless another host has done so.
-    async fn create_period(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
-        let stores = self.segments.upstreams_of(&place.tag)?;
-        if place.series.record.dense && stores.len() > 1 {
+    /// Refuses a new tenant if there are as many as the series may have. They are counted by a dense tag, so users take
+    /// turns, and nothing is read but whether the tenant is new.
+    async fn admit(
+        self: &Rc<Self>,
+        draw: &Draw,
+        place: &Place,
+        reply: &ReplyTo,
+    ) -> Result<(), Failure> {
+        let record = &place.series.record;
+        let refusal = || {
+            refused(format!(
+                "series {:?} has {} tenants already, as many as it may have (tenants_max)",
+                record.name, record.tenants_max
+            ))
+        };
+        // One at a time, so that nobody keeps the store busy with invented tenants.
+        let mut refused_until = place.series.refused_until.lock().await;
+        let now = clock::boot();
+        refused_until.retain(|_, until| now < *until);
+        if refused_until.contains_key(&place.tenant) {
+            return Err(refusal());
+        }
+        let prefix = record.tags_of(&place.tenant);
+        for upstream in &self.segments.upstreams {
+            let after = Tag::parse(prefix.as_bytes())?;
+            let found = upstream.store.call(move |store| store.ends(Some(&after), 1)).await;
+            let found = found.map_err(|error| administrative(&error))?;
+            if found.iter().any(|(tag, _)| tag.as_str().starts_with(&prefix)) {
+                return Ok(());
+            }
+        }
+        let counter = record.tenants_tag();
+        // Access rules are about the tenant's own tags.
+        let draw_one = async || {
+            let session = self.session_of(draw, Peer::own());
+            self.draw_ids(session, &counter, 1, draw.deadline, reply).await
+        };
+        let mut drawn = draw_one().await;
+        if drawn.as_ref().is_err_and(|failure| failure.status == Status::TagUnknown) {
+            self.create_tag(record, &counter, record.tenants_max.into()).await?;
+            drawn = draw_one().await;
+        }
+        match drawn {
+            Err(failure) if failure.status == Status::TagExhausted => {
+                refused_until.insert(place.tenant.clone(), BootMs(now.0 + REFUSED_MS));
+                Err(refusal())
+            }
+            drawn => drawn.map(drop),
+        }
+    }
+
+    /// Creates a tag of a series, unless another host has done so.
+    async fn create_tag(
+        self: &Rc<Self>,
+        record: &Series,
+        tag: &Tag,
+        ceiling: u64,
+    ) -> Result<(), Failure> {
+        let stores = self.segments.upstreams_of(tag)?;
+        if record.dense && stores.len() > 1 {
             let words = "a dense series can't live in independent primaries: change routes";
             return Err(Failure::new(Status::StoreRefused, words));
         }
         let mut start = 1;
         for upstream in &stores {
-            self.check_tenants(place, upstream).await?;
-            // A period whose tag was deleted continues where it was.
-            let tag = place.tag.clone();
-            let end = upstream.store.call(move |store| store.claimed_end(&tag)).await;
+            // A tag that was deleted continues where it was.
+            let name = tag.clone();
+            let end = upstream.store.call(move |store| store.claimed_end(&name)).await;
             start = start.max(end.map_err(|error| administrative(&error))?);
         }
         let new = NewTag {
-            tag: place.tag.clone(),
+            tag: tag.clone(),
             start,
             step: STEP,
-            ceiling: place.series.record.ceiling(),
+            ceiling,
             strict: false,
             masked: None,
-            description: Some(format!("counts the numbers of series {}", place.series.name)),
+            description: Some(format!("counts for series {}", record.name)),
         };
         match TagStores::new(stores).create(&new).await {
             Ok(_) | Err(StoreError::TagExists { .. }) => {}
             Err(error) => return Err(administrative(&error)),
         }
-        self.segments.changed(&place.tag).await;
+        self.segments.changed(tag).await;
+        Ok(())
+    }
+
+    /// Creates the tag of a period, unless another host has done so, and deletes old ones.
+    async fn create_period(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
+        let KnownSeries { record, format, .. } = &*place.series;
+        self.create_tag(record, &place.tag, format.ceiling(record.overflow)).await?;
         if let Err(error) = self.delete_old(place).await {
             warn!(tag = %place.tag, "can't delete the tags of old periods: {error}");
         }
         Ok(())
     }
 
-    /// Refuses a new tenant if there are as many as the series may have.
-    async fn check_tenants(&self, place: &Place, upstream: &Upstream) -> Result<(), Failure> {
-        let Place { series, tenant, .. } = place;
-        // The first tag after a name tells the next tenant.
-        let (all, most) = (series.tags_of(""), series.record.tenants_max);
-        let tenant_after = async |name: String| {
-            let from = Tag::parse(name.as_bytes())?;
-            let found = upstream.store.call(move |store| store.ends(Some(&from), 1)).await;
-            let found = found.map_err(|error| administrative(&error))?.pop();
-            let rest =
-                found.and_then(|(tag, _)| tag.as_str().strip_prefix(&*all).map(str::to_owned));
-            Ok::<_, Failure>(rest.and_then(|rest| Some(rest.split_once('/')?.0.to_owned())))
-        };
-        if tenant.is_empty()
-            || tenant_after(series.tags_of(tenant)).await?.as_deref() == Some(tenant)
-        {
-            return Ok(());
-        }
-        let mut after = all.clone();
-        for _ in 0..most {
-            // The character after the slash: past all tags of that tenant.
-            match tenant_after(after).await? {
-                Some(next) => after = format!("{all}{next}0"),
-                None => return Ok(()),
-            }
-        }
-        Err(refused(format!(
-            "series {:?} has {most} tenants already, as many as it may have (tenants_max)",
-            series.name
-        )))
-    }
-
     /// Has the next period of a tenant begin with held numbers, so that it can begin while the store is away.
     async fn prepare(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
         let Some(next) = place.period.next() else { return Ok(()) };
-        let next = place.series.place_in(place.tenant.clone().into(), next)?;
-        let claimant = Claimant { uid: nix::unistd::geteuid().as_raw(), trusted: true };
-        let shown = TagStores::new(self.segments.upstreams_of(&next.tag)?).show(&next.tag).await;
-        match shown {
-            Err(StoreError::UnknownTag { .. }) => self.create_period(&next).await?,
-            Err(error) => return Err(Failure::from(&error)),
-            Ok(_) => {}
-        }
+        let next = place.series.place(place.tenant.clone(), next, BootMs(0));
+        self.create_period(&next).await?;
         if place.series.record.dense {
             return Ok(());
         }
+        let claimant = Claimant { uid: Peer::own().uid, trusted: true };
         let (held, _) = self.segments.held_of(&place.tag, claimant).await?;
         let held = held.iter().map(|run| u64::from(run.count)).sum::<u64>();
         self.segments.hold(&next.tag, held.max(STEP), claimant).await
@@ -360,14 +331,13 @@ impl Dispatcher {
         else {
             return Ok(());
         };
-        let prefix = series.tags_of(tenant);
+        let prefix = series.record.tags_of(tenant);
         for upstream in &self.segments.upstreams {
             let after = Tag::parse(prefix.as_bytes()).ok();
             let list = move |store: &mut Store| store.list(after.as_ref(), DELETED_AT_ONCE);
             for row in upstream.store.call(list).await? {
                 let period = row.tag.as_str().strip_prefix(&*prefix);
-                let period =
-                    period.and_then(|text| Period::parse(series.record.format.kind(), text));
+                let period = period.and_then(|text| Period::parse(series.format.kind(), text));
                 // They are in the order of time, and other tags follow.
                 match period.and_then(|period| period.end(&series.zone)) {
                     Some(UnixMs(end)) if end + u64::from(days) * DAY_MS <= now => {}
@@ -383,29 +353,26 @@ impl Dispatcher {
     /// Answers a request about series.
     pub(super) fn about_series(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         let (peer, claimant) = (request.session.peer.clone(), request.session.outbox.claimant);
-        let administer = "administer series";
+        let what = "administer series";
         match request.header.opcode {
-            opcode::SERIES_CREATE => self.answer_administrator(
-                request,
-                administer,
-                async move |requests, new: CreateSeries| requests.create_series(new).await,
-            ),
-            opcode::SERIES_LIST => self.answer_administrator(
-                request,
-                administer,
-                async move |requests, ListSeries {}| {
+            opcode::SERIES_CREATE => {
+                self.answer_administrator(request, what, async move |requests, new| {
+                    requests.create_series(new).await
+                })
+            }
+            opcode::SERIES_LIST => {
+                self.answer_administrator(request, what, async move |requests, ListSeries {}| {
                     requests.series.read().await?;
                     let all = requests.series.all();
-                    let rows: Vec<Value> =
-                        all.iter().map(|series| requests.series_row(series)).collect();
-                    Ok(json!({ "series": rows }))
-                },
-            ),
-            opcode::SERIES_ACCOUNT => self.answer_administrator(
-                request,
-                administer,
-                async move |requests, asked: Account| requests.account(asked, claimant).await,
-            ),
+                    let row = |series: &Rc<KnownSeries>| requests.series_row(series);
+                    Ok(json!({ "series": all.iter().map(row).collect::<Vec<_>>() }))
+                })
+            }
+            opcode::SERIES_ACCOUNT => {
+                self.answer_administrator(request, what, async move |requests, asked| {
+                    requests.account(asked, claimant).await
+                })
+            }
             _ => {
                 let (asked, dispatcher) = (request.parse::<Check>()?, Rc::clone(self));
                 request.answer_later(async move {
@@ -416,42 +383,21 @@ impl Dispatcher {
         }
     }
 
-    async fn create_series(&self, new: CreateSeries) -> Result<Value, Failure> {
-        let CreateSeries { series, format, timezone, overflow, dense, tenants_max, retention_days } =
-            new;
-        if !is_name(&series) {
-            return Err(refused(format!(
-                "{series:?} can't name a series: a name is a lower-case letter and up to 39 further letters, digits, _ and -"
-            )));
-        }
-        let format = Format::parse(&format)
-            .map_err(|why| refused(format!("{format:?} is not a format: {why}")))?;
-        TimeZone::get(&timezone).map_err(|_| {
-            refused(format!(
-                "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin, and install tzdata"
-            ))
-        })?;
-        range("tenants_max", tenants_max.into(), 1, TENANTS_MAX.into())?;
-        range("retention_days", retention_days.unwrap_or(1).into(), 1, 36_500)?;
-        let record = Series { format, timezone, overflow, dense, tenants_max, retention_days };
+    async fn create_series(&self, new: Series) -> Result<Value, Failure> {
+        let series = KnownSeries::new(new.clone())?;
         let upstream = &self.segments.upstreams[0];
         upstream.asked_once().await;
         let under = upstream.complete().map_err(|error| administrative(&error))?;
-        let (name, entry) = (series.clone(), record.clone());
-        let created = upstream.store.call(move |store| store.create_series(&under, &name, &entry));
-        created.await.map_err(|error| administrative(&error))?;
+        let created = upstream.store.call(move |store| store.create_series(&under, &new)).await;
+        created.map_err(|error| administrative(&error))?;
         self.series.read().await?;
-        Ok(self.series_row(&*self.series.find(&series).await?))
+        Ok(self.series_row(&series))
     }
 
     fn series_row(&self, series: &KnownSeries) -> Value {
         let mut row = json!(series.record);
-        row["series"] = json!(series.name);
-        let period = match self.series.standing(series, clock::boot()) {
-            Some(Standing::In(period, _)) => Some(period.to_string()),
-            _ => None,
-        };
-        row["period"] = json!(period);
+        let period = self.series.present(series);
+        row["period"] = json!(period.map(|period| period.to_string()));
         row["clock_uncertainty_ms"] = json!(self.series.store_clock().map(|clock| clock.0));
         row
     }
@@ -465,31 +411,28 @@ impl Dispatcher {
                 self.series.all()
             }
         };
-        let (mut found, mut reason) = (Vec::new(), None);
+        let mut found = Vec::new();
         for series in all {
             let record = &series.record;
-            match record.format.read(&asked.text, record.overflow) {
-                Ok(number) => {
-                    let place = series.place_in(number.tenant, number.period)?;
-                    if self.access().may_draw(place.tag.as_str(), peer) {
-                        found.push(json!({
-                            "series": series.name,
-                            "tenant": place.tenant,
-                            "period": number.period.to_string(),
-                            "number": number.number,
-                            "tag": place.tag.as_str(),
-                        }));
-                    }
-                }
-                Err(why) => reason = reason.max(Some(why)),
+            let Some(read) = series.format.read(&asked.text, record.overflow) else { continue };
+            let tag = record.tag_of(&read.tenant, read.period);
+            if self.access().may_draw(tag.as_str(), peer) {
+                found.push(json!({
+                    "series": record.name,
+                    "tenant": read.tenant,
+                    "period": read.period.to_string(),
+                    "number": read.number,
+                    "tag": tag.as_str(),
+                }));
             }
         }
-        if !found.is_empty() {
-            return Ok(json!({ "text": asked.text, "found": found }));
+        if found.is_empty() {
+            return Err(refused(format!(
+                "{:?} is not a document number of a series that you may draw from: it has another format, or was mistyped",
+                asked.text
+            )));
         }
-        let why =
-            reason.map_or_else(|| "there is no such series".to_owned(), |why| why.to_string());
-        Err(refused(format!("{:?} is not a document number: {why}", asked.text)))
+        Ok(json!({ "text": asked.text, "found": found }))
     }
 
     async fn account(
@@ -498,58 +441,58 @@ impl Dispatcher {
         claimant: Claimant,
     ) -> Result<Value, Failure> {
         let series = self.series.find(&asked.series).await?;
-        let tenant = series.record.tenant(&asked.tenant).map_err(|why| refused(why.to_owned()))?;
-        let kind = series.record.format.kind();
-        let period = match (&asked.period, self.series.standing(&series, clock::boot())) {
-            (Some(text), _) => Period::parse(kind, text).ok_or_else(|| {
-                refused(format!(
-                    "{text:?} is not a period of series {:?}: its present one is {}",
-                    asked.series,
-                    self.series_row(&series)["period"]
-                ))
+        let tenant = series.format.tenant(&asked.tenant).map_err(refused)?;
+        let period = match &asked.period {
+            Some(text) => Period::parse(series.format.kind(), text).ok_or_else(|| {
+                refused(format!("{text:?} is not a period of series {:?}", asked.series))
             })?,
-            (None, Some(Standing::In(period, _))) => period,
-            (None, _) => return Err(refused("the present period is not known; name one")),
+            None => (self.series.present(&series))
+                .ok_or_else(|| refused("the present period is not known; name one"))?,
         };
-        let place = series.place_in(tenant, period)?;
-        let stores = self.segments.upstreams_of(&place.tag)?;
-        let shown = TagStores::new(stores).show(&place.tag).await;
+        let place = series.place(tenant, period, BootMs(0));
+        let shown = TagStores::new(self.segments.upstreams_of(&place.tag)?).show(&place.tag).await;
         let row = match shown {
             Err(StoreError::UnknownTag { .. }) => {
                 let words =
-                    format!("series {:?} has no numbers in {period}, or no longer", series.name);
+                    format!("series {:?} has no numbers in {period}, or no longer", asked.series);
                 return Err(Failure::new(Status::TagUnknown, words));
             }
             shown => shown.map_err(|error| administrative(&error))?.row,
         };
         let end = row.max_id.max(1).cast_unsigned();
-        let text = |number: &Value| {
-            let mut text = String::new();
-            number.as_u64().inspect(|number| place.template.write(*number, &mut text));
-            text
-        };
-        let mut answer = match asked.first < end {
-            true => self.explain(&place.tag, asked.first.max(1)..end, claimant).await?,
-            false => json!({ "tag": place.tag.as_str(), "parts": [], "next": null, "away": [] }),
-        };
-        if let Some(parts) = answer["parts"].as_array_mut() {
-            for part in parts {
-                (part["first_text"], part["last_text"]) =
-                    (json!(text(&part["first"])), json!(text(&part["last"])));
+        // Without any claim, this is about number 1.
+        let range = asked.first.clamp(1, end.max(2) - 1)..end.max(2);
+        let mut answer = self.explain(&place.tag, range, claimant).await?;
+        for part in answer["parts"].as_array_mut().into_iter().flatten() {
+            for (number, text) in [("first", "first_text"), ("last", "last_text")] {
+                part[text] = json!(part[number].as_u64().map(|number| place.text(number)));
             }
         }
         let ended = period.end(&series.zone).zip(self.series.store_clock());
         answer["ended"] = json!(ended.is_some_and(|(UnixMs(end), (_, now))| now >= end));
-        (answer["series"], answer["tenant"]) = (json!(series.name), json!(place.tenant));
+        (answer["series"], answer["tenant"]) = (json!(asked.series), json!(place.tenant));
         (answer["period"], answer["claimed_to"]) = (json!(period.to_string()), json!(end - 1));
         Ok(answer)
     }
 }
 
-/// The texts of numbers, as the body of a reply.
+/// The texts of issued numbers, as the body of a reply.
 fn texts(place: &Place, runs: &[Run]) -> Vec<u8> {
-    let numbers = |run: &Run| run.range().step_by(run.stride as usize);
-    SeriesReply::body(runs.iter().flat_map(numbers), |number, text| place.write(number, text))
+    let warned_at = place.series.format.capacity() / 5 * 4;
+    let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));
+    SeriesReply::body(numbers.map(|number| {
+        if number == warned_at {
+            let soon = match place.series.record.overflow {
+                Overflow::Grow => "get longer",
+                Overflow::Refuse => "run out",
+            };
+            warn!(
+                tag = %place.tag, number,
+                "80 % of the numbers that have room in the format are used in this period: soon they {soon}"
+            );
+        }
+        place.text(number)
+    }))
 }
 
 /// Refuses to create a tag whose name is that of a series' tag.

@@ -39,6 +39,10 @@ fn each_kind_has_its_names() {
     assert_eq!(leap.next().unwrap().to_string(), "2028-03-01");
     let all = Period::at(PeriodKind::All, berlin, now).unwrap();
     assert_eq!((all.to_string().as_str(), all.next()), ("all", None));
+    // A year of two digits must not mean two years.
+    assert!(Period::at(PeriodKind::Year, berlin, at("2099-12-31T22:59:59Z")).is_some());
+    assert_eq!(Period::at(PeriodKind::Year, berlin, at("2099-12-31T23:00:00Z")), None);
+    assert_eq!(Period::at(PeriodKind::Day, berlin, at("1999-12-31T22:00:00Z")), None);
     for text in ["2026-13", "2026-1", "26-01", "2026-01-01", "", "2026-W54"] {
         assert_eq!(Period::parse(PeriodKind::Month, text), None, "{text}");
     }

@@ -545,12 +545,8 @@ impl Store {
     /// # Errors
     /// [`StoreError::Changed`]; [`StoreError::Refused`] if there is a series of this name or format, if there are too
     /// many, and if there is only Leaf's table; others as for every call.
-    pub fn create_series(
-        &mut self,
-        under: &Identity,
-        name: &str,
-        series: &Series,
-    ) -> Result<(), StoreError> {
+    pub fn create_series(&mut self, under: &Identity, series: &Series) -> Result<(), StoreError> {
+        let name = &*series.name;
         self.write(|session| {
             session.require_side("document numbers")?;
             // Two hosts do this one after the other, never at once.
