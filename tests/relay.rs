@@ -5,6 +5,7 @@
 //! connection that lost bytes this way never passes any again: [`Relay::pass`] cuts it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
+use std::mem;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
 use std::thread::JoinHandle;
@@ -13,8 +14,8 @@ use std::time::{Duration, Instant};
 use crate::host::eventually;
 use crate::servers::process::free_port;
 
-/// `COMMIT` as clients send it: a simple query of PostgreSQL's, a COM_QUERY of MySQL's.
-const COMMITS: [&[u8]; 2] = [b"Q\0\0\0\x0bCOMMIT\0", b"\x07\0\0\0\x03COMMIT"];
+/// `COMMIT` as clients send it: the end of a simple query of PostgreSQL's, a COM_QUERY of MySQL's.
+const COMMITS: [&[u8]; 2] = [b"COMMIT\0", b"\x07\0\0\0\x03COMMIT"];
 
 /// How often the accepting thread checks what to do.
 const LOOK_EVERY: Duration = Duration::from_millis(3);
@@ -55,6 +56,7 @@ struct Shared {
     /// What to do at the COMMIT that follows this text on its connection.
     at_commit: Option<(String, AtCommit)>,
     commits_met: u32,
+    round_trips: u32,
     listening: bool,
     accepted: u32,
     open: Vec<Arc<Link>>,
@@ -70,6 +72,8 @@ struct Link {
 #[derive(Default)]
 struct LinkState {
     swallows: bool,
+    /// The client has sent something, and the server has not answered yet.
+    is_asking: bool,
     /// The text before [`Shared::at_commit`] was seen here.
     named: bool,
     /// The next answer is a COMMIT's: cut the connection instead of passing it.
@@ -94,6 +98,7 @@ impl Relay {
             delay: Duration::ZERO,
             at_commit: None,
             commits_met: 0,
+            round_trips: 0,
             listening: false,
             accepted: 0,
             open: Vec::new(),
@@ -175,6 +180,11 @@ impl Relay {
     /// How many COMMITs [`Relay::at_commit_of`] has acted on.
     pub fn commits_met(&self) -> u32 {
         self.lock().commits_met
+    }
+
+    /// How often a client has sent something after an answer.
+    pub fn round_trips(&self) -> u32 {
+        self.lock().round_trips
     }
 
     fn until_listening(&self, listening: bool) {
@@ -279,12 +289,15 @@ impl Link {
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => return,
             };
-            if direction == Direction::ToServer {
+            let is_asking = direction == Direction::ToServer;
+            let was_asking = mem::replace(&mut self.state.lock().unwrap().is_asking, is_asking);
+            shared.lock().unwrap().round_trips += u32::from(is_asking && !was_asking);
+            if is_asking {
                 self.meet_commit(&bytes[..count], shared);
             }
             let mut delay = shared.lock().unwrap().delay;
             if direction == Direction::ToClient {
-                delay += std::mem::take(&mut self.state.lock().unwrap().delay_answer);
+                delay += mem::take(&mut self.state.lock().unwrap().delay_answer);
             }
             let at = Instant::now() + delay;
             if late.send((at, bytes[..count].to_vec())).is_err() {
@@ -305,8 +318,8 @@ impl Link {
         swallows || to.write_all(bytes).is_ok()
     }
 
-    /// Prepares what happens at a COMMIT, if this is the one. Clients send COMMIT in a packet of its own, so it arrives
-    /// whole.
+    /// Prepares what happens at a COMMIT, if this is the one. Clients send a call's COMMIT in one piece with the statements
+    /// before it, or alone, so it arrives whole.
     fn meet_commit(&self, bytes: &[u8], shared: &Mutex<Shared>) {
         let contains = |part: &[u8]| bytes.windows(part.len()).any(|some| some == part);
         let mut shared = shared.lock().unwrap();

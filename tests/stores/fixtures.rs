@@ -103,7 +103,7 @@ fn a_relay_passes_delays_swallows_refuses_and_cuts() {
 #[test]
 fn a_relay_fails_at_a_commit_once() {
     let relay = Relay::to(echo());
-    for commit in [&b"Q\0\0\0\x0bCOMMIT\0"[..], b"\x07\0\0\0\x03COMMIT"] {
+    for commit in [&b"Q\0\0\0\x0dX;COMMIT\0"[..], b"\x07\0\0\0\x03COMMIT"] {
         let mut stream = connect(&relay);
         relay.at_commit_of("orders", AtCommit::CutAnswer);
         assert_eq!(sent(&mut stream, commit), commit);
@@ -112,4 +112,5 @@ fn a_relay_fails_at_a_commit_once() {
         assert_eq!(sent(&mut connect(&relay), commit), commit);
     }
     assert_eq!(relay.commits_met(), 2);
+    assert_eq!(relay.round_trips(), 8);
 }

@@ -97,5 +97,6 @@ mod series;
 mod several_stores;
 mod strict;
 mod tags;
+mod transactions;
 mod whose;
 mod workers;

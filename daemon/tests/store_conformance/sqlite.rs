@@ -377,7 +377,7 @@ fn a_claim_that_can_t_be_remembered_is_not_made() {
 /// As rules and triggers of a database can do, and on other engines whoever writes at the same moment.
 #[test]
 fn a_claim_that_changes_no_row_is_none() {
-    for (table, part) in [("leaf_alloc", "changed 0 rows"), ("leafd_tag", "the right to claim")] {
+    for table in ["leaf_alloc", "leafd_tag"] {
         let mut place = Throwaway::new();
         let mut store = place.connect();
         create(&mut store, &new_tag("t", 1, 10)).unwrap();
@@ -387,7 +387,7 @@ fn a_claim_that_changes_no_row_is_none() {
         ));
         let outcome = try_claim(&mut store, &tag("t"), ClaimWish::new(10, 1_000));
         let words = format!("{:?}", outcome.expect_err("nothing was recorded"));
-        assert!(words.contains(part), "{words}");
+        assert!(words.contains("a row was not changed"), "{words}");
         place.execute("DROP TRIGGER in_the_way");
         assert_eq!(claim(&mut store, "t", 10).run.first, 11);
     }

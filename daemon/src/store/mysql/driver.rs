@@ -3,11 +3,12 @@
 
 use std::error::Error as _;
 use std::io;
+use std::mem;
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, DriverError, Error, Params, Value};
+use mysql::{Conn, DriverError, Error, Params, Row, Value};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
@@ -15,9 +16,11 @@ use super::connect;
 use super::sql::{self, DIALECT};
 use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Cells, Driver, NO_TLS, Param, Signs, SqlError, Target};
+use crate::store::sql::{Call, Cells, Driver, NO_TLS, Param, Signs, SqlError, Target, one_row};
 use leafd_core::store::Reason;
 use leafd_wire::text::clean;
+
+const BEGIN: &str = "START TRANSACTION";
 
 /// In a cluster that is one store, a server gets this share of a call's time, in percent. Another server can then
 /// execute the call while this one is busy, for instance because it sends its state to a new node.
@@ -31,6 +34,8 @@ pub struct MysqlDriver {
     engine: Engine,
     signs: Signs,
     deadline: Instant,
+    /// Whether a transaction is to begin before the next statement.
+    opening: bool,
 }
 
 impl MysqlDriver {
@@ -42,12 +47,37 @@ impl MysqlDriver {
     ) -> Result<Self, Reason> {
         let (connection, engine, signs) = connect::connect(target, endpoint, password)?;
         let endpoint = endpoint.to_string();
-        Ok(MysqlDriver { connection, endpoint, engine, signs, deadline: Instant::now() })
+        let deadline = Instant::now();
+        Ok(MysqlDriver { connection, endpoint, engine, signs, deadline, opening: false })
     }
 
     /// Runs a statement that is written for this database, without parameters.
     pub(super) fn run(&mut self, sql: &str) -> Result<(), SqlError> {
         self.bounded(|connection| connection.query_drop(sql))
+    }
+
+    /// Runs statements in one round trip, as one text. Returns what each finds, and how many rows it changed.
+    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<(Vec<Cells>, u64)>, SqlError> {
+        let begin = mem::take(&mut self.opening).then(|| BEGIN.to_owned());
+        let texts =
+            calls.iter().map(|(sql, params)| sql::with_values(&DIALECT.render(sql), params));
+        let texts: Vec<String> = begin.into_iter().chain(texts).collect();
+        let mut answers = self.bounded(|connection| {
+            let mut answer = connection.query_iter(texts.join(";"))?;
+            let mut answers = Vec::new();
+            while let Some(set) = answer.iter() {
+                let changed = set.affected_rows();
+                let rows = set.map(|row| row.map(cells)).collect::<Result<_, _>>()?;
+                answers.push((rows, changed));
+            }
+            Ok(answers)
+        })?;
+        Ok(answers.split_off(answers.len().saturating_sub(calls.len())))
+    }
+
+    /// Begins the transaction if that was not sent yet.
+    fn open(&mut self) -> Result<(), SqlError> {
+        if mem::take(&mut self.opening) { self.run(BEGIN) } else { Ok(()) }
     }
 
     fn bounded<T>(
@@ -101,7 +131,8 @@ impl Driver for MysqlDriver {
     }
 
     fn begin(&mut self) -> Result<(), SqlError> {
-        self.run("START TRANSACTION")
+        self.opening = true;
+        Ok(())
     }
 
     fn set_deadline(&mut self, deadline: Instant) {
@@ -114,6 +145,7 @@ impl Driver for MysqlDriver {
     }
 
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
+        self.open()?;
         let sql = DIALECT.render(sql);
         if params.is_empty() {
             return self.run(&sql).map(|()| 0);
@@ -125,9 +157,24 @@ impl Driver for MysqlDriver {
     }
 
     fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
+        self.open()?;
         let (sql, params) = (DIALECT.render(sql), named(params));
-        let rows: Vec<mysql::Row> = self.bounded(|connection| connection.exec(sql, params))?;
-        Ok(rows.into_iter().map(|row| row.unwrap().into_iter().map(text).collect()).collect())
+        let rows: Vec<Row> = self.bounded(|connection| connection.exec(sql, params))?;
+        Ok(rows.into_iter().map(cells).collect())
+    }
+
+    fn query_together(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Cells>>, SqlError> {
+        Ok(self.together(calls)?.into_iter().map(|(rows, _)| rows).collect())
+    }
+
+    /// The rows are counted before the COMMIT is sent.
+    fn commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
+        if !calls.is_empty() {
+            for (_, changed) in self.together(calls)? {
+                one_row(changed)?;
+            }
+        }
+        self.execute("COMMIT", &[]).map(drop)
     }
 }
 
@@ -155,6 +202,10 @@ fn named(params: &[Param<'_>]) -> Params {
     let pairs = params.iter().enumerate();
     let pairs = pairs.map(|(index, param)| (format!("p{}", index + 1).into_bytes(), value(param)));
     Params::Named(pairs.collect())
+}
+
+fn cells(row: Row) -> Cells {
+    row.unwrap().into_iter().map(text).collect()
 }
 
 fn text(value: Value) -> Option<String> {

@@ -1,6 +1,6 @@
 //! The dialect of MySQL and MariaDB, and the queries for their identity.
 
-use crate::store::sql::{ColumnKind, Dialect, Signs};
+use crate::store::sql::{ColumnKind, Dialect, Param, Signs, with_params};
 
 /// The comment of Leaf's table.
 pub(super) const REMARK: &str = "SELECT TABLE_COMMENT FROM information_schema.TABLES
@@ -61,6 +61,24 @@ pub(super) fn signs(is_one_store: bool, server: &[(String, String)]) -> Signs {
     }
 }
 
+/// A rendered statement with its values in the places of its parameters.
+pub(super) fn with_values(sql: &str, params: &[Param<'_>]) -> String {
+    with_params(sql, DIALECT.parameter, |number| match params[number - 1] {
+        Param::Integer(Some(number)) => number.to_string(),
+        Param::Text(Some(text)) => literal(text),
+        Param::Integer(None) | Param::Text(None) => "NULL".to_owned(),
+    })
+}
+
+/// A text that no letter in it can end, whatever the server's `sql_mode` is.
+fn literal(text: &str) -> String {
+    if !text.contains(['\'', '\\']) {
+        return format!("'{text}'");
+    }
+    let digits: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    format!("_utf8mb4 x'{digits}'")
+}
+
 /// Marks begin with this. A mark distinguishes a table from another one that replaces it. It is kept in the table's
 /// comment, because that is dropped with the table and is replicated.
 const MARK: &str = "leafd-";
@@ -119,9 +137,6 @@ pub static DIALECT: Dialect = Dialect {
         ColumnKind::Counter => ("bigint", &["bigint", "int"]),
         ColumnKind::Time | ColumnKind::Unread => ("timestamp", &["timestamp", "datetime"]),
     },
-    record_claim_of_host: "UPDATE leafd_tag AS t, leafd_host AS h
-        SET t.highest_end = ?2, t.role_version = ?3, h.written = ?5
-        WHERE t.tag = CAST(?1 AS BINARY) AND t.role_version = ?4 AND h.host = ?6 AND h.written = ?7",
     forget_claims: "DELETE FROM leafd_claim WHERE claimed_ms < {now_ms} - ?1 ORDER BY claimed_ms LIMIT ?2",
     columns: "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS
         WHERE TABLE_SCHEMA = DATABASE()
@@ -145,3 +160,17 @@ pub static DIALECT: Dialect = Dialect {
     lax: "SELECT CONCAT('innodb_flush_log_at_trx_commit is ', @@GLOBAL.innodb_flush_log_at_trx_commit) FROM DUAL
         WHERE @@GLOBAL.innodb_flush_log_at_trx_commit <> 1",
 };
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_text_to_the_server_whatever_is_in_them() {
+        let params = ["plain".into(), i64::MIN.into(), Param::Text(None), r"\' OR 1".into()];
+        assert_eq!(
+            with_values("SELECT :p2, :p1 WHERE :p3 = :p4 AND DATE('%H:%i')", &params),
+            "SELECT -9223372036854775808, 'plain' WHERE NULL = _utf8mb4 x'5c27204f522031' AND DATE('%H:%i')"
+        );
+    }
+}

@@ -205,7 +205,7 @@ async fn agree(
     let durable = if flag(2) { "remote_apply" } else { "on" };
     let begin = format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE; SET LOCAL statement_timeout = {ms};
-         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL synchronous_commit = {durable}",
+         SET LOCAL idle_in_transaction_session_timeout = {}; SET LOCAL synchronous_commit = {durable};",
         ms * 2
     );
     Ok(ServerSettings { has_log, begin })

@@ -1,6 +1,7 @@
 //! One connection to PostgreSQL. Every statement runs within the call's deadline.
 
 use std::error::Error as _;
+use std::mem;
 use std::sync::Once;
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use super::socket::Allowance;
 use super::sql::{self, DIALECT};
 use super::{connect, kept};
 use crate::config::Endpoint;
-use crate::store::sql::{Call, Cells, Driver, Param, Signs, SqlError, Target};
+use crate::store::sql::{Call, Cells, Driver, Param, Signs, SqlError, Target, UNCHANGED};
 use leafd_core::store::Reason;
 use leafd_wire::text::clean;
 
@@ -36,6 +37,8 @@ pub struct PostgresDriver {
     /// Begins a transaction with all the settings that the statements rely on. Nothing is set for the session, because
     /// a pooler may give each transaction to another one.
     begin: String,
+    /// Whether `begin` is to be sent before the next statement.
+    opening: bool,
 }
 
 impl PostgresDriver {
@@ -71,6 +74,7 @@ impl PostgresDriver {
             signs: sql::signs(has_log),
             kept: kept::Statements::new(),
             begin,
+            opening: false,
         })
     }
 
@@ -96,20 +100,36 @@ impl PostgresDriver {
         answered.map_err(|failure| failure.at(&self.endpoint))
     }
 
-    /// Runs frequently repeated statements in one round trip.
-    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<kept::Completed>, SqlError> {
+    /// Runs frequently repeated statements, and `end` after them, in one round trip. An error in one of them skips the
+    /// rest.
+    fn together(&mut self, calls: &[Call<'_>], end: &str) -> Result<Vec<Vec<Cells>>, SqlError> {
         let kept::Sending { prepare, text, by_name } = self.kept.sending(calls);
         let failed = |error: &Error| match by_name && kept::is_lost(error) {
             true => SqlError::Moved(describe(error)),
             false => classify(error),
         };
+        if !prepare.is_empty() {
+            self.open()?;
+        }
         for (name, statement) in prepare {
             let prepared = self.bounded_as(self.client.batch_execute(&statement), failed);
             self.unless_moved(prepared)?;
             self.kept.has_prepared(name);
         }
+        let begin = if mem::take(&mut self.opening) { &*self.begin } else { "" };
+        let text = format!("{begin}{text}{end}");
         let answered = self.bounded_as(self.client.simple_query(&text), failed);
-        self.unless_moved(answered).map(kept::answers)
+        let answered = self.unless_moved(answered)?;
+        self.confirmed()?;
+        Ok(kept::rows(answered))
+    }
+
+    /// Begins the transaction if that was not sent yet.
+    fn open(&mut self) -> Result<(), SqlError> {
+        match mem::take(&mut self.opening) {
+            true => self.bounded(self.client.batch_execute(&self.begin)),
+            false => Ok(()),
+        }
     }
 
     /// After a move, this connection uses no prepared statements.
@@ -123,7 +143,12 @@ impl PostgresDriver {
     /// Runs several statements without parameters.
     pub(super) fn batch(&mut self, statements: &str) -> Result<(), SqlError> {
         self.bounded(self.client.batch_execute(statements))?;
-        // Such a commit may be lost, like one that was not answered.
+        self.confirmed()
+    }
+
+    /// Fails if the server has answered a commit that its standby did not confirm. Such a commit may be lost, like one
+    /// that was not answered.
+    fn confirmed(&self) -> Result<(), SqlError> {
         match self.unconfirmed.take() {
             true => Err(SqlError::TimedOut(connect::UNCONFIRMED.to_owned()).at(&self.endpoint)),
             false => Ok(()),
@@ -155,8 +180,8 @@ impl Driver for PostgresDriver {
     }
 
     fn begin(&mut self) -> Result<(), SqlError> {
-        let begin = self.begin.clone();
-        self.batch(&begin)
+        self.opening = true;
+        Ok(())
     }
 
     fn set_deadline(&mut self, deadline: Instant) {
@@ -164,6 +189,7 @@ impl Driver for PostgresDriver {
     }
 
     fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
+        self.open()?;
         let sql = DIALECT.render(sql);
         if params.is_empty() {
             return self.batch(&sql).map(|()| 0);
@@ -173,37 +199,23 @@ impl Driver for PostgresDriver {
     }
 
     fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
+        self.open()?;
         let (sql, typed) = (DIALECT.render(sql), typed(params));
         let rows = self.bounded(self.client.query_typed(&sql, &typed))?;
         texts(&rows)
     }
 
-    fn query_again(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
-        let answers = self.together(&[(sql, params)])?;
-        Ok(answers.into_iter().next().unwrap_or_default().rows)
+    fn query_together(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Cells>>, SqlError> {
+        let mut answers = self.together(calls, "")?;
+        // The first ones may be those to the beginning of the transaction.
+        Ok(answers.split_off(answers.len().saturating_sub(calls.len())))
     }
 
-    /// Sends both together, which saves a claim a round trip and shortens the time for which it holds its row's lock.
-    fn query_locked(
-        &mut self,
-        lock: &str,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Cells>, SqlError> {
-        let answers = self.together(&[(lock, params), (sql, params)])?;
-        Ok(answers.into_iter().next_back().unwrap_or_default().rows)
-    }
-
-    /// Sends all of them together, for the same reason.
-    fn execute_together(
-        &mut self,
-        first: Call<'_>,
-        second: Call<'_>,
-        third: Option<Call<'_>>,
-    ) -> Result<[u64; 2], SqlError> {
-        let calls: Vec<Call<'_>> = [first, second].into_iter().chain(third).collect();
-        let answers = self.together(&calls)?;
-        Ok([answers[0].changed, answers[1].changed])
+    fn commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
+        let (sql, params) = kept::all_or_none(calls);
+        let call = [(&*sql, &*params)];
+        let committed = self.together(if calls.is_empty() { &[] } else { &call }, "COMMIT");
+        committed.map(drop)
     }
 }
 
@@ -276,6 +288,10 @@ pub(super) fn classify(error: &Error) -> SqlError {
     let Some(code) = error.code() else { return SqlError::Lost(words) };
     if *code == SqlState::READ_ONLY_SQL_TRANSACTION {
         return SqlError::ReadOnly(words);
+    }
+    // See `all_or_none`.
+    if *code == SqlState::DIVISION_BY_ZERO {
+        return SqlError::Conflict(UNCHANGED.to_owned());
     }
     if *code == SqlState::UNIQUE_VIOLATION {
         return SqlError::Duplicate(words);

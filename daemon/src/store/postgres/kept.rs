@@ -13,10 +13,11 @@ use postgres_protocol::escape::escape_literal;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::sql::DIALECT;
-use crate::store::sql::{Call, Cells, Param};
+use crate::store::sql::{Call, Cells, Param, with_params};
 
-/// Statements with more parameters are sent in full: a list of tags has another statement for each length.
-const KEPT_PARAMS_MAX: usize = 8;
+/// Statements with more parameters are sent in full: a list of tags has another statement for each length. A claim that is
+/// recorded has 19.
+const KEPT_PARAMS_MAX: usize = 20;
 
 /// How a connection sends its statements.
 #[derive(Debug)]
@@ -42,13 +43,6 @@ pub(super) struct Sending {
     pub(super) text: String,
     /// Whether the query calls a prepared statement.
     pub(super) by_name: bool,
-}
-
-/// The answer to one statement.
-#[derive(Debug, Default)]
-pub(super) struct Completed {
-    pub(super) rows: Vec<Cells>,
-    pub(super) changed: u64,
 }
 
 impl Statements {
@@ -123,8 +117,8 @@ pub(super) fn is_lost(error: &Error) -> bool {
     error.code().is_some_and(|code| lost.contains(code))
 }
 
-/// The answers to statements that were sent as text.
-pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<Completed> {
+/// The rows that each of the statements found that were sent as text.
+pub(super) fn rows(messages: Vec<SimpleQueryMessage>) -> Vec<Vec<Cells>> {
     let (mut answers, mut rows) = (Vec::new(), Vec::new());
     for message in messages {
         match message {
@@ -132,9 +126,7 @@ pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<Completed> {
                 let cell = |index| row.get(index).map(str::to_owned);
                 rows.push((0..row.len()).map(cell).collect());
             }
-            SimpleQueryMessage::CommandComplete(changed) => {
-                answers.push(Completed { rows: std::mem::take(&mut rows), changed });
-            }
+            SimpleQueryMessage::CommandComplete(_) => answers.push(std::mem::take(&mut rows)),
             _ => {}
         }
     }
@@ -168,16 +160,25 @@ fn list<T: AsRef<str>>(parts: impl Iterator<Item = T>) -> String {
 
 /// A statement with its values in the places of its parameters.
 fn whole(sql: &str, params: &[Param<'_>]) -> String {
-    let mut parts = sql.split('$');
-    let mut text = parts.next().unwrap_or_default().to_owned();
-    for part in parts {
-        let digits = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
-        let (number, rest) = part.split_at(digits);
-        let param = number.parse::<usize>().ok().and_then(|number| params.get(number - 1));
-        let param = param.expect("a statement names its own parameters");
-        text += &format!("({}::{}){rest}", value(param), type_of(param));
+    with_params(sql, DIALECT.parameter, |number| {
+        let param = &params[number - 1];
+        format!("({}::{})", value(param), type_of(param))
+    })
+}
+
+/// One statement that runs all of these, and fails by a division by zero unless each of them changes a row.
+pub(super) fn all_or_none<'a>(calls: &[Call<'a>]) -> (String, Vec<Param<'a>>) {
+    let (mut parts, mut names, mut all) = (Vec::new(), Vec::new(), Vec::new());
+    for (sql, params) in calls {
+        let moved = |number| format!("${}", all.len() + number);
+        let sql = with_params(&DIALECT.render(sql), DIALECT.parameter, moved);
+        let name = format!("changed{}", names.len());
+        parts.push(format!("{name} AS ({sql} RETURNING 1)"));
+        names.push(name);
+        all.extend_from_slice(params);
     }
-    text
+    let (parts, names) = (parts.join(", "), names.join(", "));
+    (format!("WITH {parts} SELECT 1 / count(*) FROM {names}"), all)
 }
 
 #[cfg(test)]
@@ -207,6 +208,21 @@ mod tests {
         statements.use_tables("other");
         assert!(!statements.sending(&[call]).by_name);
         assert_ne!(statements.sending(&[call]).prepare[0].0, *name);
+    }
+
+    #[test]
+    fn statements_that_must_all_change_a_row_are_one() {
+        let (one, other) = (["t".into(), 7_i64.into()], [Param::Text(None)]);
+        let (sql, params) = all_or_none(&[
+            ("UPDATE a SET n = ?2 WHERE t = ?1", &one),
+            ("DELETE b WHERE t = ?1", &other),
+        ]);
+        assert_eq!(
+            sql,
+            "WITH changed0 AS (UPDATE a SET n = $2 WHERE t = $1 RETURNING 1), \
+             changed1 AS (DELETE b WHERE t = $3 RETURNING 1) SELECT 1 / count(*) FROM changed0, changed1"
+        );
+        assert_eq!(params.len(), 3);
     }
 
     #[test]

@@ -89,10 +89,6 @@ pub static DIALECT: Dialect = Dialect {
         ColumnKind::Counter => ("bigint", &["bigint", "integer"]),
         ColumnKind::Time | ColumnKind::Unread => ("timestamptz", &["timestamp"]),
     },
-    record_claim_of_host: "WITH proof AS (
-            UPDATE leafd_host SET written = ?5 WHERE host = ?6 AND written = ?7 RETURNING 1)
-        UPDATE leafd_tag SET highest_end = ?2, role_version = ?3
-        WHERE tag = ?1 AND role_version = ?4 AND EXISTS (SELECT FROM proof)",
     forget_claims: "DELETE FROM leafd_claim AS c USING (
             SELECT tag, end_id, claimed_ms FROM leafd_claim WHERE claimed_ms < {now_ms} - ?1
             ORDER BY claimed_ms LIMIT ?2) AS old

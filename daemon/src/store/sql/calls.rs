@@ -125,30 +125,29 @@ impl Store {
 
     fn transact_once<T>(
         &mut self,
-        work: impl FnOnce(&mut Session) -> Result<T, SqlError>,
+        work: &impl Fn(&mut Session) -> Result<T, SqlError>,
     ) -> Result<T, SqlError> {
-        loop {
-            let stale = self.session.is_some();
-            let session = self.ready()?;
-            session.begun();
-            match session.driver.begin() {
-                Ok(_) => break,
-                // The connection broke since the last call, for instance because the server restarted. Nothing was
-                // done yet.
-                Err(SqlError::Lost(_)) if stale => self.session = None,
-                Err(failure) => return Err(self.failed(failure)),
-            }
-        }
+        let stale = self.session.is_some();
+        self.ready()?;
         // The session is taken out, so that a panic ends the connection, and with it the transaction.
         let Some(mut session) = self.session.take() else {
             return Err(self.location.unavailable("the connection was lost").into());
         };
-        let result = work(&mut session).and_then(|value| {
-            session.driver.execute("COMMIT", &[])?;
-            session.committed();
+        let begun = session.begin();
+        let has_begun = begun.is_ok();
+        let result = begun.and_then(|()| work(&mut session)).and_then(|value| {
+            if !session.is_committing {
+                session.commit(&[])?;
+            }
             Ok(value)
         });
         let result = match result {
+            // The connection broke since the last call, for instance because the server restarted. Nothing was
+            // committed.
+            Err(SqlError::Lost(_)) if stale && !session.is_committing => {
+                drop(session);
+                return self.transact_once(work);
+            }
             // The tables were checked, so perhaps a trigger or a rule lacks one of its own.
             Err(SqlError::Missing(words))
                 if session.driver.execute("ROLLBACK", &[]).is_ok() && session.is_complete() =>
@@ -167,7 +166,7 @@ impl Store {
                 }
                 false
             }
-            Err(_) => session.driver.execute("ROLLBACK", &[]).is_ok(),
+            Err(_) => !has_begun || session.driver.execute("ROLLBACK", &[]).is_ok(),
         };
         self.session = keep.then_some(session);
         result

@@ -14,10 +14,6 @@ pub struct Dialect {
     pub words: &'static [(&'static str, &'static str)],
     /// The type of a column.
     pub types: fn(ColumnKind) -> SqlType,
-    /// (tag, end, version of the right to claim, version that the row has, number of the host's write, host, number of
-    /// its last write): like `RECORD_CLAIM`; also records a write of the host. It changes nothing if the host's last
-    /// write is another one.
-    pub record_claim_of_host: &'static str,
     /// (age in milliseconds, limit): deletes up to `limit` recorded claims that are older, the oldest first.
     pub forget_claims: &'static str,
     /// Table, column and type of every column in the tables that leafd knows.
@@ -46,6 +42,19 @@ impl Dialect {
         rendered.push_str(rest);
         if self.parameter == "?" { rendered } else { rendered.replace('?', self.parameter) }
     }
+}
+
+/// A statement with other text in the places of its parameters, which are numbers after this prefix.
+pub fn with_params(sql: &str, prefix: &str, write: impl Fn(usize) -> String) -> String {
+    let mut parts = sql.split(prefix);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(part.len());
+        let (number, rest) = part.split_at(digits);
+        text += &write(number.parse().expect("a parameter has a number"));
+        text += rest;
+    }
+    text
 }
 
 fn next_word(sql: &str) -> Option<(&str, &str, &str)> {

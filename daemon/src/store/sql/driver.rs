@@ -37,7 +37,7 @@ pub trait Driver: Debug + Send {
         Ok(None)
     }
 
-    /// Begins a transaction.
+    /// Begins a transaction, now or together with the first statement.
     fn begin(&mut self) -> Result<(), SqlError>;
 
     /// From now on, statements fail if they are not finished by `deadline`.
@@ -49,37 +49,29 @@ pub trait Driver: Debug + Send {
     /// Runs a query. Returns every column as text.
     fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError>;
 
-    /// Runs a frequently repeated query.
-    fn query_again(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
-        self.query(sql, params)
+    /// Runs frequently repeated queries one after the other, in one round trip. Returns what each finds.
+    fn query_together(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Cells>>, SqlError> {
+        calls.iter().map(|(sql, params)| self.query(sql, params)).collect()
     }
 
-    /// Runs the statement `lock`, which locks rows, and then the query `sql`, both with the same parameters. Returns
-    /// what the query finds.
-    fn query_locked(
-        &mut self,
-        lock: &str,
-        sql: &str,
-        params: &[Param<'_>],
-    ) -> Result<Vec<Cells>, SqlError> {
-        self.query(lock, params)?;
-        self.query(sql, params)
-    }
-
-    /// Runs all these statements, even if one of them changes nothing. Returns how many rows the first two changed.
-    fn execute_together(
-        &mut self,
-        first: Call<'_>,
-        second: Call<'_>,
-        third: Option<Call<'_>>,
-    ) -> Result<[u64; 2], SqlError> {
-        let changed = [self.execute(first.0, first.1)?, self.execute(second.0, second.1)?];
-        if let Some((sql, params)) = third {
-            self.execute(sql, params)?;
+    /// Runs the last statements of a transaction, and commits it if each of them has changed one row. Takes as few round
+    /// trips as the server allows, because other hosts wait for the locks meanwhile.
+    fn commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
+        for (sql, params) in calls {
+            one_row(self.execute(sql, params)?)?;
         }
-        Ok(changed)
+        self.execute("COMMIT", &[]).map(drop)
     }
 }
+
+/// Checks that a statement changed the one row that it must change.
+pub fn one_row(changed: u64) -> Result<(), SqlError> {
+    if changed == 1 { Ok(()) } else { Err(SqlError::Conflict(UNCHANGED.to_owned())) }
+}
+
+/// Why a statement may have changed no row.
+pub const UNCHANGED: &str = "a row was not changed: the right to claim was revoked at the same moment, this host wrote over another \
+                             connection, or a rule or trigger prevents it";
 
 /// Expressions that show which server answered a query. Each query on which a decision rests includes them, because a
 /// pooler may move the connection to another server between two transactions.

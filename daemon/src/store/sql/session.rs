@@ -13,8 +13,10 @@ use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS};
 use super::tables::{
     check_tables, columns, differences, has_first_rows, meta_incomplete, refuse_different_workers,
 };
-use super::tag_rows::kept;
-use super::{Cells, Connector, Dialect, Driver, Location, Param, SqlError, TABLES_GONE, params};
+use super::{
+    Call, Cells, Connector, Dialect, Driver, Location, Param, SqlError, TABLES_GONE, one_row,
+    params,
+};
 use crate::clock;
 use leafd_core::BootMs;
 use leafd_core::store::{
@@ -41,6 +43,8 @@ pub(super) struct Session {
     pub(super) written: Option<u64>,
     /// The version of the right to claim at that time.
     pub(super) right: i64,
+    /// Whether the commit of the transaction may have reached the server.
+    pub(super) is_committing: bool,
 }
 
 /// What this host knows about a store, independently of the connection.
@@ -118,6 +122,7 @@ impl Session {
             engine: String::new(),
             written: None,
             right: 0,
+            is_committing: false,
         };
         let identity = side.and_then(|_| session.identity()).map_err(|failure| {
             // The server accepted the connection, but doesn't serve.
@@ -151,8 +156,9 @@ impl Session {
             let host = self.host();
             let host = [Param::from(&*host)];
             let params = if self.side { &host[..] } else { &[] };
-            let row = self.driver.query_again(&sql, params)?.into_iter().next();
-            let row = row.ok_or_else(|| meta_incomplete(&self.location))?;
+            let rows = self.driver.query_together(&[(&*sql, params)])?;
+            let row =
+                rows.into_iter().flatten().next().ok_or_else(|| meta_incomplete(&self.location))?;
             let (identity, kept) = self.compose(row, position)?;
             Ok((identity, kept != Kept::Lost || position.is_none()))
         };
@@ -299,7 +305,7 @@ impl Session {
     /// [`Session::change_right`].
     pub(super) fn take_right(&mut self) -> Result<(), SqlError> {
         let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
-        kept(self.driver.execute(statements::TAKE_RIGHT, params![&*value, &*pattern])?)
+        one_row(self.driver.execute(statements::TAKE_RIGHT, params![&*value, &*pattern])?)
     }
 
     /// A value that differs each time, so that the row really changes.
@@ -375,13 +381,6 @@ impl Session {
         Some((next, found))
     }
 
-    /// Records a write of this host, together with one that has no statement of its own for it.
-    pub(super) fn prove(&mut self) -> Result<(), SqlError> {
-        let Some((next, found)) = self.next_write() else { return Ok(()) };
-        let host = self.host();
-        kept(self.driver.execute(statements::PROVE, params![next, &*host, found])?)
-    }
-
     /// Records this host in the present life, in which nothing proves yet that its writes are kept.
     pub(super) fn enter(&mut self) -> Result<(), SqlError> {
         let history = &self.note.history;
@@ -398,16 +397,31 @@ impl Session {
         self.driver.execute(statements::ENTER_HOST, params![&*host.0, &*token.0, next]).map(drop)
     }
 
-    /// A transaction begins; `committed` follows if it was committed.
-    pub(super) fn begun(&self) {
+    /// Begins a transaction.
+    pub(super) fn begin(&mut self) -> Result<(), SqlError> {
+        self.is_committing = false;
         self.own().writing = None;
+        self.driver.begin()
     }
 
-    pub(super) fn committed(&self) {
+    /// Runs the last statements of the transaction, each of which must change one row, and commits it.
+    pub(super) fn commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
+        self.is_committing = true;
+        self.driver.commit(calls)?;
         let mut own = self.own();
         if let Some(number) = own.writing.take() {
             own.proof.confirm(number);
         }
+        Ok(())
+    }
+
+    /// The same, and records a write of this host among them.
+    pub(super) fn prove_and_commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
+        let (write, host) = (self.next_write(), self.host());
+        let proof = write.map(|(next, found)| *params![next, &*host, found]);
+        let proof = proof.as_ref().map(|proof| (statements::PROVE, &proof[..]));
+        let calls: Vec<Call<'_>> = calls.iter().copied().chain(proof).collect();
+        self.commit(&calls)
     }
 
     /// The first row that a query finds.
@@ -455,9 +469,7 @@ impl Session {
 
     /// The server's clock, in milliseconds of Unix time.
     pub(super) fn now_ms(&mut self) -> Result<u64, SqlError> {
-        let now = self.row(statements::NOW_MS, &[])?;
-        let now = now.and_then(|row| row.first()?.as_ref()?.parse().ok());
-        now.ok_or_else(|| SqlError::Rejected("the server doesn't report its time".to_owned()))
+        now_ms(self.driver.query(statements::NOW_MS, &[])?)
     }
 
     /// Checks the tables of workers, once for each connection. The tables of tags may exist without them.
@@ -509,6 +521,12 @@ impl HostState {
             self.known = Some(history.clone());
         }
     }
+}
+
+/// The server's clock in the answer to `NOW_MS`.
+pub(super) fn now_ms(rows: Vec<Cells>) -> Result<u64, SqlError> {
+    let now = rows.into_iter().flatten().flatten().next().and_then(|now| now.parse().ok());
+    now.ok_or_else(|| SqlError::Rejected("the server doesn't report its time".to_owned()))
 }
 
 /// Reads a record of `leafd_meta`. Before the first one is written, the text is empty.

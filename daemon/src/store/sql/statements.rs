@@ -38,13 +38,13 @@ pub(super) const CLAIMED_END: &str =
 /// (name, limit): the names after this one, by their bytes, each with the end that the store remembers.
 pub(super) const ENDS: &str =
     "SELECT tag, highest_end FROM leafd_tag WHERE tag > {bytes ?1} ORDER BY tag LIMIT ?2";
-/// (tag, end, version of the right to claim, version that the row has): what a claim writes to leafd's row of the tag.
-/// It changes one row, unless the right to claim was revoked.
-pub(super) const RECORD_CLAIM: &str = "UPDATE leafd_tag SET highest_end = ?2, role_version = ?3
+/// (tag, end, version of the right to claim, version that the row has, whether a strict tag is held): what a claim writes
+/// to leafd's row of the tag. It changes one row, unless the right to claim was revoked.
+pub(super) const RECORD_CLAIM: &str =
+    "UPDATE leafd_tag SET highest_end = ?2, role_version = ?3, strict = ?5
     WHERE tag = {bytes ?1} AND role_version = ?4";
-/// (tag, end, version of the right to claim): does the same if leafd has no row of the tag.
-pub(super) const ENTER_CLAIM: &str =
-    "INSERT INTO leafd_tag (tag, highest_end, role_version) VALUES (?1, ?2, ?3)";
+/// (tag): inserts a row that has no right to claim yet; fails if there is one.
+pub(super) const NEW_NAME: &str = "INSERT INTO leafd_tag (tag) VALUES (?1)";
 /// Ends before a list of (tag, end, masked), each in parentheses.
 pub(super) const REMEMBER_ENDS: &str = "INSERT INTO leafd_tag (tag, highest_end, masked) VALUES";
 /// Follows that list. It leaves the mask of an existing row as it is.
@@ -152,6 +152,8 @@ pub(super) const ENTER_WORKER: &str =
 pub(super) const REPLACE_WORKER: &str =
     "UPDATE leafd_worker SET holder = ?2, name = ?3, incarnation = ?4, bound = ?5, seen = ?6, written = ?7
     WHERE worker = ?1";
+/// The highest permanent number.
+pub(super) const HIGHEST: &str = "SELECT MAX(id) FROM leaf_workerid_alloc";
 /// (first, end): number, identity and time of the permanent numbers, in ascending order.
 pub(super) const PERMANENT: &str = "SELECT id, ip_port, max_timestamp FROM leaf_workerid_alloc WHERE id >= ?1 AND id < ?2 ORDER BY id";
 /// (identity): the same columns of one identity.

@@ -135,20 +135,17 @@ impl Store {
             let found = session.require_under(under, tag)?;
             let plan = plan_claim(&found.row, found.claimed_end, wish)?;
             let end = next_start(found.row.max_id, found.claimed_end);
-            let holding = match plan_hold(found.strictness, end, wish.hold) {
-                HoldPlan::Claim { holding, number } => {
-                    session.set_strictness(&found, number)?;
-                    holding
-                }
+            let (holding, strictness) = match plan_hold(found.strictness, end, wish.hold) {
+                HoldPlan::Claim { holding, number } => (holding, number),
                 HoldPlan::Wait { ms, number } => {
-                    session.set_strictness(&found, number)?;
-                    // The record that the tag is wanted is committed.
+                    // The record that the tag is wanted.
+                    session.commit_strictness(&found, number)?;
                     return Ok(Err(StoreError::Held { tag: tag.clone(), end, ms }));
                 }
             };
             // A strict tag has a claim for every request, which would be too many records.
             let by = by.filter(|_| !found.row.strict);
-            session.move_max_id(&found, &plan, by)?;
+            session.commit_claim(&found, &plan, strictness, by)?;
             Ok(Ok(Claim {
                 holding,
                 run: plan.run,

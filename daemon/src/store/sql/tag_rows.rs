@@ -6,7 +6,7 @@ use super::rows::{MASK_KEY_ENTRY, StoredTag, integer, name, same_tag};
 use super::session::{IDENTITY_CELLS, Session};
 use super::statements::{self, HEAD, HEAD_PLAIN, META_ROWS, ROW, ROW_PLAIN};
 use super::tables::meta_incomplete;
-use super::{Call, Cells, Param, SqlError, params};
+use super::{Cells, Param, SqlError, params};
 use leafd_core::store::{ClaimPlan, ClaimedBy, Identity, MASK_UNKNOWN, StoreError};
 use leafd_core::{Run, Tag};
 
@@ -18,6 +18,9 @@ pub(super) struct Answer {
 
 /// The maximum number of tags in a statement.
 pub(super) const TAGS_A_STATEMENT_MAX: usize = 200;
+
+/// The version of the right to claim in a new row of leafd's: no claim has this version.
+const NO_RIGHT: i64 = -1;
 
 /// Finds a row if any tag is or was masked.
 const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL LIMIT 1";
@@ -64,7 +67,8 @@ impl Session {
                 let locked = format!(
                     "SELECT biz_tag FROM leaf_alloc WHERE biz_tag IN ({list}) ORDER BY biz_tag{{lock}}"
                 );
-                self.driver.query_locked(&locked, &find, &params)?
+                let calls = [(&*locked, &*params), (&*find, &*params)];
+                self.driver.query_together(&calls)?.pop().unwrap_or_default()
             }
             false => self.driver.query(&find, &params)?,
         };
@@ -170,69 +174,53 @@ impl Session {
         }
     }
 
-    /// Records in leafd's own row of a strict tag, which is locked, whether a host holds the tag.
-    pub(super) fn set_strictness(
+    /// Commits only this change of the record in leafd's own row of a strict tag, which is locked.
+    pub(super) fn commit_strictness(
         &mut self,
         found: &StoredTag,
         number: i64,
     ) -> Result<(), SqlError> {
-        if number != found.strictness {
-            let set = params![found.row.tag.as_str(), number];
-            self.driver.execute(statements::SET_STRICTNESS, set)?;
-        }
-        Ok(())
+        let set = params![found.row.tag.as_str(), number];
+        let change = [(statements::SET_STRICTNESS, &set[..])];
+        self.commit(if number == found.strictness { &[] } else { &change })
     }
 
-    /// Writes a claim's end to the tag's row, which is locked, and to leafd's own row of the tag. Fails if the right to
-    /// claim was revoked. Also records the claiming host, if `by` is given.
-    pub(super) fn move_max_id(
+    /// Writes a claim's end to the tag's row, which is locked, and with `strictness` to leafd's own row of the tag, and
+    /// commits. Fails if the right to claim was revoked. Also records the claiming host, if `by` is given.
+    pub(super) fn commit_claim(
         &mut self,
         found: &StoredTag,
         plan: &ClaimPlan,
+        strictness: i64,
         by: Option<&ClaimedBy>,
     ) -> Result<(), SqlError> {
         let (name, end, right) = (found.row.tag.as_str(), plan.max_id, self.right);
         let set = params![name, found.row.max_id, end];
         if !self.side {
-            return moved(self.driver.execute(statements::SET_MAX_ID, set)?, 1);
+            return self.commit(&[(statements::SET_MAX_ID, set)]);
         }
-        if found.right != Some(self.right) {
+        let conflict = |failure| match failure {
+            SqlError::Duplicate(words) => SqlError::Conflict(words),
+            other => other,
+        };
+        if found.right.is_none() {
+            self.driver.execute(statements::NEW_NAME, params![name]).map_err(conflict)?;
+        }
+        if found.right != Some(right) {
             self.take_right()?;
         }
         self.settle()?;
-        let (write, host) = (self.next_write(), self.host());
-        let (of_host, of_tag, enter);
-        let record: Call<'_> = match (found.right, write) {
-            (Some(has), Some((next, last))) => {
-                of_host = *params![name, end, right, has, next, &*host, last];
-                (self.dialect.record_claim_of_host, &of_host)
-            }
-            (Some(has), None) => {
-                of_tag = *params![name, end, right, has];
-                (statements::RECORD_CLAIM, &of_tag)
-            }
-            (None, write) => {
-                if let Some((next, last)) = write {
-                    kept(self.driver.execute(statements::PROVE, params![next, &*host, last])?)?;
-                }
-                enter = *params![name, end, right];
-                (statements::ENTER_CLAIM, &enter)
-            }
-        };
+        let record = params![name, end, right, found.right.unwrap_or(NO_RIGHT), strictness];
         let claim = by.map(|by| {
             let Run { first, stride, .. } = plan.run;
             let (generation, holds_from) = (found.row.generation.0, by.holds_from);
             let holds_from = Param::Integer(holds_from.map(u64::cast_signed));
             *params![name, end, first, stride, generation, &*by.host.0, &*by.name, holds_from]
         });
-        let claim = claim.as_ref().map(|claim| (statements::RECORD_CLAIMANT, &claim[..]));
-        let written = self.driver.execute_together((statements::SET_MAX_ID, set), record, claim);
-        let [changed, recorded] = written.map_err(|failure| match failure {
-            SqlError::Duplicate(words) => SqlError::Conflict(words),
-            other => other,
-        })?;
-        moved(changed, 1)?;
-        kept(recorded)
+        let mut calls =
+            vec![(statements::SET_MAX_ID, &set[..]), (statements::RECORD_CLAIM, record)];
+        calls.extend(claim.as_ref().map(|claim| (statements::RECORD_CLAIMANT, &claim[..])));
+        self.prove_and_commit(&calls).map_err(conflict)
     }
 
     /// Raises the rows of tags to these ends. Returns for each whether its row changed. A tag's row is the one whose
@@ -280,7 +268,12 @@ impl Session {
         }
         if !moving.is_empty() {
             let (count, sql) = (moving.len() / 2, lift_rows(moving.len() / 2));
-            moved(self.driver.execute(&sql, &moving)?, count)?;
+            let changed = self.driver.execute(&sql, &moving)?;
+            if usize::try_from(changed) != Ok(count) {
+                return Err(SqlError::Busy(format!(
+                    "updating {count} tags changed {changed} rows of leaf_alloc; a rule or trigger on that table may prevent it"
+                )));
+            }
         }
         if self.side && !remembered.is_empty() {
             self.driver.execute(&remember_ends(remembered.len() / 3), &remembered)?;
@@ -304,27 +297,6 @@ impl Session {
 
 fn there(rows: Vec<Cells>, tag: &Tag) -> Result<StoredTag, SqlError> {
     same_tag(rows, tag)?.ok_or_else(|| SqlError::Said(StoreError::UnknownTag { tag: tag.clone() }))
-}
-
-/// Checks that the number of changed rows is the expected one.
-fn moved(changed: u64, wanted: usize) -> Result<(), SqlError> {
-    if usize::try_from(changed) == Ok(wanted) {
-        return Ok(());
-    }
-    Err(SqlError::Busy(format!(
-        "updating {wanted} tags changed {changed} rows of leaf_alloc; a rule or trigger on that table may prevent it"
-    )))
-}
-
-/// Checks that the right to claim still existed, and that this host had written nothing else. Some servers count two
-/// rows.
-pub(super) fn kept(changed: u64) -> Result<(), SqlError> {
-    match changed {
-        1 | 2 => Ok(()),
-        _ => Err(SqlError::Conflict(
-            "the right to claim changed at the same moment, or this host wrote over another connection".to_owned(),
-        )),
-    }
 }
 
 /// A statement that raises this many rows; its parameters are (tag, end) for each.

@@ -45,8 +45,6 @@ pub static DIALECT: Dialect = Dialect {
         ColumnKind::Counter => ("integer", &[""]),
         ColumnKind::Time | ColumnKind::Unread => ("timestamp", &[""]),
     },
-    // No other host uses the file.
-    record_claim_of_host: "",
     forget_claims: "DELETE FROM leafd_claim WHERE (tag, end_id, claimed_ms) IN (
             SELECT tag, end_id, claimed_ms FROM leafd_claim WHERE claimed_ms < {now_ms} - ?1
             ORDER BY claimed_ms LIMIT ?2)",

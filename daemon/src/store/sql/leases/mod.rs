@@ -19,7 +19,7 @@ use std::sync::Arc;
 use leafd_wire::Layout as IdLayout;
 
 use super::calls::Store;
-use super::session::Session;
+use super::session::{Session, now_ms};
 use super::{Cells, Param, SqlError, params, statements};
 use crate::registry::Registry;
 use leafd_core::registry::{
@@ -81,7 +81,7 @@ impl Registry for Leases<'_> {
             let now = clock(session)?;
             let mut entries = entries(session, mode, &pool)?;
             if mode == Mode::Leased {
-                let next = next_given(session)?;
+                let next = next_given(&session.driver.query(statements::HIGHEST, &[])?);
                 entries.retain(|entry| !next.contains(&entry.worker.0));
                 let kept_out = next.filter(|worker| pool.contains(worker));
                 entries.extend(kept_out.map(|worker| rows::for_ever(WorkerId(worker), None)));
@@ -184,11 +184,9 @@ fn entries(session: &mut Session, mode: Mode, pool: &Range<u64>) -> Result<Vec<E
 }
 
 /// The numbers that the fork's hosts get next, if there are any: its table continues from the highest.
-fn next_given(session: &mut Session) -> Result<Range<u64>, SqlError> {
-    let given = session.driver.query(statements::PERMANENT, &range(&(0..u64::MAX)))?;
-    let highest = given.last().and_then(rows::number);
-    let first = highest.map(|highest| highest.saturating_add(1));
-    Ok(first.map_or(0..0, |first| first..first.saturating_add(NEXT_KEPT_OUT)))
+fn next_given(highest: &[Cells]) -> Range<u64> {
+    let first = highest.first().and_then(rows::number).map(|highest| highest.saturating_add(1));
+    first.map_or(0..0, |first| first..first.saturating_add(NEXT_KEPT_OUT))
 }
 
 fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<UnixMs, SqlError> {
@@ -198,8 +196,18 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
             "there is no worker {worker}: the table holds no such number"
         )));
     };
-    let leased = session.row(statements::FIND_WORKER, params![number])?;
-    let given = given(session, worker)?;
+    let rows = session.driver.query_together(&[
+        (statements::FIND_WORKER, params![number]),
+        (statements::PERMANENT, &range(&(worker.0..worker.0.saturating_add(1)))),
+        (statements::HIGHEST, &[]),
+        (statements::NOW_MS, &[]),
+    ])?;
+    let Ok([leased, given, highest, now]) = <[Vec<Cells>; 4]>::try_from(rows) else {
+        return Err(refused("a query has no answer".to_owned()));
+    };
+    let now = UnixMs(now_ms(now)?);
+    let leased = leased.into_iter().next();
+    let given = given.into_iter().next().map(rows::given);
     let (has_row, is_given) = (leased.is_some(), given.is_some());
     let found = match rows::recorded(mode, worker, leased.map(rows::leased), given) {
         Some(Err(odd)) => return Err(refused(unusable(worker, &odd))),
@@ -207,14 +215,13 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
         None => None,
     };
     let found = match mode {
-        Mode::Leased if !is_given && next_given(session)?.contains(&worker.0) => {
+        Mode::Leased if !is_given && next_given(&highest).contains(&worker.0) => {
             Some(rows::for_ever(worker, None))
         }
         _ => found,
     };
     let owner = found.as_ref().and_then(|entry| entry.holding.holder.clone());
     let since = found.as_ref().map_or(UnixMs(0), |entry| entry.holding.expires);
-    let now = clock(session)?;
     if let Err(said) = swap.judge(found, now) {
         return Err(said.into());
     }
@@ -233,18 +240,17 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
             )));
         }
     }
-    let write = if has_row { statements::REPLACE_WORKER } else { statements::ENTER_WORKER };
-    write_holding(session, write, number, &swap.next, swap.seen, now)?;
-    // This doesn't end settling, because the host may be reporting a lease that the store has lost, before the others
-    // have reported theirs.
     if let Some(holder) = next.filter(|next| former.is_none_or(|former| former != next.id)) {
         let taking = Taking { holder: holder.clone(), since, taken: now };
         session.enter_taking(number, &taking)?;
     }
-    session.prove()?;
     if is_given {
         session.driver.execute(statements::KEEP_TIME, params![number, swap.next.expires])?;
     }
+    // This doesn't end settling, because the host may be reporting a lease that the store has lost, before the others
+    // have reported theirs.
+    let write = if has_row { statements::REPLACE_WORKER } else { statements::ENTER_WORKER };
+    session.prove_and_commit(&[(write, &holding_row(number, &swap.next, swap.seen, now))])?;
     Ok(now)
 }
 
@@ -288,12 +294,12 @@ fn give(
         Some((address, port)) => (address, Some(port)),
         None => (&*holder.id, None),
     };
-    session.prove()?;
     let row = params![number, address, port, &*holder.id, holding.expires];
     session.driver.execute(statements::ASSIGN, row)?;
-    write_holding(session, statements::ENTER_WORKER, number, holding, now, now)?;
     let taking = Taking { holder: holder.clone(), since: UnixMs(0), taken: now };
     session.enter_taking(number, &taking)?;
+    let row = holding_row(number, holding, now, now);
+    session.prove_and_commit(&[(statements::ENTER_WORKER, &row)])?;
     Ok(Entry { worker, holding: holding.clone(), seen: now, written: now })
 }
 
@@ -339,29 +345,18 @@ fn lock(session: &mut Session) -> Result<(), SqlError> {
     session.driver.query(statements::LOCK_WORKERS, &[]).map(drop)
 }
 
-/// The permanent number's record of a worker, if it is one.
-fn given(
-    session: &mut Session,
-    worker: WorkerId,
-) -> Result<Option<rows::Read<rows::PermanentNumber>>, SqlError> {
-    let one = worker.0..worker.0.saturating_add(1);
-    Ok(session.row(statements::PERMANENT, &range(&one))?.map(rows::given))
-}
-
-fn write_holding(
-    session: &mut Session,
-    write: &str,
+/// The parameters of a statement that writes the row of a worker.
+fn holding_row(
     worker: i64,
     holding: &LeaseRecord,
     seen: UnixMs,
     written: UnixMs,
-) -> Result<(), SqlError> {
+) -> [Param<'_>; 7] {
     let holder = holding.holder.as_ref();
     let id = holder.map(|holder| &*holder.id);
     let name = holder.map(|holder| &*holder.name);
     let incarnation = holder.map(|holder| &*holder.incarnation.0);
-    let params = params![worker, id, name, incarnation, holding.expires, seen, written];
-    session.driver.execute(write, params).map(drop)
+    *params![worker, id, name, incarnation, holding.expires, seen, written]
 }
 
 fn range(pool: &Range<u64>) -> [Param<'static>; 2] {
