@@ -1,12 +1,8 @@
 //! Permanent workers on Leaf's nodes: what Java Leaf reads and writes there, and what others may have left.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use leafd::registry::Registry as _;
 use leafd_core::registry::{LeaseRecord, RegistryError};
 use leafd_core::{UnixMs, WorkerId};
-use tokio::sync::Notify;
 
 use crate::scene::*;
 
@@ -84,34 +80,6 @@ fn a_java_leaf_is_seen_and_succeeded() {
     // Its clock was set back meanwhile: what leafd had recorded still counts.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now - 60_000));
     assert_eq!(snapshot(&mut registry).entries[0].holding.expires, ours.expires);
-}
-
-/// Not its renewal is what notices it: there is none here.
-#[test]
-fn a_java_leaf_that_writes_our_node_is_told_at_once_and_our_own_writes_are_not() {
-    const NODE: &str = "10.0.0.1:8080-0000000000";
-    let place = Place::new();
-    let mut registry = place.permanent();
-    let written = Arc::new(Notify::new());
-    registry.tell_of_writes(Arc::clone(&written));
-    let told = |within: Duration| {
-        place.raw.run(async { tokio::time::timeout(within, written.notified()).await.is_ok() })
-    };
-    let bound = soon(&mut registry);
-    let of = |seconds: u64| held("10.0.0.1:8080", "i1", UnixMs(bound.0 + seconds * 1_000));
-    assign(&mut registry, &of(0)).unwrap();
-    for seconds in 0..5 {
-        compare_and_set(&mut registry, 0, Some(of(seconds)), of(seconds + 1)).unwrap();
-    }
-    assert!(!told(Duration::from_millis(500)), "of leafd's own writes");
-    place.raw.set(&forever(NODE), &java("10.0.0.1:8080", bound.0));
-    assert!(told(Duration::from_secs(30)));
-    // Once it is leafd's again, it is watched again; and deleting the node is a write too.
-    let leafs = snapshot(&mut registry).entries.remove(0).holding;
-    compare_and_set(&mut registry, 0, Some(leafs), of(6)).unwrap();
-    assert!(!told(Duration::from_millis(500)));
-    place.raw.delete(&forever(NODE));
-    assert!(told(Duration::from_secs(30)));
 }
 
 #[test]

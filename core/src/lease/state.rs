@@ -190,11 +190,6 @@ impl Lease {
         first
     }
 
-    /// Another program may have written this host's entry in the registry: compare it immediately.
-    pub fn doubt(&mut self) {
-        self.timers.renew_at = BootMs(0);
-    }
-
     /// Notes the highest mark of any layout in the journal. A permanent worker's recorded time follows it.
     pub fn journal_reached(&mut self, mark: UnixMs) {
         self.journal_mark = self.journal_mark.max(mark);

@@ -30,11 +30,9 @@ pub enum Break {
     LossIgnored,
     /// A host that runs on a copy of another host's files doesn't notice.
     CopyUnnoticed,
-    /// A host believes all the time that its entry has changed.
-    AlwaysInDoubt,
 }
 
-const BREAKS: [Break; 13] = [
+const BREAKS: [Break; 12] = [
     Break::CompareIgnored,
     Break::BoundsForgotten,
     Break::SettlingSkipped,
@@ -47,7 +45,6 @@ const BREAKS: [Break; 13] = [
     Break::StopNotJournalled,
     Break::LossIgnored,
     Break::CopyUnnoticed,
-    Break::AlwaysInDoubt,
 ];
 
 /// A break must be noticed within this many runs.

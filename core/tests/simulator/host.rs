@@ -173,9 +173,6 @@ impl Daemon {
                 self.durable(now, change);
             }
         }
-        if broken == Some(Break::AlwaysInDoubt) {
-            self.lease.doubt();
-        }
         let outcome = loop {
             match self.lease.next(now, random) {
                 Step::Request(Request::Record(claim)) => {

@@ -14,14 +14,12 @@ pub mod static_worker;
 pub mod zookeeper;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use leafd_core::registry::{
     CompareAndSet, Entry, Former, LeaseRecord, RegistryError, RegistryId, Snapshot,
 };
 use leafd_core::{Tag, UnixMs, WorkerId};
 use leafd_wire::Layout;
-use tokio::sync::Notify;
 
 use crate::blocking::{Backend, Handle};
 
@@ -89,10 +87,6 @@ pub trait Registry: Send {
         pool: Range<u64>,
         holding: &LeaseRecord,
     ) -> Result<Entry, RegistryError>;
-
-    /// Notifies `told` right after another program seems to have written the entry of this host's worker. A registry
-    /// that only leafd writes to never does; there, the next write detects a conflict.
-    fn tell_of_writes(&mut self, _told: Arc<Notify>) {}
 
     /// Who had a worker at an instant; `None` if the registry remembers present holders only.
     ///

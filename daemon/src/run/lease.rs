@@ -2,11 +2,9 @@
 
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use leafd_checkup::snapshot::store_subject;
-use tokio::sync::Notify;
 use tracing::info;
 
 use super::backends;
@@ -38,7 +36,6 @@ pub async fn open(
         return Ok(Worker::Static(RefCell::new(fixed.clone())));
     }
     let mode = config.worker_mode;
-    let written = Arc::new(Notify::new());
     let mut others = upstreams.to_vec();
     let (backend, place, subject, embedded) = match &config.worker {
         WorkerSpec::None => {
@@ -62,15 +59,14 @@ pub async fn open(
         }
         WorkerSpec::Zookeeper(servers) => {
             let place = format!("zookeeper:{servers}");
-            let mut registry = backends::open_zookeeper(config, servers)?;
-            registry.tell_of_writes(Arc::clone(&written));
+            let registry = backends::open_zookeeper(config, servers)?;
             let thread = RegistryHandle::spawn(&place, registry)?;
             (Backend::Thread(thread), place, ZOOKEEPER.to_owned(), false)
         }
     };
     let settings = settings(config, recovered, place, embedded)?;
     let layouts = config.layouts.iter().map(|(name, layout)| (name.clone(), *layout)).collect();
-    let link = RegistryClient::new(backend, layouts, others, written);
+    let link = RegistryClient::new(backend, layouts, others);
     let lease = Lease::new(settings, recovered.claim.clone(), clock::now());
     Ok(Worker::Leased(LeaseDriver::new(lease, link, &subject, journal.clone())))
 }

@@ -164,7 +164,8 @@ fn what_was_issued_counts_after_the_registry_refused_to_take_a_worker_back() {
     host.draw(&mut world).unwrap();
     let used_end = host.generator.issued_below();
     world.entries = old;
-    host.lease.doubt();
+    // A renewal is due.
+    world.time_ms += 10_000;
     let now = host.now(&world);
     while let Step::Request(ask) = host.lease.next(now, 0) {
         if let Request::Record(claim) = ask {

@@ -119,15 +119,14 @@ fn without_its_journal_it_starts_above_what_was_issued_during_an_outage() {
 }
 
 #[test]
-fn a_number_that_somebody_else_wrote_is_compared_as_soon_as_that_is_known() {
+fn a_number_that_somebody_else_wrote_is_given_up_at_the_next_renewal() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "10.0.0.1:80");
     let leaf = world.entries.get_mut(&0).unwrap();
     leaf.holding.holder.as_mut().unwrap().incarnation = StartToken("".into());
     host.settle(&mut world);
     host.draw(&mut world).expect("it isn't known yet");
-    host.lease.doubt();
-    host.settle(&mut world);
+    host.pass(&mut world, 3);
     assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
 }
 

@@ -9,7 +9,6 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use leafd_wire::Layout;
-use tokio::sync::Notify;
 
 use crate::engine::upstream::Upstream;
 use crate::registry::{Registry, RegistryHandle};
@@ -28,8 +27,6 @@ pub struct RegistryClient {
     agreed: RefCell<Option<RegistryId>>,
     /// The other stores of this host, which must not lease the same workers.
     others: Vec<Rc<Upstream>>,
-    /// Notified when another host seems to have changed the record of the worker.
-    pub written: Arc<Notify>,
 }
 
 /// Where a registry is.
@@ -40,15 +37,13 @@ pub enum Backend {
 }
 
 impl RegistryClient {
-    /// A client of this registry. `others` must not lease the same workers. `written`: see
-    /// [`Registry::tell_of_writes`].
+    /// A client of this registry. `others` must not lease the same workers.
     pub fn new(
         backend: Backend,
         layouts: Arc<[(Tag, Layout)]>,
         others: Vec<Rc<Upstream>>,
-        written: Arc<Notify>,
     ) -> RegistryClient {
-        RegistryClient { backend, layouts, agreed: RefCell::default(), others, written }
+        RegistryClient { backend, layouts, agreed: RefCell::default(), others }
     }
 
     /// Reads the entries of these workers.

@@ -75,7 +75,6 @@ impl LeaseDriver {
                         }
                         () = clock::wait_until(until) => {}
                         () = self.woken.notified() => {}
-                        () = self.link.written.notified() => self.lease.borrow_mut().doubt(),
                     }
                 }
                 Step::Done => break,

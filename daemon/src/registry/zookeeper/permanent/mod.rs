@@ -7,22 +7,17 @@
 //!
 //! - `pair`: the content of the two nodes.
 //! - `number`: assigns a free number to a host.
-//! - `watch`: detects immediately that another program wrote Leaf's node.
 
 mod number;
 mod pair;
-mod watch;
 
 use std::ops::Range;
-use std::sync::Arc;
 
 use leafd_wire::Layout;
-use tokio::sync::Notify;
 use zookeeper_client::{Error, Stat};
 
 use self::number::own;
 use self::pair::Pair;
-use self::watch::{NodeWatch, WrittenNodes};
 use super::EnsembleTarget;
 use super::ensemble::{EnsemblePlace, Folders};
 use super::leaf_node::{self, LeafNode};
@@ -39,7 +34,6 @@ use leafd_core::{Tag, UnixMs};
 pub struct PermanentRegistry {
     ensemble: Ensemble,
     forever: Forever,
-    watch: NodeWatch,
 }
 
 /// The path of Leaf's folder.
@@ -61,11 +55,7 @@ impl PermanentRegistry {
             rival,
             kind: format!("/{name}"),
         };
-        PermanentRegistry {
-            ensemble: Ensemble::new(target, folders),
-            forever: Forever(forever),
-            watch: NodeWatch::default(),
-        }
+        PermanentRegistry { ensemble: Ensemble::new(target, folders), forever: Forever(forever) }
     }
 }
 
@@ -95,17 +85,8 @@ impl Registry for PermanentRegistry {
         under: &RegistryId,
         swap: &CompareAndSet,
     ) -> Result<UnixMs, RegistryError> {
-        let (forever, watch) = (&self.forever, &mut self.watch);
-        self.ensemble.call(async |place| {
-            watch.end();
-            let (at, node) = forever.compare_and_set(place, under, swap).await?;
-            watch.begin(place.client(), &node).await?;
-            Ok(at)
-        })
-    }
-
-    fn tell_of_writes(&mut self, told: Arc<Notify>) {
-        self.watch.told = Some(told);
+        let forever = &self.forever;
+        self.ensemble.call(async |place| forever.compare_and_set(place, under, swap).await)
     }
 
     fn assign(
@@ -185,7 +166,7 @@ impl Forever {
         place: &mut EnsemblePlace,
         under: &RegistryId,
         swap: &CompareAndSet,
-    ) -> Result<(UnixMs, WrittenNodes), CallError> {
+    ) -> Result<UnixMs, CallError> {
         swap.next.check(Some(swap.worker))?;
         loop {
             let state = place.state().await?;
@@ -231,8 +212,7 @@ impl Forever {
                 .await?;
             // No results: another writer was faster. The present content decides.
             if let Some(results) = written {
-                let at = place.written_at(&leaf_path, &results).await?;
-                return Ok((at, WrittenNodes { leaf: leaf_path, side: side_path }));
+                return place.written_at(&leaf_path, &results).await;
             }
         }
     }
