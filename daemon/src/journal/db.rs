@@ -14,7 +14,7 @@ use super::fault::Fault;
 use super::records::{self, Meta, Start};
 use super::tags::{Segment, TagState};
 use super::witness::{self, Stamp};
-use super::{Recovered, StartToken, TagRecord, Write, schema, stores, tags, verify, wal};
+use super::{Recovered, StartToken, TagRecord, Write, schema, stores, tags, verify};
 use crate::state_dir::StateDir;
 use leafd_core::Tag;
 use leafd_core::store::{Generation, StoreId};
@@ -127,7 +127,6 @@ impl Db {
         let log = beside(&path, "-wal");
         let database_id = FileId::of(&path).map_err(Fault::io("looking for it"))?;
         schema::check_file(&path)?;
-        wal::check(&log)?;
         let conn = connect(&path, Syncs::Commits)?;
         // A crashed process may have written to the log without syncing it. Such data can be in the system's cache,
         // marked clean, and yet not on the disk, and a commit appended to it would be lost with it. So the log is moved

@@ -33,10 +33,10 @@
 //! The journal keeps the row of a store that is no longer used, a few hundred bytes, and its highest ends. It keeps the
 //! tokens of at most the last thousand starts.
 //!
-//! In the order of a start: `begin` creates a journal. `db` opens it with the checks of `schema` (what file is it?),
-//! `wal` (is its log whole?) and `verify` (is every row as it was written?), and commits changes. `writer` is the
-//! thread, `write` defines the changes that it gets, and `apply` checks and applies them. `records` reads and writes
-//! records, `tags` contains those of tags, and `stores` those of stores and starts.
+//! In the order of a start: `begin` creates a journal. `db` opens it with the checks of `schema` (what file is it?) and
+//! `verify` (is every row as it was written?), and commits changes. `writer` is the thread, `write` defines the changes
+//! that it gets, and `apply` checks and applies them. `records` reads and writes records, `tags` contains those of tags,
+//! and `stores` those of stores and starts. `witness` decides whether the journal has every commit that was made.
 
 mod apply;
 mod begin;
@@ -52,7 +52,6 @@ mod tags;
 #[cfg(test)]
 mod tests;
 mod verify;
-mod wal;
 mod witness;
 mod write;
 mod writer;
