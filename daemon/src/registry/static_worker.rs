@@ -8,7 +8,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::lock::{LockError, LockFile};
+use crate::lock::LockFile;
 use leafd_core::{UnixMs, WorkerId};
 
 /// A fixed worker number that no other process on the host holds.
@@ -22,25 +22,12 @@ pub struct StaticWorker {
     others: RefCell<Vec<Arc<str>>>,
 }
 
-/// Why the number can't be used.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "worker {worker} can't be locked on this host: {cause}; give each daemon its own number, or set worker_lock_dir to \
-     a directory that this user can write to"
-)]
-pub struct FixedWorkerError {
-    /// The number.
-    pub worker: WorkerId,
-    /// What happened.
-    pub cause: LockError,
-}
-
 impl StaticWorker {
     /// Locks the number host-wide, by a file in `lock_dir`.
     ///
     /// # Errors
     /// Another daemon of the host holds it, or the folder can't be used.
-    pub fn claim(worker: WorkerId, lock_dir: &Path) -> Result<StaticWorker, FixedWorkerError> {
+    pub fn claim(worker: WorkerId, lock_dir: &Path) -> Result<StaticWorker, String> {
         let path = lock_dir.join(format!("leafd-worker-{worker}.lock"));
         // Only the folder's owner may write there, because a user who can open the file can lock it. Whether the folder
         // exists is checked below.
@@ -55,7 +42,10 @@ impl StaticWorker {
                     others: RefCell::default(),
                 })
             }
-            Err(cause) => Err(FixedWorkerError { worker, cause }),
+            Err(cause) => Err(format!(
+                "worker {worker} can't be locked on this host: {cause}; give each daemon its own number, or set \
+                 worker_lock_dir to a directory that this user can write to"
+            )),
         }
     }
 

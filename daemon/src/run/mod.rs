@@ -316,7 +316,7 @@ pub(crate) fn memory_file(socket: &Path) -> PathBuf {
 fn open_socket(config: &Config, handed_over: Option<PassedSocket>) -> Result<Socket> {
     let Some(given) = handed_over else {
         let group = config.socket_group.as_ref().map(|group| group.gid);
-        return Ok(Socket::bind(&config.socket, config.socket_mode, group)?);
+        return Socket::bind(&config.socket, config.socket_mode, group);
     };
     if given.path != config.socket {
         warn!(
@@ -334,7 +334,7 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
     let claimed = StaticWorker::claim(worker, &config.worker_lock_dir);
     Some(claimed.map(Rc::new).map_err(|error| {
         error!("{error}; snowflake ids are refused until leafd is restarted; segment ids continue");
-        error.to_string()
+        error
     }))
 }
 

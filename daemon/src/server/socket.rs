@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, anyhow, bail};
 use nix::fcntl::{AtFlags, OFlag, open};
 use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket,
@@ -36,68 +37,33 @@ struct OwnFile {
     _lock: LockFile,
 }
 
-/// Why the socket can't be used.
-#[derive(Debug, thiserror::Error)]
-pub enum SocketError {
-    /// Another daemon serves there.
-    #[error("another leafd (pid {pid}) already serves on {}; stop it or pass another --socket", path.display())]
-    InUse {
-        /// The socket's path.
-        path: PathBuf,
-        /// The other daemon.
-        pid: i32,
-    },
-    /// Something that is not a socket is in the way.
-    #[error("{} exists and is not a socket; remove it or pass another --socket", .0.display())]
-    NotASocket(PathBuf),
-    /// An unknown process holds the lock beside it.
-    #[error(transparent)]
-    Lock(LockError),
-    /// The socket can't be assigned to the group.
-    #[error(
-        "the socket {} can't be given to group {group}: {cause}; make the daemon's user a member of the group, or set \
-         another socket_group",
-        path.display()
-    )]
-    Group {
-        /// The socket's path.
-        path: PathBuf,
-        /// The group's number.
-        group: u32,
-        /// What happened.
-        cause: io::Error,
-    },
-    /// The system refused.
-    #[error("the socket {} can't be used: {}", path.display(), explain(what, cause))]
-    Io {
-        /// What was tried.
-        what: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// What happened.
-        cause: io::Error,
-    },
-}
-
 impl Socket {
     /// Listens on `path`. Creates its folder if it is missing.
     ///
     /// # Errors
-    /// See [`SocketError`].
-    pub fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Socket, SocketError> {
-        let failed = |what| move |cause| SocketError::Io { what, path: path.to_owned(), cause };
+    /// What failed, and what to do.
+    pub fn bind(path: &Path, mode: u32, group: Option<u32>) -> Result<Socket> {
+        let shown = &path.display();
+        let failed = |what| {
+            move |cause| anyhow!("the socket {shown} can't be used: {}", explain(what, &cause))
+        };
+        let in_use = |pid| {
+            anyhow!(
+                "another leafd (pid {pid}) already serves on {shown}; stop it or pass another --socket"
+            )
+        };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             fs::create_dir_all(folder).map_err(failed("creating its directory"))?;
         }
         // A connection shows whether a daemon serves there. A lock prevents two daemons from starting at the same time.
         match fs::symlink_metadata(path) {
             Ok(found) if !found.file_type().is_socket() => {
-                return Err(SocketError::NotASocket(path.to_owned()));
+                bail!("{shown} exists and is not a socket; remove it or pass another --socket");
             }
             Ok(_) => {
                 if let Ok(stream) = UnixStream::connect(path) {
                     let pid = peer::pid(&stream).map_err(failed("checking who serves there"))?;
-                    return Err(SocketError::InUse { path: path.to_owned(), pid });
+                    return Err(in_use(pid));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -105,11 +71,9 @@ impl Socket {
         }
         let lock =
             LockFile::acquire(&with_suffix(path, ".lock"), 0o600).map_err(|error| match error {
-                LockError::Held { pid: Some(pid), .. } => {
-                    SocketError::InUse { path: path.to_owned(), pid }
-                }
+                LockError::Held { pid: Some(pid), .. } => in_use(pid),
                 LockError::Io { cause, .. } => failed("locking it")(cause),
-                other => SocketError::Lock(other),
+                other => other.into(),
             })?;
         // It is created under another name without access for others, and renamed once it has its group and mode.
         let fresh = with_suffix(path, ".new");
@@ -124,8 +88,11 @@ impl Socket {
             let own = open_own(&fresh).map_err(failed("opening the new socket"))?;
             if let Some(group) = group {
                 let group_id = Some(Gid::from_raw(group));
-                fchownat(&own, "", None, group_id, AtFlags::AT_EMPTY_PATH).map_err(|error| {
-                    SocketError::Group { path: path.to_owned(), group, cause: error.into() }
+                fchownat(&own, "", None, group_id, AtFlags::AT_EMPTY_PATH).map_err(|cause| {
+                    anyhow!(
+                        "the socket {shown} can't be given to group {group}: {cause}; make the daemon's user a member \
+                         of the group, or set another socket_group"
+                    )
                 })?;
             }
             // This refers to the opened file, whatever the path refers to now.

@@ -1,12 +1,14 @@
 //! The sockets that systemd listens on for the daemon and passes at its start. They outlive the daemon: clients that
 //! connect during a restart wait in their queues instead of failing.
 
+use std::fmt;
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 
+use anyhow::{Error, Result, anyhow, bail};
 use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, SockType, SockaddrLike as _, SockaddrStorage};
 use nix::sys::socket::{getsockname, getsockopt, sockopt};
@@ -43,48 +45,22 @@ pub enum HttpListener {
     Unix(UnixListener),
 }
 
-/// Why a passed socket can't be served.
-#[derive(Debug, thiserror::Error)]
-pub enum ActivationError {
-    /// The environment variables are invalid, or their descriptors aren't open.
-    #[error(
-        "LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES can't be used: {0}; let systemd start leafd, or unset them"
-    )]
-    Environment(io::Error),
-    /// There is more than one.
-    #[error(
-        "systemd passed {0} sockets, but leafd serves one; leave one ListenStream= in leafd.socket"
-    )]
-    Several(usize),
-    /// It has an unknown name.
-    #[error(
-        "systemd passed a socket named {0:?}, but leafd serves the one named leafd, and HTTP on the one named leafd-http: \
-         set FileDescriptorName="
-    )]
-    Name(String),
-    /// It is not a socket of the kind that clients connect to.
-    #[error(
-        "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with {allowed}"
-    )]
-    Kind {
-        fd: RawFd,
-        found: String,
-        /// The allowed kinds.
-        allowed: &'static str,
-    },
-}
-
 /// The sockets passed to this process. Call it once, before anything else opens files.
 ///
 /// # Errors
-/// See [`ActivationError`]. Variables that name another process are ignored.
-pub fn handed_over() -> Result<HandedOver, ActivationError> {
+/// Why a socket can't be served, and what to do. Variables that name another process are ignored.
+pub fn handed_over() -> Result<HandedOver> {
+    let odd = |cause: io::Error| {
+        anyhow!(
+            "LISTEN_PID, LISTEN_FDS and LISTEN_FDNAMES can't be used: {cause}; let systemd start leafd, or unset them"
+        )
+    };
     let mut found = HandedOver::default();
     // Otherwise names of another process's sockets would be mistaken for ours.
-    if sd_notify::listen_fds().map_err(ActivationError::Environment)?.len() == 0 {
+    if sd_notify::listen_fds().map_err(odd)?.len() == 0 {
         return Ok(found);
     }
-    let given = sd_notify::listen_fds_with_names().map_err(ActivationError::Environment)?;
+    let given = sd_notify::listen_fds_with_names().map_err(odd)?;
     let given: Vec<(RawFd, String)> = given.collect();
     for (fd, name) in &given {
         if HTTP_NAMES.contains(&name.as_str()) && found.http.is_none() {
@@ -92,18 +68,24 @@ pub fn handed_over() -> Result<HandedOver, ActivationError> {
         } else if NAMES.contains(&name.as_str()) && found.ids.is_none() {
             found.ids = Some(verified(*fd)?);
         } else if NAMES.contains(&name.as_str()) || HTTP_NAMES.contains(&name.as_str()) {
-            return Err(ActivationError::Several(given.len()));
+            bail!(
+                "systemd passed {} sockets, but leafd serves one; leave one ListenStream= in leafd.socket",
+                given.len()
+            );
         } else {
-            return Err(ActivationError::Name(name.clone()));
+            bail!(
+                "systemd passed a socket named {name:?}, but leafd serves the one named leafd, and HTTP on the one named \
+                 leafd-http: set FileDescriptorName="
+            );
         }
     }
     Ok(found)
 }
 
-fn verified(fd: RawFd) -> Result<PassedSocket, ActivationError> {
+fn verified(fd: RawFd) -> Result<PassedSocket> {
     let allowed = "a path";
     let socket = listening(fd, allowed)?;
-    let kind = |found: &str| ActivationError::Kind { fd, found: found.to_owned(), allowed };
+    let kind = |found| refused(fd, found, allowed);
     let listener = UnixListener::from(socket);
     let address = listener.local_addr().map_err(|_| kind("not a Unix socket"))?;
     let path = address.as_pathname().map(PathBuf::from);
@@ -111,28 +93,31 @@ fn verified(fd: RawFd) -> Result<PassedSocket, ActivationError> {
     Ok(PassedSocket { listener, path })
 }
 
-fn verified_http(fd: RawFd) -> Result<HttpListener, ActivationError> {
+fn verified_http(fd: RawFd) -> Result<HttpListener> {
     let allowed = "ADDRESS:PORT or a path";
     let socket = listening(fd, allowed)?;
     let address = getsockname::<SockaddrStorage>(socket.as_raw_fd());
     match address.ok().and_then(|address| address.family()) {
         Some(AddressFamily::Unix) => Ok(HttpListener::Unix(socket.into())),
         Some(AddressFamily::Inet | AddressFamily::Inet6) => Ok(HttpListener::Tcp(socket.into())),
-        _ => Err(ActivationError::Kind {
-            fd,
-            found: "neither a Unix socket nor one of TCP".to_owned(),
-            allowed,
-        }),
+        _ => Err(refused(fd, "neither a Unix socket nor one of TCP", allowed)),
     }
+}
+
+/// It is not a socket of the kind that clients connect to.
+fn refused(fd: RawFd, found: impl fmt::Display, allowed: &str) -> Error {
+    anyhow!(
+        "descriptor {fd}, passed as the socket to serve, is {found}; use ListenStream= with {allowed}"
+    )
 }
 
 /// A non-blocking, listening stream socket.
 #[expect(unsafe_code, reason = "the number of a descriptor is all that systemd tells")]
-fn listening(fd: RawFd, allowed: &'static str) -> Result<OwnedFd, ActivationError> {
+fn listening(fd: RawFd, allowed: &str) -> Result<OwnedFd> {
     // SAFETY: it is open, as its flags have just been set, and by the protocol of LISTEN_PID it is this process's
     // own; nothing else has been opened yet that could have got its number.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-    let kind = |found: String| ActivationError::Kind { fd, found, allowed };
+    let kind = |found: String| refused(fd, found, allowed);
     let asked = |cause| match cause {
         Errno::ENOTSOCK => kind("not a socket".to_owned()),
         cause => kind(format!("a socket that can't be inspected ({cause})")),

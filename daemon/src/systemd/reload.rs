@@ -3,11 +3,12 @@
 
 use std::rc::Rc;
 
+use anyhow::{Error, Result, anyhow};
 use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
 
-use crate::config::{Args, Config, ConfigError, is_reloaded};
-use crate::logging::{LogError, LogHandle};
+use crate::config::{Args, Config, is_reloaded};
+use crate::logging::LogHandle;
 use crate::requests::Dispatcher;
 use crate::systemd::notify::Service;
 use leafd_core::segment::PrefetchPolicy;
@@ -19,19 +20,6 @@ pub struct Reload {
     dispatcher: Rc<Dispatcher>,
     /// The configuration in force. Settings that need a restart stay as they were at the start.
     config: Config,
-}
-
-/// Why nothing was changed.
-#[derive(Debug, thiserror::Error)]
-enum ReloadError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Log(#[from] LogError),
-    #[error("{0}")]
-    MaskKeys(String),
-    #[error("it could not be read: {0}")]
-    Interrupted(#[from] tokio::task::JoinError),
 }
 
 impl Reload {
@@ -54,16 +42,17 @@ impl Reload {
         }
     }
 
-    async fn apply(&mut self) -> Result<(), ReloadError> {
+    async fn apply(&mut self) -> Result<()> {
         let args = self.args.clone();
         // Looking up a group's name may require a remote service.
         let read = tokio::task::spawn_blocking(move || {
             let new = Config::load(&args)?;
             // The file may contain other keys under the same name.
-            let keys = new.mask_keys().map_err(ReloadError::MaskKeys)?;
-            Ok::<_, ReloadError>((new, keys))
+            let keys = new.mask_keys().map_err(Error::msg)?;
+            Ok::<_, Error>((new, keys))
         });
-        let (new, keys) = read.await??;
+        let read = read.await.map_err(|error| anyhow!("it could not be read: {error}"))?;
+        let (new, keys) = read?;
         let changed = changed(&self.config, &new);
         let (now, later): (Vec<_>, Vec<_>) = changed.into_iter().partition(|key| is_reloaded(key));
         self.log.set(&new.log)?;
