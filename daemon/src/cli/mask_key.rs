@@ -20,7 +20,7 @@ pub fn new(path: &Path, add: bool) -> Result<String> {
 }
 
 fn begin(path: &Path) -> Result<String> {
-    let file = beside(path, &line(KeyNumber::FIRST)?)?;
+    let file = beside(path, &line(KeyNumber::FIRST))?;
     match file.persist_noclobber(path) {
         Ok(_) => {}
         Err(failed) if failed.error.kind() == ErrorKind::AlreadyExists => bail!(
@@ -44,7 +44,7 @@ fn add_to(path: &Path) -> Result<String> {
     let (keys, text, former) = read_mask_keys(path).map_err(anyhow::Error::msg)?;
     let last = keys.iter().map(|key| key.number.get()).max().unwrap_or(0);
     let next = KeyNumber::new(last + 1).context("key 31 is the last possible key")?;
-    let file = beside(path, &format!("{}\n{}", text.trim_end_matches('\n'), line(next)?))?;
+    let file = beside(path, &format!("{}\n{}", text.trim_end_matches('\n'), line(next)))?;
     let replace = || {
         fchown(file.as_file(), Some(former.uid()), Some(former.gid()))?;
         file.as_file().set_permissions(former.permissions())?;
@@ -72,7 +72,7 @@ fn beside(path: &Path, text: &str) -> Result<NamedTempFile> {
 }
 
 /// A file's line with a new key.
-fn line(number: KeyNumber) -> Result<String> {
+fn line(number: KeyNumber) -> String {
     // 32 hexadecimal digits, the form of a key.
-    Ok(format!("{number} {}\n", random::token()?))
+    format!("{number} {}\n", random::token())
 }

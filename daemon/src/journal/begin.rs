@@ -84,7 +84,7 @@ fn build(dir: &StateDir, identity: &Identity, from: Option<&Connection>) -> Resu
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(trying)?;
     // The fingerprint of this file, because renaming changes neither its inode nor its birth time.
     let fingerprint = identity.fingerprint(&path).map_err(trying)?;
-    let host = HostId(random::token().map_err(|error| Fault(error.to_string()))?.into());
+    let host = HostId(random::token().into());
     let meta = Meta { host, fingerprint, commits: 0, counted: 0, stopped_cleanly: false };
     fill(&path, meta, from).map_err(|fault| fault.while_trying("creating a new journal"))?;
     File::open(&path).and_then(|file| file.sync_all()).map_err(trying)?;

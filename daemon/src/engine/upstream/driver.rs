@@ -184,7 +184,7 @@ impl<T: Tenants + 'static> Driver<T> {
             );
             self.upstream.stale.set(true);
             self.tenants.set_all_aside();
-            let host = HostId(random::token()?.into());
+            let host = HostId(random::token().into());
             self.commit(vec![Write::BeginAnew { host: host.clone() }]).await?;
             self.tenants.begin_anew(host);
             check_in(vec![]).await?;

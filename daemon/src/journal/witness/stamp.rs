@@ -92,7 +92,7 @@ impl Stamp {
         file.sync_all()?;
         dir.sync()?;
         let begin = digest(&new)?.ok_or_else(|| io::Error::other("it vanished"))?;
-        let random = random::token().map_err(|error| io::Error::other(error.to_string()))?;
+        let random = random::token();
         Ok(StartToken(format!("{begin}{}", &random[DIGITS..]).into()))
     }
 }

@@ -163,10 +163,7 @@ impl EnsemblePlace {
                 .await?;
         }
         self.client().mkdir(&self.folders.base, &options).await?;
-        let registration = Registration {
-            identity: random::token().map_err(|error| self.refused(error.to_string()))?,
-            history: random::token().map_err(|error| self.refused(error.to_string()))?,
-        };
+        let registration = Registration { identity: random::token(), history: random::token() };
         let mut all = self.client().new_multi_writer();
         all.add_create(&self.node("clock"), b"", &options)?;
         all.add_create(&self.node("layouts"), b"{}", &options)?;
@@ -209,10 +206,7 @@ impl EnsemblePlace {
     }
 
     async fn declare_loss(&self, state: RegistryState) -> Result<(), CallError> {
-        let registration = Registration {
-            history: random::token().map_err(|error| self.refused(error.to_string()))?,
-            ..state.registration
-        };
+        let registration = Registration { history: random::token(), ..state.registration };
         let set = self.client().set_data(
             &self.node("registry"),
             &registration.to_bytes(),

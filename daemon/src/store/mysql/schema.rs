@@ -108,7 +108,7 @@ fn remark(driver: &mut MysqlDriver) -> Result<String, SqlError> {
 /// Adds a mark to the comment of Leaf's table.
 fn mark(driver: &mut MysqlDriver) -> Result<(), SqlError> {
     let comment = remark(driver)?;
-    let marked = sql::marked(&comment, crate::random::generation().map_err(StoreError::from)?.0);
+    let marked = sql::marked(&comment, crate::random::generation().0);
     let quoted = marked.replace('\\', "\\\\").replace('\'', "''");
     driver.run(&format!("ALTER TABLE leaf_alloc COMMENT = '{quoted}'"))
 }

@@ -355,6 +355,6 @@ impl Store {
 /// again.
 fn pause_after_conflict(tries: u32) -> Result<Duration, SqlError> {
     let most_ms = (1_u64 << tries.min(10)).min(PAUSE_MAX_MS);
-    let chance = crate::random::generation().map_err(StoreError::from)?;
+    let chance = crate::random::generation();
     Ok(Duration::from_millis(chance.0 % (most_ms + 1)))
 }

@@ -310,7 +310,7 @@ impl Session {
 
     /// A value that differs each time, so that the row really changes.
     fn right_value(&self) -> Result<String, SqlError> {
-        let chance = crate::random::generation().map_err(StoreError::from)?;
+        let chance = crate::random::generation();
         Ok(format!("{} {:016x}", self.right, chance.0))
     }
 
@@ -345,7 +345,7 @@ impl Session {
 
     /// Begins a new life, because commits are missing or may be. `known` is the history that this host trusts.
     pub(super) fn renew(&mut self, known: Option<&History>) -> Result<(), SqlError> {
-        let life = crate::random::generation().map_err(StoreError::from)?.0;
+        let life = crate::random::generation().0;
         self.write_note(self.note.renewed(life, &self.engine, known))
     }
 
@@ -355,7 +355,7 @@ impl Session {
         if self.note.history.life().is_some() {
             return Ok(());
         }
-        let life = crate::random::generation().map_err(StoreError::from)?.0;
+        let life = crate::random::generation().0;
         self.write_note(Note::first(life, &self.engine))
     }
 

@@ -248,7 +248,7 @@ impl Store {
     /// others as for every call.
     pub fn create(&mut self, under: &Identity, new: &NewTag) -> Result<TagRow, StoreError> {
         new.check()?;
-        let generation = crate::random::generation()?;
+        let generation = crate::random::generation();
         let masked = new.masked.map(|masking| masking.to_string());
         let outcome = self.write(|session| {
             session.require_side("creating a tag")?;
@@ -323,7 +323,7 @@ impl Store {
     /// [`StoreError::UnknownTag`]; [`StoreError::Refused`] when the tag was created again meanwhile, or when there is
     /// only Leaf's table; others as for every call.
     pub fn delete(&mut self, tag: &Tag, generation: Generation) -> Result<TagRow, StoreError> {
-        let next = crate::random::generation()?;
+        let next = crate::random::generation();
         self.write(|session| {
             session.require_side("deleting a tag")?;
             let found = session.require(tag, true)?;

@@ -51,7 +51,7 @@ pub fn adopt(path: &Path, host: &Identity, anew: bool) -> Result<StoreId, StoreE
     if !anew && is_same(&recorded.fingerprint, &now) {
         return Ok(store_id(&recorded.identity));
     }
-    let to = Recorded { identity: crate::random::token()?, fingerprint: now };
+    let to = Recorded { identity: crate::random::token(), fingerprint: now };
     schema::rename(&mut driver, &to).map_err(|failure| failure.answer(&driver.location()))?;
     Ok(store_id(&to.identity))
 }
