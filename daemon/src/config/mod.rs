@@ -358,8 +358,8 @@ fn read_routing(
         }
     }
     let routed = read.source_of("routes").is_some();
-    let named = read.optional("stores", |node| stores::parse(node, routed))?;
-    let Some(named) = named else {
+    let stores = read.optional("stores", |node| stores::parse(node, routed, env))?;
+    let Some(stores) = stores else {
         let default = || Ok(format!("sqlite:{}", state_dir.join("store.db").display()));
         let url = read.computed("store", default, store_url::parse)?;
         let file = read.optional("store_password_file", types::path)?;
@@ -367,17 +367,15 @@ fn read_routing(
             Err(node.bad_for("none without stores, which defines the stores to route to"))
         })?;
         warnings.extend(sources::check_passwords(env, &[""])?);
-        let password = password::find("", file, env);
-        return Ok(Routing::unrouted(vec![StoreSpec { name: "".into(), url, password }]));
+        return Ok(Routing::unrouted(vec![StoreSpec::new("", url, file, env)]));
     };
     read.unset("store");
     read.unset("store_password_file");
-    let names: Vec<&str> = named.iter().map(stores::Named::name).collect();
+    let names: Vec<&str> = stores.iter().map(|store| &*store.name).collect();
     warnings.extend(sources::check_passwords(env, &names)?);
-    let specs: Vec<StoreSpec> = named.iter().map(|one| one.spec(env)).collect();
     let routing = read.optional("routes", |node| {
-        let rules = routes::parse(node, &named)?;
-        Routing::compile(specs.clone(), rules).map_err(|bytes| {
+        let rules = routes::parse(node, &stores)?;
+        Routing::compile(stores.clone(), rules).map_err(|bytes| {
             let found = routes::counted(node, &format!("rules that take {bytes} bytes to record"));
             found.bad_for(format!(
                 "rules that each store can record in {ROLE_BYTES_MAX} bytes: use fewer patterns, such as pay.* for all \
@@ -385,5 +383,5 @@ fn read_routing(
             ))
         })
     })?;
-    Ok(routing.unwrap_or_else(|| Routing::unrouted(specs)))
+    Ok(routing.unwrap_or_else(|| Routing::unrouted(stores)))
 }

@@ -1,7 +1,7 @@
 //! Parses the rules that assign tags to stores, and refuses rules that contradict the list of stores or each other.
 
 use super::pattern::{self, Pattern};
-use super::stores::{NO_SQLITE, Named};
+use super::stores::{NO_SQLITE, StoreSpec};
 use super::value::{ConfigNode, InvalidValue, Value};
 
 /// A rule. Its stores are indices into the list of stores.
@@ -33,7 +33,7 @@ const RULE_KEYS: &str = "tags, store, hash, primaries, era";
 const RULE_SHAPE: &str = "tags with one of store, hash and primaries; era with primaries";
 
 /// Parses `routes` for these stores.
-pub(super) fn parse(node: &ConfigNode, stores: &[Named]) -> Result<Vec<Rule>, InvalidValue> {
+pub(super) fn parse(node: &ConfigNode, stores: &[StoreSpec]) -> Result<Vec<Rule>, InvalidValue> {
     if node.list()?.is_empty() {
         return Err(node.bad_for("at least one rule"));
     }
@@ -54,7 +54,7 @@ pub(super) fn parse(node: &ConfigNode, stores: &[Named]) -> Result<Vec<Rule>, In
     let unused = (0..stores.len())
         .find(|store| !rules.iter().any(|rule| rule.home.stores().contains(store)));
     if let Some(store) = unused.and_then(|store| stores.get(store)) {
-        let allowed = format!("rules that use every store, and none uses {:?}", store.name());
+        let allowed = format!("rules that use every store, and none uses {:?}", store.name);
         return Err(counted(node, "these rules").bad_for(allowed));
     }
     Ok(rules)
@@ -65,7 +65,7 @@ pub(super) fn counted(node: &ConfigNode, words: &str) -> ConfigNode {
     ConfigNode { value: Value::Other("list", words.to_owned()), line: node.line }
 }
 
-fn parse_rule(node: &ConfigNode, stores: &[Named]) -> Result<Rule, InvalidValue> {
+fn parse_rule(node: &ConfigNode, stores: &[StoreSpec]) -> Result<Rule, InvalidValue> {
     let shape = || node.bad_for(format!("a table of {RULE_SHAPE}"));
     node.table().map_err(|_| shape())?;
     node.only_keys(RULE_KEYS)?;
@@ -95,20 +95,24 @@ fn parse_rule(node: &ConfigNode, stores: &[Named]) -> Result<Rule, InvalidValue>
     }
 }
 
-fn store_of(node: &ConfigNode, stores: &[Named]) -> Result<usize, InvalidValue> {
-    let place = node.text().ok().and_then(|text| stores.iter().position(|one| one.name() == text));
+fn store_of(node: &ConfigNode, stores: &[StoreSpec]) -> Result<usize, InvalidValue> {
+    let place = node.text().ok().and_then(|text| stores.iter().position(|one| *one.name == *text));
     let place = place.ok_or_else(|| {
-        let names: Vec<&str> = stores.iter().map(Named::name).collect();
+        let names: Vec<&str> = stores.iter().map(|store| &*store.name).collect();
         node.bad_for(format!("the name of a store in stores: {}", names.join(", ")))
     })?;
-    if stores.get(place).is_some_and(Named::is_embedded) {
+    if stores.get(place).is_some_and(StoreSpec::is_embedded) {
         return Err(node.bad_for(format!("in routes {NO_SQLITE}; it needs no routes")));
     }
     Ok(place)
 }
 
 /// Between two and `most` different stores.
-fn list_of(node: &ConfigNode, stores: &[Named], most: usize) -> Result<Vec<usize>, InvalidValue> {
+fn list_of(
+    node: &ConfigNode,
+    stores: &[StoreSpec],
+    most: usize,
+) -> Result<Vec<usize>, InvalidValue> {
     let wrong = || node.bad_for(format!("a list of 2 to {most} names of stores"));
     if !(2..=most).contains(&node.list().map_err(|_| wrong())?.len()) {
         return Err(wrong());
@@ -145,7 +149,7 @@ fn check_shared(
     node: &ConfigNode,
     rule: &Rule,
     earlier: &[Rule],
-    stores: &[Named],
+    stores: &[StoreSpec],
 ) -> Result<(), InvalidValue> {
     for store in rule.home.stores() {
         let shared = earlier.iter().position(|other| {
@@ -156,7 +160,7 @@ fn check_shared(
             return Err(node.bad_for(format!(
                 "stores that are not primaries elsewhere; {:?} is in routes[{first}] too, and a primary can be in \
                  one rule only (which may list many tags)",
-                store.name()
+                store.name
             )));
         }
     }

@@ -20,14 +20,6 @@ pub struct StoreSpec {
     pub password: StorePassword,
 }
 
-/// A store as `stores` gives it.
-#[derive(Debug)]
-pub(super) struct Named {
-    name: String,
-    url: StoreUrl,
-    password_file: Option<PathBuf>,
-}
-
 /// The maximum number of stores: each takes a thread and a connection in every daemon.
 const STORES_MAX: usize = 256;
 
@@ -36,8 +28,13 @@ const NAME_BYTES_MAX: usize = 32;
 
 const STORE_KEYS: &str = "url, password_file";
 
-/// Parses `stores`: at least one, ordered by name; several only if there are routes to them.
-pub(super) fn parse(node: &ConfigNode, routed: bool) -> Result<Vec<Named>, InvalidValue> {
+/// Parses `stores`: at least one, ordered by name; several only if there are routes to them. `env` may have their
+/// passwords.
+pub(super) fn parse(
+    node: &ConfigNode,
+    routed: bool,
+    env: &Env,
+) -> Result<Vec<StoreSpec>, InvalidValue> {
     let entries = node.table()?;
     if !(1..=STORES_MAX).contains(&entries.len()) {
         return Err(node.bad_for(format!("1 to {STORES_MAX} stores by name")));
@@ -51,17 +48,17 @@ pub(super) fn parse(node: &ConfigNode, routed: bool) -> Result<Vec<Named>, Inval
             found.bad_for("one store, or several and routes that say which tags are in which")
         );
     }
-    let mut stores: Vec<Named> = Vec::new();
+    let mut stores: Vec<StoreSpec> = Vec::new();
     node.entries(|name, value| {
         check_name(name, value)?;
-        let store = parse_store(name, value)?;
+        let store = parse_store(name, value, env)?;
         // Without its parameters, because a store with other certificate checks is the same store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
             let why = format!("another store; {} is this one already", same.name);
             return Err(value.bad_for(why));
         }
-        if matches!(store.url, StoreUrl::Sqlite(_)) && entries.len() > 1 {
+        if store.is_embedded() && entries.len() > 1 {
             return Err(value.bad_for(format!("among several stores {NO_SQLITE}")));
         }
         stores.push(store);
@@ -91,7 +88,7 @@ fn check_name(name: &str, value: &ConfigNode) -> Result<(), InvalidValue> {
     Ok(())
 }
 
-fn parse_store(name: &str, node: &ConfigNode) -> Result<Named, InvalidValue> {
+fn parse_store(name: &str, node: &ConfigNode, env: &Env) -> Result<StoreSpec, InvalidValue> {
     let shape = || node.bad_for("a URL as for store, or a table {url, password_file}");
     let as_url = |node: &ConfigNode| {
         store_url::parse(node).map_err(|bad| InvalidValue {
@@ -101,7 +98,7 @@ fn parse_store(name: &str, node: &ConfigNode) -> Result<Named, InvalidValue> {
     };
     let Value::Table(_) = &node.value else {
         node.text().map_err(|_| shape())?;
-        return Ok(Named { name: name.to_owned(), url: as_url(node)?, password_file: None });
+        return Ok(StoreSpec::new(name, as_url(node)?, None, env));
     };
     node.only_keys(STORE_KEYS)?;
     let password_file = node.field("password_file", |value| {
@@ -109,23 +106,23 @@ fn parse_store(name: &str, node: &ConfigNode) -> Result<Named, InvalidValue> {
         types::path(value).map_err(|bad| bad.node.bad_for(only))
     })?;
     let url = node.field("url", as_url)?.ok_or_else(shape)?;
-    Ok(Named { name: name.to_owned(), url, password_file })
+    Ok(StoreSpec::new(name, url, password_file, env))
 }
 
-// === impl Named ===
+// === impl StoreSpec ===
 
-impl Named {
-    pub(super) fn name(&self) -> &str {
-        &self.name
+impl StoreSpec {
+    /// A store with the password that this file, or else the environment, has for it.
+    pub(super) fn new(
+        name: &str,
+        url: StoreUrl,
+        password_file: Option<PathBuf>,
+        env: &Env,
+    ) -> StoreSpec {
+        StoreSpec { name: name.into(), url, password: password::find(name, password_file, env) }
     }
 
     pub(super) fn is_embedded(&self) -> bool {
         matches!(self.url, StoreUrl::Sqlite(_))
-    }
-
-    /// The store, together with its password.
-    pub(super) fn spec(&self, env: &Env) -> StoreSpec {
-        let password = password::find(&self.name, self.password_file.clone(), env);
-        StoreSpec { name: self.name.as_str().into(), url: self.url.clone(), password }
     }
 }
