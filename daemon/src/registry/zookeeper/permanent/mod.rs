@@ -174,9 +174,6 @@ impl Forever {
             let pair = self.find(place, swap).await?;
             let found = pair.as_ref().map(Pair::entry).transpose();
             let found = found.map_err(|words| place.refused(words))?;
-            if let Some(pair) = &pair {
-                pair.tell_of_a_leaf(&self.path(&pair.node.name), swap.expected.as_ref());
-            }
             place.judge(swap, found.clone()).await?;
             let holder = |holding: &LeaseRecord| holding.holder.clone();
             let (owner, next) =

@@ -9,9 +9,6 @@ use leafd_core::registry::{Entry, HOLDER_BYTES_MAX, Holder, LeaseRecord};
 use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
 
-/// The maximum number of bytes of a node to show.
-const PAYLOAD_SHOWN: usize = 200;
-
 /// A Leaf node, and leafd's own node beside it.
 pub(super) struct Pair {
     pub(super) node: LeafNode,
@@ -51,23 +48,6 @@ impl Pair {
         let before = side.map(|(record, _)| record.holding().expires);
         let holding = self.held_by_leaf(bound.max(before.unwrap_or_default()));
         Ok(Entry { worker, holding, seen, written })
-    }
-
-    /// Logs who wrote Leaf's node, and what, where leafd's own write was expected.
-    pub(super) fn tell_of_a_leaf(&self, path: &str, expected: Option<&LeaseRecord>) {
-        let by_leafd = |holder: &Holder| !holder.incarnation.0.is_empty();
-        let expected = expected.and_then(|expected| expected.holder.as_ref());
-        let (payload, stat) = &self.leaf;
-        let beside = self.side.as_ref().map(|(_, side)| side.mzxid);
-        if !expected.is_some_and(by_leafd) || beside == Some(stat.mzxid) {
-            return;
-        }
-        let payload = &payload[..payload.len().min(PAYLOAD_SHOWN)];
-        tracing::error!(
-            %path, payload = %String::from_utf8_lossy(payload).escape_debug(), written_ms = modified(stat).0,
-            "another program, probably a Java Leaf with this ip:port, wrote this host's ZooKeeper node, so snowflake \
-             ids stop. Stop that Leaf; leafd then continues on its own"
-        );
     }
 
     /// It is only known that the number has a holder.
