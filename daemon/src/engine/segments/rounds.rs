@@ -5,7 +5,9 @@
 //! restart, and continues at the first id that was not issued.
 
 use std::rc::Rc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::{SegmentTag, Segments};
 use crate::clock;
@@ -20,9 +22,6 @@ const SLICE: usize = 200;
 /// The duration of a round that moves marks back.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// How often in a round of look-ups the number of tags is read again.
-const LOOKS: u32 = 8;
-
 /// If more tags than this are in use, idle ones leave memory sooner ...
 const CROWD: usize = 1 << 17;
 
@@ -32,39 +31,17 @@ const CROWD_IDLE: Duration = Duration::from_secs(60);
 /// The approximate memory that a tag takes.
 const TAG_BYTES: u64 = 512;
 
-/// How long a round waits between two slices of this many tags: `most`, or a slice's part of the round if that is
-/// shorter, but at least a tick. If more than one slice is due after a tick, they are checked together.
-fn pause(most: Duration, round: Duration, tags: usize) -> Duration {
-    let slices = u32::try_from(tags.div_ceil(SLICE)).unwrap_or(u32::MAX);
-    most.min(round / slices.max(1)).max(most.min(clock::TICK))
-}
-
 impl Segments {
-    /// Visits every tag in use once in each round, round after round, until dropped. `pause_max` is the longest time
-    /// until the number of tags is read again.
-    async fn in_rounds(
-        &self,
-        round: Duration,
-        pause_max: Duration,
-        mut visit: impl AsyncFnMut(Vec<Rc<SegmentTag>>),
-    ) {
-        let (mut next, mut owed) = (0, 0.0);
+    /// Visits every tag in use once in each round, round after round, until dropped: a slice at a time, each in its part
+    /// of the round.
+    async fn in_rounds(&self, round: Duration, mut visit: impl AsyncFnMut(Vec<Rc<SegmentTag>>)) {
+        let mut next = 0;
         loop {
-            let looked_at = Instant::now();
-            tokio::time::sleep(pause(pause_max, round, self.count())).await;
-            let count = self.count() as f64;
-            // If visits take longer, because a store doesn't answer, they don't become more frequent afterwards.
-            let passed = looked_at.elapsed().as_secs_f64() / round.as_secs_f64();
-            owed = (owed + count * passed.min(1.0)).min(count);
-            while owed >= count.min(SLICE as f64) {
-                let tags = self.slice(&mut next);
-                if tags.is_empty() {
-                    break;
-                }
-                owed = (owed - tags.len() as f64).max(0.0);
-                visit(tags).await;
-                tokio::task::yield_now().await;
-            }
+            let begun = Instant::now();
+            visit(self.slice(&mut next)).await;
+            tokio::task::yield_now().await;
+            let slices = u32::try_from(self.count().div_ceil(SLICE)).unwrap_or(u32::MAX);
+            tokio::time::sleep_until(begun + round / slices.max(1)).await;
         }
     }
 
@@ -84,7 +61,7 @@ impl Segments {
                 self.check_terms(upstream, &tags).await;
             }
         };
-        self.in_rounds(every, every / LOOKS, check).await;
+        self.in_rounds(every, check).await;
     }
 
     /// Looks up all tags in one store, as fast as it answers.
@@ -112,7 +89,7 @@ impl Segments {
                 tags.iter().for_each(|tag| self.keep_tag_small(tag));
             }
         };
-        self.in_rounds(round, round, keep_small).await;
+        self.in_rounds(round, keep_small).await;
     }
 
     fn keep_tag_small(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
@@ -205,26 +182,5 @@ impl SegmentTag {
             Some(Write::DrawBack { store, tag: self.tag.clone(), generation, run, mark })
         };
         moved.into_iter().filter_map(write).collect()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rounds_wait_for_a_slice_s_part_but_never_less_than_a_tick() {
-        let (most, round) = (Duration::from_secs(4), Duration::from_secs(30));
-        for (tags, ms) in
-            [(0, 4_000), (1_400, 4_000), (2_000, 3_000), (6_000, 1_000), (100_000, 1_000)]
-        {
-            assert_eq!(pause(most, round, tags).as_millis(), ms, "{tags} tags");
-        }
-        let short = Duration::from_millis(125);
-        assert_eq!(
-            pause(short, clock::TICK, 100_000),
-            short,
-            "shorter than a tick from the outset"
-        );
     }
 }
