@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use crate::config::FEATURES;
 use crate::output;
 
 /// Prints the version. With `verbose`, also everything that is needed to build the same program again.
@@ -15,14 +16,8 @@ pub fn print(verbose: bool) -> ExitCode {
 
 /// The origin of the build, one fact a line.
 fn origin() -> String {
-    let features = [
-        ("http", cfg!(feature = "http")),
-        ("mysql", cfg!(feature = "mysql")),
-        ("postgres", cfg!(feature = "postgres")),
-        ("zookeeper", cfg!(feature = "zookeeper")),
-    ];
     let enabled: Vec<&str> =
-        features.into_iter().filter_map(|(name, enabled)| enabled.then_some(name)).collect();
+        FEATURES.into_iter().filter_map(|(name, enabled)| enabled.then_some(name)).collect();
     let lines = [
         // release/build sets it. Other builds may contain uncommitted changes.
         ("commit", option_env!("LEAFD_COMMIT").unwrap_or("unknown: not built by release/build")),

@@ -2,6 +2,14 @@
 
 use super::{Config, ConfigError, StoreUrl, WorkerSpec};
 
+/// The features, and whether this program has them.
+pub(crate) const FEATURES: [(&str, bool); 4] = [
+    ("http", cfg!(feature = "http")),
+    ("mysql", cfg!(feature = "mysql")),
+    ("postgres", cfg!(feature = "postgres")),
+    ("zookeeper", cfg!(feature = "zookeeper")),
+];
+
 /// The configuration needs something that this program was built without.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -16,7 +24,11 @@ pub struct NotBuilt {
 impl NotBuilt {
     /// For the store at this URL.
     pub(crate) fn store(url: &StoreUrl) -> NotBuilt {
-        let (feature, _) = feature_of(url);
+        let feature = match url {
+            StoreUrl::Sqlite(_) => "sqlite",
+            StoreUrl::Postgres(_) => "postgres",
+            StoreUrl::Mysql(_) => "mysql",
+        };
         NotBuilt { what: format!("the store {url}"), feature }
     }
 
@@ -31,40 +43,21 @@ impl NotBuilt {
     }
 }
 
-/// The feature that a store needs, and whether this program has it.
-fn feature_of(url: &StoreUrl) -> (&'static str, bool) {
-    match url {
-        StoreUrl::Sqlite(_) => ("sqlite", true),
-        StoreUrl::Postgres(_) => ("postgres", cfg!(feature = "postgres")),
-        StoreUrl::Mysql(_) => ("mysql", cfg!(feature = "mysql")),
-    }
-}
-
 impl Config {
     /// Refuses a configuration that this program can't serve.
     ///
     /// # Errors
     /// [`NotBuilt`] for the first such store, for ZooKeeper, or for HTTP.
     pub(crate) fn require_built(self) -> Result<Config, ConfigError> {
-        for store in self.routing.stores() {
-            let (_, built) = feature_of(&store.url);
-            if !built {
-                return Err(NotBuilt::store(&store.url).into());
-            }
+        let stores = self.routing.stores().iter().map(|store| NotBuilt::store(&store.url));
+        let zookeeper = matches!(self.worker, WorkerSpec::Zookeeper(_)).then(NotBuilt::zookeeper);
+        let http = self.http.iter().map(|address| NotBuilt::http(&format!("http={address}")));
+        let leaf = self.leaf_http.iter();
+        let leaf = leaf.map(|address| NotBuilt::http(&format!("leaf_http={address}")));
+        let mut needed = stores.chain(zookeeper).chain(http).chain(leaf);
+        match needed.find(|needed| FEATURES.contains(&(needed.feature, false))) {
+            Some(lacking) => Err(lacking.into()),
+            None => Ok(self),
         }
-        if matches!(self.worker, WorkerSpec::Zookeeper(_)) && !cfg!(feature = "zookeeper") {
-            return Err(NotBuilt::zookeeper().into());
-        }
-        if let Some(address) = &self.http
-            && !cfg!(feature = "http")
-        {
-            return Err(NotBuilt::http(&format!("http={address}")).into());
-        }
-        if let Some(address) = &self.leaf_http
-            && !cfg!(feature = "http")
-        {
-            return Err(NotBuilt::http(&format!("leaf_http={address}")).into());
-        }
-        Ok(self)
     }
 }

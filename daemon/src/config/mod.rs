@@ -53,6 +53,7 @@ use std::time::Duration;
 
 pub use access::{AccessRules, Peer};
 pub use args::{Args, EXAMPLES};
+pub(crate) use backend::FEATURES;
 pub use backend::NotBuilt;
 pub use env::Env;
 pub use error::{ConfigError, Source};
