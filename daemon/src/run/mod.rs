@@ -155,7 +155,7 @@ async fn live(
     let daemon = Opened::start(config, handed_over).await?.serve(config)?;
     if let Some((args, log)) = reloads {
         let dispatcher = Rc::clone(&daemon.dispatcher);
-        let reload = Reload::new(args.clone(), log, dispatcher, config.clone());
+        let reload = Reload::new(args.clone(), log, dispatcher, config);
         tokio::task::spawn_local(reload.run(hangup, Rc::clone(&daemon.service)));
     }
     announce(config, daemon.socket.path(), &daemon.dispatcher.segments);

@@ -7,7 +7,7 @@ use anyhow::{Error, Result, anyhow};
 use tokio::signal::unix::Signal;
 use tracing::{error, info, warn};
 
-use crate::config::{Args, Config, is_reloaded};
+use crate::config::{Args, Config, Effective, is_reloaded};
 use crate::logging::LogHandle;
 use crate::requests::Dispatcher;
 use crate::systemd::notify::Service;
@@ -18,14 +18,17 @@ pub struct Reload {
     args: Args,
     log: LogHandle,
     dispatcher: Rc<Dispatcher>,
-    /// The configuration in force. Settings that need a restart stay as they were at the start.
-    config: Config,
+    /// The settings in force. Those that need a restart stay as they were at the start.
+    effective: Vec<Effective>,
+    /// How long strict tags are held, which depends on settings that need a restart.
+    hold_ms: u64,
 }
 
 impl Reload {
     /// A reloader for a daemon whose `config` was just read from `args` and the environment.
-    pub fn new(args: Args, log: LogHandle, dispatcher: Rc<Dispatcher>, config: Config) -> Reload {
-        Reload { args, log, dispatcher, config }
+    pub fn new(args: Args, log: LogHandle, dispatcher: Rc<Dispatcher>, config: &Config) -> Reload {
+        let (effective, hold_ms) = (config.effective.clone(), config.provision().hold_ms);
+        Reload { args, log, dispatcher, effective, hold_ms }
     }
 
     /// Reads the configuration again at each signal, and notifies the service manager. A configuration that can't be
@@ -53,21 +56,15 @@ impl Reload {
         });
         let read = read.await.map_err(|error| anyhow!("it could not be read: {error}"))?;
         let (new, keys) = read?;
-        let changed = changed(&self.config, &new);
-        let (now, later): (Vec<_>, Vec<_>) = changed.into_iter().partition(|key| is_reloaded(key));
+        let pairs = self.effective.iter().zip(&new.effective);
+        let changed = pairs.filter(|(old, new)| old.value != new.value).map(|(old, _)| old.key);
+        let (now, later): (Vec<_>, Vec<_>) = changed.partition(|key| is_reloaded(key));
         self.log.set(&new.log)?;
         self.dispatcher.set_access(new.access.clone());
         self.dispatcher.masks.renew(keys);
-        let known = &mut self.config;
-        // It depends on settings that need a restart.
-        let hold_ms = known.provision().hold_ms;
-        let provision = PrefetchPolicy { hold_ms, ..new.provision() };
+        let provision = PrefetchPolicy { hold_ms: self.hold_ms, ..new.provision() };
         self.dispatcher.segments.set_provision(provision);
-        (known.log, known.access) = (new.log, new.access);
-        known.mask_key_file = new.mask_key_file;
-        (known.autonomy, known.max_step, known.mark_ahead) =
-            (new.autonomy, new.max_step, new.mark_ahead);
-        for (known, new) in known.effective.iter_mut().zip(new.effective) {
+        for (known, new) in self.effective.iter_mut().zip(new.effective) {
             if is_reloaded(known.key) {
                 *known = new;
             }
@@ -81,10 +78,4 @@ impl Reload {
         }
         Ok(())
     }
-}
-
-/// The keys of settings whose values differ.
-fn changed(old: &Config, new: &Config) -> Vec<&'static str> {
-    let pairs = old.effective.iter().zip(&new.effective);
-    pairs.filter(|(old, new)| old.value != new.value).map(|(old, _)| old.key).collect()
 }
