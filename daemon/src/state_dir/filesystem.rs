@@ -34,8 +34,11 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses the directory, or names the file system if it is volatile.
-pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
+/// The directory's file system, if it doesn't outlive the machine or container.
+///
+/// # Errors
+/// Why the file system can't be used, and what to do.
+pub fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     let found = statfs(dir).map_err(|e| {
         super::explain("finding out the directory's file system", &std::io::Error::from(e))
     })?;
@@ -55,8 +58,8 @@ pub(super) fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     }
 }
 
-/// Whether the file system lives in memory.
-pub(super) fn is_memory(dir: &Path) -> bool {
+/// Whether a directory is in memory, so that a reboot removes its content.
+pub(crate) fn is_memory(dir: &Path) -> bool {
     statfs(dir).is_ok_and(|found| {
         matches!(found.filesystem_type().0 as u64 & 0xffff_ffff, 0x0102_1994 | 0x8584_58f6)
     })

@@ -16,7 +16,8 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-pub use look::{check_owners, locked_by, lost_with_the_host};
+pub(crate) use filesystem::{is_memory, look as lost_with_the_host};
+pub use look::{check_owners, locked_by};
 
 use crate::lock::{LockError, LockFile, holder};
 
@@ -65,9 +66,7 @@ impl StateDir {
         // From here on, a changed working directory or link has no effect.
         let path = path.canonicalize().map_err(|e| failed(explain("resolving its path", &e)))?;
         filesystem::check(&path).map_err(&failed)?;
-        if nix::unistd::geteuid().is_root() {
-            owners::check(given, &path).map_err(&failed)?;
-        }
+        owners::check(given, &path).map_err(&failed)?;
         let lock = lock(&path).map_err(&failed)?;
         Ok(StateDir { shared: Arc::new(Owned { path, _lock: lock }) })
     }
@@ -84,11 +83,6 @@ impl StateDir {
     pub fn sync(&self) -> io::Result<()> {
         File::open(self.path())?.sync_all()
     }
-}
-
-/// Whether a directory is in memory, so that a reboot removes its content.
-pub(crate) fn in_memory(dir: &Path) -> bool {
-    filesystem::is_memory(dir)
 }
 
 /// Locks the directory's lock file.

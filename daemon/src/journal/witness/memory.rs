@@ -8,7 +8,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::state_dir::in_memory;
+use crate::state_dir::is_memory;
 use leafd_core::store::{HostId, StartToken};
 
 /// The kernel's current boot id.
@@ -57,7 +57,7 @@ impl Noted {
         let mut word = || words.next().map(str::to_owned);
         let (host, commits, start, boot) = (word()?, word()?, word()?, word()?);
         let this_boot = boot == boot_id() && boot != NO_BOOT_ID;
-        if !this_boot && !in_memory(path.parent()?) {
+        if !this_boot && !is_memory(path.parent()?) {
             return None;
         }
         Some(Noted { host, commits: commits.parse().ok()?, start })
