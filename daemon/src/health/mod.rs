@@ -16,6 +16,7 @@ use crate::engine::lease::Worker;
 use crate::engine::segments::Segments;
 use crate::engine::snowflakes::Snowflakes;
 use crate::engine::writer::Writer;
+use crate::reply::Failure;
 use leafd_core::BootMs;
 use leafd_core::health::{
     ActiveCause, Cause, Code, Findings, Health, IdKind, Lasts, Notice, Occasion, Severity,
@@ -192,27 +193,12 @@ impl Watch {
     fn add_clock(&self, causes: &mut Vec<Cause>, now: Now) {
         for tag in self.snowflakes.layouts() {
             let Some(refusal) = self.snowflakes.clock_refusal(tag, now) else { continue };
-            let name = tag.name.as_str();
-            let (code, message) = match refusal {
-                Refusal::ClockBehind { behind_ms, wait_ms } => (
-                    Code::ClockBehind,
-                    format!(
-                        "the host's clock is {} behind the last {name:?} id, more than max_drift allows: ids are refused for \
-                         another {}, until it has caught up",
-                        leafd_core::health::duration(behind_ms),
-                        leafd_core::health::duration(wait_ms)
-                    ),
-                ),
-                Refusal::BeforeEpoch => (
-                    Code::ClockBehind,
-                    format!("the host's clock is before the epoch of layout {name:?}"),
-                ),
-                _ => (
-                    Code::LayoutUsedUp,
-                    format!("the current time doesn't fit the time bits of layout {name:?}"),
-                ),
+            let code = match refusal {
+                Refusal::ClockBehind { .. } | Refusal::BeforeEpoch => Code::ClockBehind,
+                _ => Code::LayoutUsedUp,
             };
-            causes.push(self.of_layout(code, name, &message));
+            let message = Failure::refusal(&tag.name, refusal, now.unix).message;
+            causes.push(self.of_layout(code, tag.name.as_str(), &message));
         }
     }
 

@@ -3,6 +3,7 @@
 use leafd_wire::{Malformed, Status, TagError};
 
 use crate::journal::JournalError;
+use leafd_core::health::duration;
 use leafd_core::snowflake::Refusal;
 use leafd_core::store::StoreError;
 use leafd_core::{Tag, UnixMs};
@@ -76,7 +77,6 @@ impl Failure {
     /// A layout can't issue a snowflake id.
     pub fn refusal(layout: &Tag, refusal: Refusal, now: UnixMs) -> Self {
         match refusal {
-            Refusal::NoWorker => Failure::new(Status::NoWorker, "this host has no worker"),
             Refusal::TickUsedUp { wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::deadline(layout, "the current tick's sequence is exhausted")
@@ -84,16 +84,19 @@ impl Failure {
             Refusal::MarkReached => {
                 Failure::deadline(layout, "the journal's disk write is still in progress")
             }
-            Refusal::LeaseEnds => {
-                Failure::soon_over(Status::NoWorker, "this host's worker lease has expired")
-            }
+            Refusal::NoWorker | Refusal::LeaseEnds => Failure::soon_over(
+                Status::NoWorker,
+                "this host has no worker, or its lease has expired",
+            ),
             Refusal::ClockBehind { behind_ms, wait_ms } => Failure {
                 retry_after_ms: millis(wait_ms),
                 ..Failure::new(
                     Status::ClockBehind,
                     format!(
-                        "the host's clock is {behind_ms} ms behind the last {layout:?} id, more than max_drift \
-                         allows; ids are refused for another {wait_ms} ms, until it has caught up"
+                        "the host's clock is {} behind the last {layout:?} id, more than max_drift allows; ids are \
+                         refused for another {}, until it has caught up",
+                        duration(behind_ms),
+                        duration(wait_ms)
                     ),
                 )
             },
