@@ -179,8 +179,6 @@ pub struct Config {
     pub layouts: Layouts,
     /// Every setting as it took effect, in the order of [`SECTIONS`].
     pub effective: Vec<Effective>,
-    /// Values that were given but have no effect, in sentences.
-    pub warnings: Vec<String>,
 }
 
 impl Config {
@@ -200,8 +198,7 @@ impl Config {
         let mut read = Reader::new(sources::collect(args, env)?);
         let socket = read.computed("socket", || paths::socket(env), types::socket)?;
         let state_dir = read.computed("state_dir", || paths::state_dir(env), types::path)?;
-        let mut warnings = Vec::new();
-        let routing = read_routing(&mut read, env, &state_dir, &mut warnings)?;
+        let routing = read_routing(&mut read, env, &state_dir)?;
         let layouts = read.value("layouts", layouts::parse)?;
         let identity = read.optional("identity", types::identity)?;
         let host_name = identity.clone().unwrap_or_else(|| env.host.clone());
@@ -298,7 +295,6 @@ impl Config {
             ),
             layouts,
             effective: read.finish(),
-            warnings,
         })
     }
 
@@ -342,12 +338,7 @@ impl Config {
 }
 
 /// Reads `store` with its password, or `stores` with `routes`.
-fn read_routing(
-    read: &mut Reader,
-    env: &Env,
-    state_dir: &Path,
-    warnings: &mut Vec<String>,
-) -> Result<Routing, ConfigError> {
+fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routing, ConfigError> {
     if let Some(other) = read.source_of("stores") {
         for key in ["store", "store_password_file"] {
             if let Some(source) = read.source_of(key) {
@@ -367,13 +358,13 @@ fn read_routing(
         read.optional::<()>("routes", |node| {
             Err(node.bad_for("none without stores, which defines the stores to route to"))
         })?;
-        warnings.extend(sources::check_passwords(env, &[""])?);
+        sources::check_passwords(env, &[""])?;
         return Ok(Routing::unrouted(vec![StoreSpec::new("", url, file, env)]));
     };
     read.unset("store");
     read.unset("store_password_file");
     let names: Vec<&str> = stores.iter().map(|store| &*store.name).collect();
-    warnings.extend(sources::check_passwords(env, &names)?);
+    sources::check_passwords(env, &names)?;
     let routing = read.optional("routes", |node| {
         let rules = routes::parse(node, &stores)?;
         Routing::compile(stores.clone(), rules).map_err(|bytes| {

@@ -88,17 +88,16 @@ fn is_password(name: &str) -> bool {
     name.starts_with(password::VARIABLE) && name != "LEAFD_STORE_PASSWORD_FILE"
 }
 
-/// Password variables that no store uses, which may be left over. `stores`: the names of all stores. A variable of the
-/// other form (named stores where there is one, or the reverse) is accepted: the same environment may serve both
-/// configurations during a change.
+/// Refuses a password variable that must be misspelt, because no store uses it. `stores`: the names of all stores. A
+/// variable of the other form (named stores where there is one, or the reverse) is accepted: the same environment may
+/// serve both configurations during a change.
 ///
 /// # Errors
-/// A variable of neither form, which must be misspelt.
-pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>, ConfigError> {
+/// A variable of neither form.
+pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<(), ConfigError> {
     let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
     let is_sole = stores == [""];
     let given = env.variables.keys().filter_map(|name| name.to_str());
-    let mut unused = Vec::new();
     for name in given.filter(|name| is_password(name)) {
         if known.iter().any(|one| one == name) {
             continue;
@@ -115,12 +114,8 @@ pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<Vec<String>,
             let source = Source::Variable(name.to_owned());
             return Err(ConfigError::unknown(source, name, like, &allowed));
         }
-        unused.push(format!(
-            "variable {name} is not used: a store's password is taken from {}",
-            known.join(", ")
-        ));
     }
-    Ok(unused)
+    Ok(())
 }
 
 /// Kubernetes gives every pod such variables for each Service whose name begins with `leafd`, `LEAFD_SERVICE_HOST` and

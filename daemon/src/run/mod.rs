@@ -76,10 +76,8 @@ pub fn start(args: &Args) -> ExitCode {
 /// Prints the effective configuration, unless `quiet`; the exit status is that of [`start`].
 pub fn check_config(args: &Args, quiet: bool) -> ExitCode {
     match Config::load(args) {
-        Ok(config) => {
-            config.warnings.iter().for_each(|warning| eprintln!("leafd: warning: {warning}"));
-            if quiet { ExitCode::SUCCESS } else { output::print(&config.render()) }
-        }
+        Ok(_) if quiet => ExitCode::SUCCESS,
+        Ok(config) => output::print(&config.render()),
         Err(error) => refuse_config(&error),
     }
 }
@@ -172,7 +170,6 @@ impl Opened {
     /// Locks what belongs to this host alone, opens everything and recovers.
     async fn start(config: &Config, handed_over: HandedOver) -> Result<Opened> {
         let started = clock::boot();
-        config.warnings.iter().for_each(|warning| warn!("{warning}"));
         let state_dir = StateDir::open(&config.state_dir)?;
         let socket = open_socket(config, handed_over.ids)?;
         let http = http::bind(config, handed_over.http)?;

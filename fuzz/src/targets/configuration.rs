@@ -41,7 +41,6 @@ pub(crate) fn run(input: &[u8]) {
         }
     };
     let shown = checked(config.render());
-    config.warnings.iter().cloned().for_each(|warning| drop(checked(warning)));
     let args = Args { config: Some(file(shown.as_bytes())), ..Args::default() };
     let again = load(&args).unwrap_or_else(|refused| panic!("{refused}\n{shown}"));
     let values = |config: &Config| -> Vec<_> {

@@ -93,9 +93,6 @@ fn examine(config: &Config) -> Report {
 }
 
 fn check_config(report: &mut Report, config: &Config) {
-    for warning in &config.warnings {
-        report.warning("configuration", warning, "remove it, or correct its name");
-    }
     match config.mask_keys() {
         Ok(_) => report.ok("configuration", "valid; leafd check-config shows it"),
         Err(words) => {
