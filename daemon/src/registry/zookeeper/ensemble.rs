@@ -52,7 +52,7 @@ pub(super) struct EnsemblePlace {
     acls: Acls<'static>,
     /// The registry's name in errors.
     name: String,
-    /// The connection of the pending call.
+    /// The connection, which the pending call or the next one uses.
     pub(super) client: Option<Client>,
     /// The version of the clock's node when this host last wrote it, and in which registry. Each write increases it,
     /// even across the election of a leader.

@@ -31,7 +31,6 @@ pub(super) struct Ensemble {
     place: EnsemblePlace,
     /// Its only thread drives the crate's tasks.
     runtime: Option<Runtime>,
-    client: Option<Client>,
 }
 
 /// Why a call's work failed.
@@ -57,7 +56,7 @@ impl From<RegistryError> for CallError {
 impl Ensemble {
     pub(super) fn new(target: EnsembleTarget, folders: Folders) -> Ensemble {
         let place = EnsemblePlace::new(&target, folders);
-        Ensemble { target, place, runtime: None, client: None }
+        Ensemble { target, place, runtime: None }
     }
 
     /// Runs `work` within the call's deadline, over a connection to the registry.
@@ -65,7 +64,7 @@ impl Ensemble {
         &mut self,
         work: impl AsyncFnOnce(&mut EnsemblePlace) -> Result<T, CallError>,
     ) -> Result<T, RegistryError> {
-        let Ensemble { target, place, runtime, client } = self;
+        let Ensemble { target, place, runtime } = self;
         let runtime = match runtime {
             Some(runtime) => runtime,
             none => {
@@ -80,7 +79,8 @@ impl Ensemble {
             }
         };
         // The crate would reconnect too, but slowly.
-        let known = client.take().filter(|known| known.state() == SessionState::SyncConnected);
+        let known =
+            place.client.take().filter(|known| known.state() == SessionState::SyncConnected);
         let mut prepared = known.is_some();
         place.client = Some(match known {
             Some(known) => known,
@@ -95,7 +95,7 @@ impl Ensemble {
             work(place).await
         };
         let answer = runtime.block_on(async { timeout(bound, work).await });
-        *client = place.client.take().filter(|_| match &answer {
+        place.client = place.client.take().filter(|_| match &answer {
             Ok(Ok(_)) => true,
             Ok(Err(CallError::Registry(_))) => prepared,
             Ok(Err(CallError::Ensemble(_))) | Err(_) => false,
@@ -147,7 +147,7 @@ async fn connect(target: &EnsembleTarget, place: &EnsemblePlace) -> Result<Clien
 impl Drop for Ensemble {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        if let Some(client) = self.client.take() {
+        if let Some(client) = self.place.client.take() {
             let mut state = client.state_watcher();
             drop(client);
             let closed = async { while !state.changed().await.is_terminated() {} };
