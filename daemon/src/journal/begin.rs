@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::Connection;
 
-use super::db::{self, Db, Syncs, beside, connect};
+use super::db::{self, Db, Syncs, connect};
 use super::fault::Fault;
 use super::identity::Identity;
 use super::records::{self, Meta};
 use super::tags::TagState;
 use super::{LayoutRecord, schema, stores, tags};
 use crate::random;
-use crate::state_dir::StateDir;
+use crate::state_dir::{StateDir, beside};
 use leafd_core::store::HostId;
 
 /// How many names are tried for journals that are set aside in the same second.

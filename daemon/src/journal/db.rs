@@ -15,7 +15,7 @@ use super::records::{self, Meta, Start};
 use super::tags::{Segment, TagState};
 use super::witness::{self, Stamp};
 use super::{Recovered, StartToken, TagRecord, Write, schema, stores, tags, verify};
-use crate::state_dir::StateDir;
+use crate::state_dir::{StateDir, beside};
 use leafd_core::Tag;
 use leafd_core::store::{Generation, StoreId};
 
@@ -58,13 +58,6 @@ struct FileId {
 /// The journal's path in a state directory.
 pub(super) fn file_in(dir: &StateDir) -> PathBuf {
     dir.path().join(FILE)
-}
-
-/// The path of a file that SQLite keeps beside a database.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 /// What SQLite syncs, with the numbers of SQLite's setting `synchronous`.

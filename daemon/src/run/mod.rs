@@ -41,7 +41,7 @@ use crate::server::Server;
 use crate::server::busy_poll::BusyPoll;
 use crate::server::limits::{Limits, REFUSALS_MAX};
 use crate::server::socket::Socket;
-use crate::state_dir::StateDir;
+use crate::state_dir::{StateDir, beside};
 use crate::store::Store;
 use crate::systemd::activation::{self, HandedOver, PassedSocket};
 use crate::systemd::notify::Service;
@@ -304,9 +304,7 @@ impl Opened {
 
 /// The file that notes the journal's last commit: beside the socket, in the runtime directory.
 pub(crate) fn memory_file(socket: &Path) -> PathBuf {
-    let mut name = socket.as_os_str().to_owned();
-    name.push(".last-commit");
-    name.into()
+    beside(socket, ".last-commit")
 }
 
 /// The passed socket, or else the configured one.

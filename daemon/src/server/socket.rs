@@ -19,7 +19,7 @@ use tracing::warn;
 
 use crate::lock::{LockError, LockFile};
 use crate::server::{passed, peer};
-use crate::state_dir::explain;
+use crate::state_dir::{beside, explain};
 use crate::systemd::activation::PassedSocket;
 
 /// A listening socket. If the file is this daemon's own, it is removed when this is dropped.
@@ -70,13 +70,13 @@ impl Socket {
             Err(error) => return Err(failed("looking for it")(error)),
         }
         let lock =
-            LockFile::acquire(&with_suffix(path, ".lock"), 0o600).map_err(|error| match error {
+            LockFile::acquire(&beside(path, ".lock"), 0o600).map_err(|error| match error {
                 LockError::Held { pid: Some(pid), .. } => in_use(pid),
                 LockError::Io { cause, .. } => failed("locking it")(cause),
                 other => other.into(),
             })?;
         // It is created under another name without access for others, and renamed once it has its group and mode.
-        let fresh = with_suffix(path, ".new");
+        let fresh = beside(path, ".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(failed("removing what a crash left beside it")(error));
@@ -167,12 +167,6 @@ fn open_own(path: &Path) -> io::Result<File> {
         return Ok(file);
     }
     Err(io::Error::other("another process has replaced it"))
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
 }
 
 #[cfg(test)]

@@ -96,6 +96,13 @@ fn lock(dir: &Path) -> Result<LockFile, String> {
     })
 }
 
+/// The path of a file beside another one, whose name it begins with.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
 /// An I/O error in words for the operator.
 pub(crate) fn explain(tried: &str, e: &io::Error) -> String {
     let next = match e.kind() {
