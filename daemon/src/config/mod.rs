@@ -64,7 +64,7 @@ pub use password::{StorePassword, variable_of as password_variable};
 pub use reader::Effective;
 pub use regular_file::read_regular_file;
 pub use routes::PRIMARIES_MAX;
-pub use routing::{Placement, PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
+pub use routing::{PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
 pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings, settings_help};
 #[cfg(feature = "http")]
 pub(crate) use store_url::percent_decoded;

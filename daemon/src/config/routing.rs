@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::slice;
 
 use super::hash;
 use super::pattern::{Pattern, PatternIndex};
@@ -19,20 +20,6 @@ pub struct Routing {
     by_pattern: PatternIndex,
     /// The whole routing as text. Equal routings have equal texts; empty without routes.
     described: String,
-}
-
-/// Where a tag belongs: indices into [`Routing::stores`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement<'a> {
-    /// In this store alone.
-    One(usize),
-    /// In every one of these.
-    Primaries {
-        /// Primary i of N grants the ids with the remainder i when divided by N; there are 2 to 64 primaries.
-        members: &'a [usize],
-        /// Counts changes of the list, from 1.
-        era: u32,
-    },
 }
 
 /// What a store records about itself as one of several primaries.
@@ -87,16 +74,17 @@ impl Routing {
         self.described.is_empty()
     }
 
-    /// Where a tag belongs; `None` if no rule matches it.
-    pub fn placement(&self, tag: &Tag) -> Option<Placement<'_>> {
+    /// The stores of a tag, as indices into [`Routing::stores`]: one, or the 2 to 64 primaries of its list in their order.
+    /// `None` if no rule matches it.
+    pub fn placement(&self, tag: &Tag) -> Option<&[usize]> {
         let name = tag.as_str();
         // No earlier rule has a prefix of a tag that a later one names in full, because such rules are refused.
         Some(match self.homes.get(self.by_pattern.matching(name).next()?)? {
-            RouteTarget::One(store) => Placement::One(*store),
+            RouteTarget::One(store) => slice::from_ref(store),
             RouteTarget::Hashed(members) => {
-                Placement::One(*members.get(hash::place(name, members.len()))?)
+                slice::from_ref(members.get(hash::place(name, members.len()))?)
             }
-            RouteTarget::Primaries(members, era) => Placement::Primaries { members, era: *era },
+            RouteTarget::Primaries(members, _) => members,
         })
     }
 
@@ -123,13 +111,9 @@ impl Routing {
         self.are_primaries_together(store, store)
     }
 
-    /// The names of a placement's stores, for messages.
-    pub fn names(&self, home: Placement<'_>) -> String {
-        let members = match &home {
-            Placement::One(store) => std::slice::from_ref(store),
-            Placement::Primaries { members, .. } => members,
-        };
-        let names = members.iter().filter_map(|store| self.stores.get(*store));
+    /// The names of these stores, for messages.
+    pub fn names(&self, stores: &[usize]) -> String {
+        let names = stores.iter().filter_map(|store| self.stores.get(*store));
         names.map(|store| &*store.name).collect::<Vec<_>>().join(",")
     }
 

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, bail};
 
 use super::migration_state::{Frozen, RETIRED};
-use crate::config::{Config, Placement, PrimaryRole, Routing, StoreSpec, StoreUrl, parse_primary};
+use crate::config::{Config, PrimaryRole, Routing, StoreSpec, StoreUrl, parse_primary};
 use crate::run::stores;
 use crate::store::{Store, StoreHandle};
 use leafd_core::Tag;
@@ -98,11 +98,8 @@ impl Member {
 
     /// Whether the new routes place the tag in it.
     pub(super) fn is_home_of(&self, routing: &Routing, tag: &Tag) -> bool {
-        match (routing.placement(tag), self.index) {
-            (Some(Placement::One(store)), Some(index)) => store == index,
-            (Some(Placement::Primaries { members, .. }), Some(index)) => members.contains(&index),
-            _ => false,
-        }
+        let home = routing.placement(tag).unwrap_or_default();
+        self.index.is_some_and(|index| home.contains(&index))
     }
 
     /// Replaces the recorded role. At that moment, no claim under the former role is in progress.

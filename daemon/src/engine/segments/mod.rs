@@ -31,7 +31,7 @@ use leafd_wire::{Run, Status};
 use tokio::sync::Notify;
 
 use crate::clock;
-use crate::config::{Placement, Routing};
+use crate::config::Routing;
 use crate::engine::TICK;
 use crate::engine::masks::Masks;
 use crate::engine::upstream::Upstream;
@@ -217,17 +217,13 @@ impl Segments {
     /// # Errors
     /// The configuration names no store.
     pub fn upstreams_of(&self, tag: &Tag) -> Result<Vec<Rc<Upstream>>, Failure> {
-        let indexes = match self.routing.placement(tag) {
-            Some(Placement::One(index)) => vec![index],
-            Some(Placement::Primaries { members, .. }) => members.to_vec(),
-            None => {
-                return Err(Failure::new(
-                    Status::TagUnknown,
-                    format!("no rule in routes matches tag {tag:?}; add one to the configuration"),
-                ));
-            }
+        let Some(indexes) = self.routing.placement(tag) else {
+            return Err(Failure::new(
+                Status::TagUnknown,
+                format!("no rule in routes matches tag {tag:?}; add one to the configuration"),
+            ));
         };
-        Ok(indexes.into_iter().map(|index| Rc::clone(&self.upstreams[index])).collect())
+        Ok(indexes.iter().map(|index| Rc::clone(&self.upstreams[*index])).collect())
     }
 
     /// The stores with the same tags as this one: itself, or all primaries of its list in their order.
