@@ -14,7 +14,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Registry, fmt, reload};
 
-use crate::config::{LogFilter, LogFormat};
+use crate::config::LogFormat;
 use crate::recent;
 
 /// Changes what is logged. Clones change the same log.
@@ -37,8 +37,8 @@ pub struct LogError {
 ///
 /// # Errors
 /// [`LogError`] when the process has a log already.
-pub fn init(filter: &LogFilter, format_wanted: LogFormat) -> Result<LogHandle, LogError> {
-    let (filter, handle) = reload::Layer::new(filter.to_targets());
+pub fn init(filter: &Targets, format_wanted: LogFormat) -> Result<LogHandle, LogError> {
+    let (filter, handle) = reload::Layer::new(filter.clone());
     let journal = is_journal(std::io::stderr());
     let human = format().with_ansi(wants_colour());
     let lines = fmt::layer().with_ansi(wants_colour()).with_writer(std::io::stderr);
@@ -126,9 +126,9 @@ impl LogHandle {
     ///
     /// # Errors
     /// [`LogError`] if the log no longer exists.
-    pub fn set(&self, filter: &LogFilter) -> Result<(), LogError> {
+    pub fn set(&self, filter: &Targets) -> Result<(), LogError> {
         self.0
-            .reload(filter.to_targets())
+            .reload(filter.clone())
             .map_err(|cause| LogError { tried: "changed", cause: cause.to_string() })
     }
 }
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::config::{Args, Config, Env};
 
-    fn filter(text: &str) -> LogFilter {
+    fn filter(text: &str) -> Targets {
         let args = Args { set: vec![format!("log={text}")], ..Args::default() };
         Config::load_from(&args, &Env::default()).unwrap().log
     }

@@ -70,11 +70,12 @@ pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings,
 pub(crate) use store_url::percent_decoded;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};
 pub use stores::StoreSpec;
-pub use types::{LogFilter, LogFormat, SocketGroup};
+pub use types::{LogFormat, SocketGroup};
 pub use workers::WorkerSpec;
 
 use leafd_core::segment::PrefetchPolicy;
 use reader::Reader;
+use tracing_subscriber::filter::Targets;
 
 use leafd_core::registry::Mode;
 pub use zookeeper::{LeafAddress, LeafName, Servers};
@@ -160,7 +161,7 @@ pub struct Config {
     /// The file of the keys of public ids, if there is one.
     pub mask_key_file: Option<PathBuf>,
     /// What is logged.
-    pub log: LogFilter,
+    pub log: Targets,
     /// The format of the log.
     pub log_format: LogFormat,
     /// Where Leaf's own paths are served by HTTP, if they are.

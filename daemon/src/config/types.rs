@@ -1,9 +1,8 @@
 //! Settings with a type of their own, and their parsers.
 
-use std::fmt;
 use std::path::PathBuf;
 
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 
 use super::value::{ConfigNode, InvalidValue};
 
@@ -15,10 +14,6 @@ pub struct SocketGroup {
     /// As the operator wrote it.
     pub name: String,
 }
-
-/// The log filter: checked directives in the syntax of [`Targets`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogFilter(String);
 
 /// The format of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +83,8 @@ pub(super) fn identity(node: &ConfigNode) -> Result<String, InvalidValue> {
     Ok(text.to_owned())
 }
 
-pub(super) fn log(node: &ConfigNode) -> Result<LogFilter, InvalidValue> {
+/// The log filter, in the syntax of [`Targets`].
+pub(super) fn log(node: &ConfigNode) -> Result<Targets, InvalidValue> {
     let text = node.text()?;
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
     let directives: Vec<&str> = text.split(',').map(str::trim).collect();
@@ -101,13 +97,14 @@ pub(super) fn log(node: &ConfigNode) -> Result<LogFilter, InvalidValue> {
             return Err(node.bad());
         }
     }
-    let text = directives.join(",");
-    match text.parse::<Targets>() {
-        Ok(_) => Ok(LogFilter(text)),
-        Err(cause) => {
-            Err(node.bad_for(format!("levels, or MODULE=LEVEL, between commas ({cause})")))
-        }
-    }
+    let text = match directives.join(",") {
+        off if off == "off" => off,
+        // The last directive for a module applies.
+        text => format!("{QUIET},{text}"),
+    };
+    text.parse().map_err(|cause: ParseError| {
+        node.bad_for(format!("levels, or MODULE=LEVEL, between commas ({cause})"))
+    })
 }
 
 pub(super) fn log_format(node: &ConfigNode) -> Result<LogFormat, InvalidValue> {
@@ -116,26 +113,5 @@ pub(super) fn log_format(node: &ConfigNode) -> Result<LogFormat, InvalidValue> {
         "human" => Ok(LogFormat::Human),
         "json" => Ok(LogFormat::Json),
         _ => Err(node.bad()),
-    }
-}
-
-impl LogFilter {
-    /// The filter for `tracing-subscriber`.
-    ///
-    /// # Panics
-    /// Never: the text was checked.
-    pub fn to_targets(&self) -> Targets {
-        let checked = match &*self.0 {
-            "off" => "off".to_owned(),
-            // The last occurrence applies.
-            text => format!("{QUIET},{text}"),
-        };
-        checked.parse().expect("the setting was checked")
-    }
-}
-
-impl fmt::Display for LogFilter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
