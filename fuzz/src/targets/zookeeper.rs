@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use leafd::registry::zookeeper::contents;
+use leafd::registry::zookeeper::permanent::pair::Pair;
+use leafd::registry::zookeeper::record::{NodeRecord, Registration};
+use leafd::registry::zookeeper::{leaf_node, leased};
 use leafd_core::lease::{Lease, LeaseSettings, Mode, Request, Response, Step};
 use leafd_core::registry::{
     Entry, Holder, INSTANT_MAX, LeaseRecord, RegistryError, RegistryId, Snapshot,
@@ -44,12 +46,10 @@ pub(crate) fn run(input: &[u8]) {
             1 => format!("{{\"timestamp\":{}}}", input.number()).into_bytes(),
             _ => record(&mut input).into_bytes(),
         };
-        match contents::leased(&child, &bytes, &stat) {
-            Some(Ok((entry, again))) => {
-                let (read, _) = contents::leased(&child, &again, &stat)
-                    .expect("the same name")
-                    .expect("leafd reads what it writes");
-                assert_eq!(read, entry);
+        match leased::worker(&child).map(|worker| leased::entry(worker, &bytes, &stat)) {
+            Some(Ok(entry)) => {
+                let again = NodeRecord::new(&entry.holding, entry.seen, None).to_bytes();
+                assert_eq!(leased::entry(entry.worker.0, &again, &stat), Ok(entry.clone()));
                 entries.insert(entry.worker.0, entry);
             }
             Some(Err(odd)) => {
@@ -62,8 +62,8 @@ pub(crate) fn run(input: &[u8]) {
             None => {}
         }
         leaf(&child, &bytes, stat, &mut input);
-        if let Ok(again) = contents::registration(&bytes) {
-            assert_eq!(contents::registration(&again), Ok(again));
+        if let Ok(found) = Registration::parse(&bytes) {
+            assert_eq!(Registration::parse(&found.to_bytes()), Ok(found));
         }
     }
     lease(now, clock, entries);
@@ -111,7 +111,8 @@ fn leaf(child: &str, bytes: &[u8], stat: Stat, input: &mut Input<'_>) {
     };
     let beside = Stat { mzxid: i64::from(input.u8() % 4), ..stat };
     for side in [None, Some((bytes.to_vec(), beside))] {
-        match contents::permanent(child, (payload.clone(), stat), side) {
+        let leaf = (payload.clone(), stat);
+        match leaf_node::parse(child).map(|node| Pair { node, leaf, side }.entry()) {
             Some(Ok(entry)) => {
                 assert_eq!(entry.written, time_of(&stat));
                 let holder = entry.holding.holder;

@@ -17,7 +17,7 @@ pub const LEAF_COVER: Duration = Duration::from_secs(10);
 
 /// A child of `forever` that gives its holder a worker number.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct LeafNode {
+pub struct LeafNode {
     /// The child's name.
     pub(super) name: String,
     /// The text before the first `-`: a [`LeafAddress`] if Leaf wrote it.
@@ -59,7 +59,7 @@ pub(super) fn timestamp(payload: &[u8]) -> Result<UnixMs, String> {
 }
 
 /// How Java Leaf reads this child; `None` if it assigns no number.
-pub(super) fn parse(child: &str) -> Option<LeafNode> {
+pub fn parse(child: &str) -> Option<LeafNode> {
     let mut parts = child.split('-');
     let (holder, number) = (parts.next()?, parts.next()?);
     // As Java's `Integer.parseInt` does.

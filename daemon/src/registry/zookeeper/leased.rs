@@ -145,14 +145,14 @@ fn path(place: &EnsemblePlace, worker: u64) -> String {
 }
 
 /// The worker of a node's name, if leafd writes such names.
-pub(super) fn worker(child: &str) -> Option<u64> {
+pub fn worker(child: &str) -> Option<u64> {
     let worker = child.parse().ok()?;
     (format!("{worker:05}") == child).then_some(worker)
 }
 
 /// # Errors
 /// What can't be read.
-pub(super) fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
+pub fn entry(worker: u64, bytes: &[u8], stat: &Stat) -> Result<Entry, String> {
     let record = NodeRecord::parse(bytes)?;
     let (holding, seen, written) = (record.holding(), record.seen, modified(stat));
     Ok(Entry { worker: WorkerId(worker), holding, seen, written })

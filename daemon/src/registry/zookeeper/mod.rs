@@ -12,15 +12,14 @@
 //! Both use: - `session`: a connection, every call within its deadline.
 //! - `ensemble`: the registry's identity, its clock and the layouts.
 //! - `leaf_tree`: where Leafs have their nodes.
-//! - `record`, `leaf_node`: the content of the nodes, without I/O. `contents`: the same for tests with arbitrary bytes.
+//! - `record`, `leaf_node`: the content of the nodes, without I/O.
 
-pub mod contents;
 mod ensemble;
-mod leaf_node;
+pub mod leaf_node;
 mod leaf_tree;
-mod leased;
-mod permanent;
-mod record;
+pub mod leased;
+pub mod permanent;
+pub mod record;
 mod session;
 
 use std::time::Duration;

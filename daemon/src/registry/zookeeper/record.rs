@@ -8,7 +8,7 @@ use leafd_core::registry::{Holder, LeaseRecord, check_id};
 /// Who has a worker, until when, and the writer's clock. Times are milliseconds since 1970.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NodeRecord {
+pub struct NodeRecord {
     /// `None` if it was released.
     holder: Option<Holder>,
     bound: UnixMs,
@@ -20,7 +20,7 @@ pub(super) struct NodeRecord {
 
 /// The registry's identity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Registration {
+pub struct Registration {
     /// 32 hexadecimal digits.
     pub(super) identity: String,
     /// Drawn again when writes turn out to be lost: 32 hexadecimal digits.
@@ -29,13 +29,13 @@ pub(super) struct Registration {
 
 impl NodeRecord {
     /// The record of a checked holding.
-    pub(super) fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> NodeRecord {
+    pub fn new(holding: &LeaseRecord, seen: UnixMs, worker: Option<u64>) -> NodeRecord {
         NodeRecord { holder: holding.holder.clone(), bound: holding.expires, seen, worker }
     }
 
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(bytes: &[u8]) -> Result<NodeRecord, String> {
+    pub fn parse(bytes: &[u8]) -> Result<NodeRecord, String> {
         let record: NodeRecord =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         if let Some(Holder { id, name, incarnation }) = &record.holder {
@@ -46,7 +46,7 @@ impl NodeRecord {
         Ok(record)
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it has only text and numbers")
     }
 
@@ -58,7 +58,7 @@ impl NodeRecord {
 impl Registration {
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Registration, String> {
+    pub fn parse(bytes: &[u8]) -> Result<Registration, String> {
         let registration: Registration =
             serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
         let hex =
@@ -69,7 +69,7 @@ impl Registration {
         Err("identity and history are 32 hexadecimal digits each".to_owned())
     }
 
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("it has only text")
     }
 }

@@ -9,7 +9,7 @@
 //! - `number`: assigns a free number to a host.
 
 mod number;
-mod pair;
+pub mod pair;
 
 use std::ops::Range;
 
@@ -236,15 +236,6 @@ impl Forever {
         let node = nodes.pop().into_iter().collect();
         Ok(self.pairs(place, node).await?.pop())
     }
-}
-
-/// The content of a Leaf node and of leafd's own beside it.
-pub(super) fn pair_entry(
-    node: LeafNode,
-    leaf: (Vec<u8>, Stat),
-    side: Option<(Vec<u8>, Stat)>,
-) -> Result<Entry, String> {
-    Pair { node, leaf, side }.entry()
 }
 
 /// The holder's address.

@@ -10,16 +10,16 @@ use leafd_core::store::StartToken;
 use leafd_core::{UnixMs, WorkerId};
 
 /// A Leaf node, and leafd's own node beside it.
-pub(super) struct Pair {
-    pub(super) node: LeafNode,
-    pub(super) leaf: (Vec<u8>, Stat),
-    pub(super) side: Option<(Vec<u8>, Stat)>,
+pub struct Pair {
+    pub node: LeafNode,
+    pub leaf: (Vec<u8>, Stat),
+    pub side: Option<(Vec<u8>, Stat)>,
 }
 
 impl Pair {
     /// # Errors
     /// What can't be read, and what to do.
-    pub(super) fn entry(&self) -> Result<Entry, String> {
+    pub fn entry(&self) -> Result<Entry, String> {
         let unreadable = |what: &str, cause: String| {
             format!(
                 "the {what} of {} can't be read: {cause}; if no host uses that address any more, delete the node; \
