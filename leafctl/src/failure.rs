@@ -43,9 +43,7 @@ impl CommandError {
             CommandError::Quiet => 0,
         }
     }
-}
 
-impl CommandError {
     /// Whether the daemon doesn't know the tag.
     pub fn is_unknown_tag(&self) -> bool {
         matches!(self, CommandError::Client(error) if error.status() == Some(Status::TagUnknown))
