@@ -58,7 +58,7 @@ pub struct Dispatcher {
     series: SeriesBook,
     access: watch::Sender<AccessRules>,
     /// Increases with each change of the access rules, so that connections don't use what former rules allowed.
-    access_edition: Cell<u64>,
+    pub(crate) access_edition: Cell<u64>,
     /// What the status says about the daemon as a whole.
     pub about: About,
     stopping: Cell<bool>,
@@ -137,11 +137,6 @@ impl Dispatcher {
     /// The access rules, with all their later changes.
     pub fn watch_access(&self) -> watch::Receiver<AccessRules> {
         self.access.subscribe()
-    }
-
-    /// Changes with the access rules.
-    pub fn access_edition(&self) -> u64 {
-        self.access_edition.get()
     }
 
     /// Uses other access rules from now on, also on open connections.

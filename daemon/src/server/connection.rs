@@ -287,7 +287,7 @@ impl Connection {
 
     /// Reads which of its groups the access rules name, unless they are known for the present rules.
     fn know_groups(&mut self) {
-        let edition = self.dispatcher.access_edition();
+        let edition = self.dispatcher.access_edition.get();
         if self.groups_known != Some(edition) {
             self.groups_known = Some(edition);
             let access = self.dispatcher.access();
