@@ -46,17 +46,13 @@ pub fn check(report: &mut Report, config: &Config) {
         ),
         _ => report.ok("unit", format!("{UNIT} is {state}")),
     }
-    check_writable(
-        report,
-        config,
-        value("ProtectSystem"),
-        value("StateDirectory"),
-        value("ReadWritePaths"),
-    );
+    let sandbox = ["ProtectSystem", "StateDirectory", "ReadWritePaths"].map(value);
+    check_writable(report, config, sandbox);
 }
 
 /// A directory outside the defaults must be allowed in the sandbox.
-fn check_writable(report: &mut Report, config: &Config, protect: &str, state: &str, paths: &str) {
+fn check_writable(report: &mut Report, config: &Config, sandbox: [&str; 3]) {
+    let [protect, state, paths] = sandbox;
     let state = state.split_whitespace().map(|name| Path::new("/var/lib").join(name));
     let others =
         paths.split_whitespace().map(|path| PathBuf::from(path.trim_start_matches(['-', '+'])));
