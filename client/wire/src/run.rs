@@ -62,7 +62,6 @@ impl Run {
     }
 
     /// The rest without the first `count` ids; `None` if nothing remains.
-    #[must_use]
     pub fn without_first(self, count: u32) -> Option<Run> {
         let left = self.count.checked_sub(count).filter(|left| *left > 0)?;
         Some(Run { first: self.bound(count), count: left, ..self })
