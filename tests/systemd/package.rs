@@ -1,4 +1,5 @@
 //! The package: built once from the binaries of the profile that is tested, installed, looked at, removed.
+//! `TESTED_PACKAGE` names another one to test, such as a release's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,20 +39,32 @@ fn build() -> Packages {
     };
     let folder = target.join("packages");
     let _ = fs::remove_dir_all(&folder);
+    let first = match std::env::var_os("TESTED_PACKAGE") {
+        Some(package) => {
+            fs::create_dir(&folder).unwrap();
+            let copy = folder.join(Path::new(&package).file_name().expect("a file's name"));
+            fs::copy(package, &copy).expect("TESTED_PACKAGE names a file");
+            copy
+        }
+        None => build_by_script(profile, target, &folder),
+    };
+    let later = (1..=UPGRADES).map(|round| renumbered(&first, &format!("+test{round}")));
+    let later = later.collect();
+    let first = first.file_name().unwrap().to_str().unwrap().to_owned();
+    Packages { folder, first, later }
+}
+
+fn build_by_script(profile: &str, target: &Path, folder: &Path) -> PathBuf {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../systemd/debian/build");
     let mut command = Command::new(script);
     without_cargo_s_variables(&mut command);
-    command.args(["--profile", profile, "--output"]).arg(&folder);
+    command.args(["--profile", profile, "--output"]).arg(folder);
     // Quick to pack and unpack; and the make that may run these tests has nothing to say to this one.
     command.env("CARGO_TARGET_DIR", target).env("LEAFD_DEB_COMPRESSION", "1");
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
     let output = command.output().expect("the script runs");
     assert!(output.status.success(), "no package is built:\n{}", text(output.stderr));
-    let first = PathBuf::from(text(output.stdout).trim_end());
-    let later = (1..=UPGRADES).map(|round| renumbered(&first, &format!("+test{round}")));
-    let later = later.collect();
-    let first = first.file_name().unwrap().to_str().unwrap().to_owned();
-    Packages { folder, first, later }
+    PathBuf::from(text(output.stdout).trim_end())
 }
 
 /// The same package with a suffix to its version.
