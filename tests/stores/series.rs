@@ -17,7 +17,11 @@ use leafd_tests::servers::Server;
 use leafd_tests::wall_clock::WallClock;
 use serde_json::{Value, json};
 
-on_each_server!(days_begin_and_end_on_three_hosts, a_period_begins_while_the_store_is_down);
+on_each_server!(
+    days_begin_and_end_on_three_hosts,
+    the_guide_s_row_leaves_no_gap,
+    a_period_begins_while_the_store_is_down
+);
 
 const ZONE: &str = "Europe/Berlin";
 
@@ -323,4 +327,28 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
         error.contains("can't be looked up within the deadline").then_some(())
     });
     server.thaw();
+}
+
+/// The row in an application's own database that the guide shows to those whose law allows no gap.
+fn the_guide_s_row_leaves_no_gap<S: Server + Sync>() {
+    let server = S::empty(&[]);
+    let guide = include_str!("../../docs/guide/document-numbers.md");
+    let blocks: Vec<&str> =
+        guide.split("```sql\n").skip(1).map(|from| from.split_once("```").unwrap().0).collect();
+    let [tables, on_postgres, on_mysql] = blocks[..] else { panic!("{blocks:?}") };
+    let invoice = if S::NAME == "PostgreSQL" { on_postgres } else { on_mysql };
+    server.sql(tables);
+    server.sql(invoice);
+    server.sql(&invoice.replace("COMMIT", "ROLLBACK"));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..25 {
+                    server.sql(invoice);
+                }
+            });
+        }
+    });
+    let counts = "SELECT count(*), min(number), max(number) FROM invoice";
+    assert_eq!(server.sql(counts), [["101", "1", "101"]]);
 }
