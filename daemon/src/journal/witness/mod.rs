@@ -102,7 +102,7 @@ impl Witnesses {
         };
         let stamped = match &self.stamp {
             Some(stamp) if !stamp.tells() => false,
-            Some(stamp) if stamp.is_of(&last) => true,
+            Some(stamp) if stamp.is_of(&last) => !stamp.may_have_later(&last),
             Some(_) => {
                 return Ok(Freshness::Restored(
                     "the file stamp in the state directory is from a later start or stop"

@@ -70,6 +70,12 @@ impl Stamp {
         begins(&self.digest) || self.new.as_ref().is_some_and(begins)
     }
 
+    /// Whether a crash left a second file, and the token belongs to the first. The journal recorded the second one's
+    /// token if and only if its log is whole, which nothing shows.
+    pub fn may_have_later(&self, token: &StartToken) -> bool {
+        self.new.as_ref().is_some_and(|new| !token.0.starts_with(&**new))
+    }
+
     /// The beginning of this stamp's tokens.
     pub fn token_begin(&self) -> &str {
         &self.digest
