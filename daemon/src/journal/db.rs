@@ -75,15 +75,16 @@ pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(path, flags)?;
     conn.busy_timeout(BUSY_TIMEOUT)?;
-    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
     conn.pragma_update(None, "mmap_size", 0)?;
     conn.pragma_update(None, "trusted_schema", "OFF")?;
     conn.pragma_update(None, "cell_size_check", "ON")?;
-    conn.pragma_update(None, "synchronous", syncs as i64)?;
     // The lock is exclusive before the log is first used, so SQLite keeps the log's index in private memory. Otherwise
-    // the index would be in a mapped file, and a full disk or a truncation would cause a SIGBUS.
+    // the index would be in a mapped file, and a full disk or a truncation would cause a SIGBUS. Some of the pragmas
+    // below use the log.
     expect(&conn, "locking_mode", "EXCLUSIVE", "exclusive")?;
     expect(&conn, "journal_mode", "WAL", "wal")?;
+    conn.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    conn.pragma_update(None, "synchronous", syncs as i64)?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     conn.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
     let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;

@@ -311,3 +311,18 @@ async fn enter(journal: &Journal, group: &[Write]) -> Result<Entered, JournalErr
     let layout = journal.layout(&tag("l")).await?;
     Ok((tag_of(journal, "a").await, tag_of(journal, "b").await, layout))
 }
+
+/// A truncated file or a full disk would make the kernel kill a process that has mapped it.
+#[test]
+fn no_file_is_mapped() {
+    run(async {
+        let place = place();
+        let dir = place.path().join("state");
+        for _ in 0..2 {
+            let (journal, _) = open(&dir);
+            journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+            assert!(!dir.join("journal.db-shm").exists());
+            journal.close().await;
+        }
+    });
+}
