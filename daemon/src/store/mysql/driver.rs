@@ -72,7 +72,10 @@ impl MysqlDriver {
             }
             Ok(answers)
         })?;
-        Ok(answers.split_off(answers.len().saturating_sub(calls.len())))
+        if answers.len() != texts.len() {
+            return Err(SqlError::Lost("it answered another number of statements".to_owned()));
+        }
+        Ok(answers.split_off(answers.len() - calls.len()))
     }
 
     /// Begins the transaction if that was not sent yet.

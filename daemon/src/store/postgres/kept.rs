@@ -166,7 +166,7 @@ fn whole(sql: &str, params: &[Param<'_>]) -> String {
     })
 }
 
-/// One statement that runs all of these, and fails by a division by zero unless each of them changes a row.
+/// One statement that runs all of these, and fails by a division by zero unless each of them changes one row.
 pub(super) fn all_or_none<'a>(calls: &[Call<'a>]) -> (String, Vec<Param<'a>>) {
     let (mut parts, mut names, mut all) = (Vec::new(), Vec::new(), Vec::new());
     for (sql, params) in calls {
@@ -178,7 +178,7 @@ pub(super) fn all_or_none<'a>(calls: &[Call<'a>]) -> (String, Vec<Param<'a>>) {
         all.extend_from_slice(params);
     }
     let (parts, names) = (parts.join(", "), names.join(", "));
-    (format!("WITH {parts} SELECT 1 / count(*) FROM {names}"), all)
+    (format!("WITH {parts} SELECT 1 / (count(*) = 1)::int FROM {names}"), all)
 }
 
 #[cfg(test)]
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(
             sql,
             "WITH changed0 AS (UPDATE a SET n = $2 WHERE t = $1 RETURNING 1), \
-             changed1 AS (DELETE b WHERE t = $3 RETURNING 1) SELECT 1 / count(*) FROM changed0, changed1"
+             changed1 AS (DELETE b WHERE t = $3 RETURNING 1) SELECT 1 / (count(*) = 1)::int FROM changed0, changed1"
         );
         assert_eq!(params.len(), 3);
     }
