@@ -20,7 +20,7 @@ pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     if allowed.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
         return Ok(());
     }
-    let shown: String = text.chars().take(HOLDER_BYTES_MAX).collect();
+    let shown: String = text.chars().take(HOLDER_BYTES_MAX + 1).collect();
     Err(format!(
         "its {what} is {shown:?}; allowed: 1 to {HOLDER_BYTES_MAX} printable ASCII characters without spaces"
     ))

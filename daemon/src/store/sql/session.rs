@@ -22,6 +22,7 @@ use leafd_core::BootMs;
 use leafd_core::store::{
     History, HostId, Identity, Kept, Note, Proof, Role, StartToken, StoreError, StoreId, Why,
 };
+use leafd_wire::text::clean;
 
 #[derive(Debug)]
 pub(super) struct Session {
@@ -223,8 +224,8 @@ impl Session {
                 "has a value of {row:?} in leafd_meta that leafd did not write ({cause}): restore the row from a backup"
             ))
         };
-        if !name.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(foreign("identity", &"it is not printable ASCII").into());
+        if clean(&name) != name {
+            return Err(foreign("identity", &"it has control characters").into());
         }
         let RoleRecord { role, right } = parse(&role).map_err(|cause| foreign("role", &cause))?;
         self.right = right;
