@@ -195,14 +195,14 @@ static void draw_reuse(void)
     }
     draw();
     await(child);
-    /* A child that leaves it be closes its copy when it makes a connection of its own. */
+    /* A child makes a connection of its own, and leaves its copy of its parent's as it is. */
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
         struct stat before, after;
         CHECK(fstat(number, &before) == 0);
         draw();
-        CHECK(fstat(number, &after) != 0 || before.st_ino != after.st_ino);
+        CHECK(fstat(number, &after) == 0 && before.st_ino == after.st_ino);
         end_child();
     }
     await(child);
