@@ -50,7 +50,7 @@ func TestDocumentNumbersThatCannotBe(t *testing.T) {
 		{c.Series(strings.Repeat("b", 41)), StatusTagUnknown, "no series"},
 		{c.Series(strings.Repeat("b", 100_000)), StatusTagUnknown, "no series"},
 		{bills.Tenant("acme"), StatusValueRefused, "{tenant}"},
-		{orders, StatusValueRefused, "need a tenant"},
+		{orders, StatusValueRefused, "needs a tenant"},
 		{orders.Tenant("a-b"), StatusValueRefused, "letters and digits"},
 		{orders.Tenant(strings.Repeat("a", 33)), StatusValueRefused, "1 to 32"},
 		{orders.Tenant(strings.Repeat("a", 100_000)), StatusValueRefused, "1 to 32"},

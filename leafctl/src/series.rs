@@ -20,8 +20,9 @@ pub enum SeriesCommand {
     /// Create a series
     #[command(after_help = "\
 A format consists of text and these fields:
-  {yyyy} {yy} {q} {MM} {ww} {dd}  the period: a year, or with {q}, {MM}, {ww}, or {MM} and {dd} a quarter, month,
-                                  ISO week or day; without any of them, the count never starts over
+  {yyyy} {yy} {q} {MM} {ww} {dd}  the period: a year, or with {q}, {MM}, {ww}, or {MM} and {dd}
+                                  a quarter, month, ISO week or day; without any of them, the
+                                  count never starts over
   {n:6}, {n:6:base32}             the number, with at least 6 digits
   {tenant}                        the tenant, in capitals: each has counts of its own
   {check}                         at the end: two check digits by ISO 7064, MOD 97-10
@@ -63,10 +64,10 @@ pub struct CreateArgs {
     /// The IANA time zone in which periods begin
     #[arg(long, value_name = "NAME", default_value = "UTC")]
     timezone: String,
-    /// When a period needs more numbers than have room in the format: write longer ones, or refuse
+    /// What to do when a period needs more numbers than fit the format: write longer ones, or refuse to draw
     #[arg(long, value_parser = ["grow", "refuse"], default_value = "grow")]
     overflow: String,
-    /// Claim numbers only when they are drawn: hardly anything but a crash causes a gap, and each draw needs the store
+    /// Claim numbers only when they are drawn, so gaps are rare; every draw needs the store
     #[arg(long)]
     dense: bool,
     /// How many tenants the series may have

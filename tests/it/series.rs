@@ -166,7 +166,7 @@ fn a_full_period_refuses_or_grows_and_warns_before() {
     assert_eq!((&*numbers[8], &*numbers[9]), ("G9", "G10"));
     assert_eq!(client.series("refuse").next_batch(9).unwrap().pop().unwrap(), "R9");
     assert_eq!(status_of(client.series("refuse").next()).0, Status::TagExhausted);
-    for words in ["soon they get longer", "soon they run out"] {
+    for words in ["numbers get longer", "draws are refused"] {
         eventually(words, WITHIN, || host.log().contains(words).then_some(()));
     }
 }
@@ -180,9 +180,13 @@ fn tenants_have_counts_of_their_own_and_are_limited() {
     assert_eq!(orders.tenant("ACME").next().unwrap(), "O-ACME-002");
     assert_eq!(orders.tenant("acme2").next().unwrap(), "O-ACME2-001");
     let (status, words) = status_of(orders.tenant("third").next());
-    assert!(status == Status::ValueRefused && words.contains("tenants_max"), "{words}");
+    assert!(status == Status::ValueRefused && words.contains("tag set"), "{words}");
+    // Nobody is to be called for that, whoever invented the tenant.
+    let conditions = &host.status()["health"]["conditions"];
+    assert_eq!(*conditions, json!([]));
+    assert!(!host.log().contains("used up"), "{}", host.log());
     for (tenant, part) in
-        [("", "need a tenant"), ("a-b", "letters and digits"), (&*"x".repeat(33), "1 to 32")]
+        [("", "needs a tenant"), ("a-b", "letters and digits"), (&*"x".repeat(33), "1 to 32")]
     {
         let (status, words) = status_of(orders.tenant(tenant).next());
         assert!(status == Status::ValueRefused && words.contains(part), "{tenant}: {words}");
@@ -258,7 +262,7 @@ fn what_makes_no_sense_is_refused_in_words() {
         (refused(&host, &["series", "next", "nosuch"]), "no series"),
         (refused(&host, &["series", "next", "bills", "--tenant", "x"]), "no {tenant}"),
         (refused(&host, &["series", "account", "bills", "2026"]), "not a period"),
-        (refused(&host, &["series", "account", "bills"]), "has no numbers"),
+        (refused(&host, &["series", "account", "bills"]), "no numbers of series"),
         (refused(&host, &["tag", "create", "series/bills/all"]), "such names count"),
         (refused(&host, &["tag", "create", "series.dense/x"]), "such names count"),
     ] {
@@ -347,7 +351,7 @@ fn days_end_and_their_counts_are_deleted_after_the_retention() {
     assert!(!tags.contains(&format!("series/days/{period}")), "{tags}");
     // Each day has a tag for the tenant that may be, also those that are prepared, and none for the other.
     assert!(tags.matches("series/tenants/a/").count() >= 3 && !tags.contains("/b/"), "{tags}");
-    assert!(refused(&host, &["series", "account", "days", &period]).contains("no longer"));
+    assert!(refused(&host, &["series", "account", "days", &period]).contains("tag was deleted"));
     // The store remembers how far it had come: if its clock is set back, no number comes twice.
     clock.step(0);
     leafctl(&host, &["series", "list"]);

@@ -34,7 +34,7 @@ test('document numbers that cannot be', async (t) => {
     ['nosuch', undefined, 'TAG_UNKNOWN', /leafctl series create/],
     ['b'.repeat(41), undefined, 'TAG_UNKNOWN', /no series/],
     ['bills', 'acme', 'VALUE_REFUSED', /\{tenant\}/],
-    ['orders', '', 'VALUE_REFUSED', /need a tenant/],
+    ['orders', '', 'VALUE_REFUSED', /needs a tenant/],
     ['orders', 'a-b', 'VALUE_REFUSED', /letters and digits/],
     ['orders', 'a'.repeat(33), 'VALUE_REFUSED', /1 to 32/],
   ]) {

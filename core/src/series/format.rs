@@ -141,8 +141,8 @@ impl Format {
         let fits =
             text.len() <= TENANT_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
         match (self.has_tenant(), text.is_empty()) {
-            (true, true) => Err("its numbers need a tenant"),
-            (false, false) => Err("its format has no {tenant}"),
+            (true, true) => Err("each number needs a tenant, because the format has {tenant}"),
+            (false, false) => Err("its format has no {tenant}: pass no tenant"),
             _ if !fits => Err("a tenant is 1 to 32 letters and digits"),
             _ => Ok(text.to_ascii_lowercase()),
         }

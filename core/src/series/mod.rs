@@ -35,7 +35,7 @@ pub const TENANTS_MAX: u32 = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    #[serde(rename = "series")]
+    #[serde(rename = "series", default)]
     pub name: String,
     /// See [`Format`].
     pub format: String,
@@ -112,6 +112,12 @@ pub fn is_name(text: &str) -> bool {
 /// Whether a tag belongs to a series.
 pub fn is_tag_of_series(tag: &Tag) -> bool {
     tag.as_str().starts_with(TAG_PREFIX) || is_dense(tag)
+}
+
+/// Whether a tag counts the tenants of a series. That all are taken concerns nobody but new tenants.
+pub fn counts_tenants(tag: &Tag) -> bool {
+    let name = tag.as_str().strip_prefix(DENSE_PREFIX).and_then(|it| it.strip_suffix("/tenants"));
+    name.is_some_and(|name| !name.contains('/'))
 }
 
 /// Whether no ids of a tag are claimed ahead of use: it counts the numbers of a dense series, or tenants.

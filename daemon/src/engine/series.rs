@@ -150,6 +150,12 @@ impl SeriesBook {
         match (get(), failure) {
             (Some(known), _) => Ok(known),
             (None, Some(failure)) => Err(failure),
+            (None, None) if self.known.borrow().contains_key(name) => Err(Failure::new(
+                Status::StoreRefused,
+                format!(
+                    "this host can't issue numbers of series {name:?}: its log says why, after \"can't issue numbers\""
+                ),
+            )),
             (None, None) => Err(Failure::new(
                 Status::TagUnknown,
                 format!("there is no series {name:?}; create it with leafctl series create"),
@@ -229,11 +235,11 @@ impl SeriesBook {
             if known.get(&name).is_some_and(|(former, _)| *former == text) {
                 continue;
             }
-            let series = serde_json::from_str(&text)
+            let series = serde_json::from_str::<Series>(&text)
                 .map_err(|why| {
                     Failure::new(Status::Internal, format!("its record makes no sense: {why}"))
                 })
-                .and_then(KnownSeries::new)
+                .and_then(|record| KnownSeries::new(Series { name: name.clone(), ..record }))
                 .inspect_err(|failure| {
                     let why = &failure.message;
                     warn!(series = name, "this host can't issue numbers of the series: {why}");
@@ -278,7 +284,8 @@ impl KnownSeries {
             .map_err(|why| refused(format!("{format:?} is not a format: {why}")))?;
         let zone = TimeZone::get(timezone).map_err(|_| {
             refused(format!(
-                "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin, and install tzdata"
+                "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin; for a new zone, \
+                 update tzdata and restart leafd"
             ))
         })?;
         for (setting, value, most) in [

@@ -198,8 +198,9 @@ impl Dispatcher {
         let record = &place.series.record;
         let refusal = || {
             refused(format!(
-                "series {:?} has {} tenants already, as many as it may have (tenants_max)",
-                record.name, record.tenants_max
+                "series {:?} has all the tenants it may have; to allow more: leafctl tag set {} --ceiling N",
+                record.name,
+                record.tenants_tag()
             ))
         };
         // One at a time, so that nobody keeps the store busy with invented tenants.
@@ -226,7 +227,7 @@ impl Dispatcher {
         };
         let mut drawn = draw_one().await;
         if drawn.as_ref().is_err_and(|failure| failure.status == Status::TagUnknown) {
-            self.create_tag(record, &counter, record.tenants_max.into()).await?;
+            self.create_tag(record, &counter, record.tenants_max.into(), "tenants").await?;
             drawn = draw_one().await;
         }
         match drawn {
@@ -244,6 +245,7 @@ impl Dispatcher {
         record: &Series,
         tag: &Tag,
         ceiling: u64,
+        what: &str,
     ) -> Result<(), Failure> {
         let stores = self.segments.upstreams_of(tag)?;
         if record.dense && stores.len() > 1 {
@@ -264,7 +266,7 @@ impl Dispatcher {
             ceiling,
             strict: false,
             masked: None,
-            description: Some(format!("counts for series {}", record.name)),
+            description: Some(format!("counts the {what} of series {}", record.name)),
         };
         match TagStores::new(stores).create(&new).await {
             Ok(_) | Err(StoreError::TagExists { .. }) => {}
@@ -277,7 +279,7 @@ impl Dispatcher {
     /// Creates the tag of a period, unless another host has done so, and deletes old ones.
     async fn create_period(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
         let KnownSeries { record, format, .. } = &*place.series;
-        self.create_tag(record, &place.tag, format.ceiling(record.overflow)).await?;
+        self.create_tag(record, &place.tag, format.ceiling(record.overflow), "numbers").await?;
         if let Err(error) = self.delete_old(place).await {
             warn!(tag = %place.tag, "can't delete the tags of old periods: {error}");
         }
@@ -441,20 +443,27 @@ impl Dispatcher {
         claimant: Claimant,
     ) -> Result<Value, Failure> {
         let series = self.series.find(&asked.series).await?;
-        let tenant = series.format.tenant(&asked.tenant).map_err(refused)?;
+        let tenant = (series.format.tenant(&asked.tenant))
+            .map_err(|why| refused(format!("series {:?}: {why}", asked.series)))?;
         let period = match &asked.period {
             Some(text) => Period::parse(series.format.kind(), text).ok_or_else(|| {
-                refused(format!("{text:?} is not a period of series {:?}", asked.series))
+                refused(format!(
+                    "{text:?} is not a period of series {:?}: leafctl series list shows its present one",
+                    asked.series
+                ))
             })?,
-            None => (self.series.present(&series))
-                .ok_or_else(|| refused("the present period is not known; name one"))?,
+            None => self.series.present(&series).ok_or_else(|| {
+                refused("the present period is unknown, because the store's clock could not be read: pass a period")
+            })?,
         };
         let place = series.place(tenant, period, BootMs(0));
         let shown = TagStores::new(self.segments.upstreams_of(&place.tag)?).show(&place.tag).await;
         let row = match shown {
             Err(StoreError::UnknownTag { .. }) => {
-                let words =
-                    format!("series {:?} has no numbers in {period}, or no longer", asked.series);
+                let words = format!(
+                    "no numbers of series {:?} were claimed in period {period}, or its tag was deleted",
+                    asked.series
+                );
                 return Err(Failure::new(Status::TagUnknown, words));
             }
             shown => shown.map_err(|error| administrative(&error))?.row,
@@ -478,17 +487,18 @@ impl Dispatcher {
 
 /// The texts of issued numbers, as the body of a reply.
 fn texts(place: &Place, runs: &[Run]) -> Vec<u8> {
-    let warned_at = place.series.format.capacity() / 5 * 4;
+    let capacity = place.series.format.capacity();
+    let warned_at = capacity - capacity / 5;
     let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));
     SeriesReply::body(numbers.map(|number| {
         if number == warned_at {
             let soon = match place.series.record.overflow {
-                Overflow::Grow => "get longer",
-                Overflow::Refuse => "run out",
+                Overflow::Grow => "then numbers get longer",
+                Overflow::Refuse => "then draws are refused until the next period",
             };
             warn!(
                 tag = %place.tag, number,
-                "80 % of the numbers that have room in the format are used in this period: soon they {soon}"
+                "80 % of this period's numbers that fit the format are used: {soon}"
             );
         }
         place.text(number)

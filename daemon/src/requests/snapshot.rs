@@ -25,6 +25,7 @@ use crate::recent;
 use crate::reply::Failure;
 use leafd_core::BootMs;
 use leafd_core::health::Lasts;
+use leafd_core::series::counts_tenants;
 use leafd_core::snowflake::Now;
 use leafd_core::store::percent_used;
 use leafd_wire::Malformed;
@@ -297,6 +298,7 @@ pub(super) fn tag_snapshot(tag: &SegmentTag, now: BootMs) -> TagInUse {
             lasts_ms: lasts.and_then(Lasts::ms),
             ceiling,
             ceiling_used_percent: ceiling
+                .filter(|_| !counts_tenants(&tag.tag))
                 .map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
             waiting: allocator.waiting.len() as u64,
             strict: allocator.is_strict(),

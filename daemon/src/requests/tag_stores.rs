@@ -30,7 +30,7 @@ pub struct Shown {
 pub type Away = (Arc<str>, StoreError);
 
 /// What was done when a primary fails that is not the first one.
-const CHANGED: &str = "the primaries listed before it have been changed";
+const CHANGED: &str = "any primaries listed before it have been changed";
 
 impl TagStores {
     /// One store, or all primaries of a tag in their order.
@@ -42,7 +42,8 @@ impl TagStores {
         self.upstreams.len() > 1
     }
 
-    /// Creates the tag. With several primaries it is created in each that doesn't have it yet, if all can be asked. Until every host has reported the highest ids it has seen, a store may have lost ids of the name: see
+    /// Creates the tag. With several primaries it is created in each that doesn't have it yet, once all of them have
+    /// answered. Until every host has reported the highest ids it has seen, a store may have lost ids of the name: see
     /// [`Upstream::complete`].
     pub async fn create(&self, new: &NewTag) -> Result<Shown, StoreError> {
         if self.several() && (new.strict || new.masked.is_some()) {
@@ -352,7 +353,7 @@ impl TagStores {
                 .into(),
             },
             StoreError::Refused(words) if self.several() => StoreError::refused(format!(
-                "{words}; primary {name:?} refuses it, and {so}: repeat this when that is fixed"
+                "primary {name:?} refused: {words}; {so}. Correct that, then repeat the command"
             )),
             other => other,
         }

@@ -9,6 +9,7 @@ use crate::engine::upstream::Upstream;
 use leafd_checkup::NEAR_PERCENT;
 use leafd_checkup::snapshot::store_subject;
 use leafd_core::health::{Cause, Code, Lasts};
+use leafd_core::series::counts_tenants;
 use leafd_core::store::{StoreError, percent_used};
 use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
@@ -38,7 +39,7 @@ impl Segments {
     pub(super) fn note_ceiling(&self, tag: &SegmentTag, claimed_to: u64, ceiling: u64) {
         let percent = percent_used(claimed_to, ceiling);
         let mut near = self.near_ceilings.borrow_mut();
-        if percent >= NEAR_PERCENT {
+        if percent >= NEAR_PERCENT && !counts_tenants(&tag.tag) {
             near.insert(tag.tag.clone(), NearCeiling { claimed_to, ceiling, percent });
         } else {
             near.remove(&tag.tag);
@@ -62,6 +63,7 @@ impl Segments {
         let (mut outcomes, now) = (self.outcomes.borrow_mut(), clock::boot());
         match outcome {
             Ok(()) => outcomes.succeeded(now, store, &tag.tag),
+            Err(StoreError::Exhausted { .. }) if counts_tenants(&tag.tag) => {}
             Err(error) => outcomes.failed(now, store, &tag.tag, error),
         }
     }
