@@ -8,7 +8,7 @@ mod remedy;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use leafd_checkup::snapshot::{self, PublicCondition};
+use leafd_checkup::snapshot::{self, PublicCondition, store_subject};
 use tracing::{error, info, warn};
 
 use crate::clock;
@@ -140,9 +140,15 @@ impl Watch {
     }
 
     fn add_stores(&self, causes: &mut Vec<Cause>, now: Now) {
-        for index in 0..self.segments.upstreams.len() {
+        for (index, upstream) in self.segments.upstreams.iter().enumerate() {
             let Some(trouble) = self.segments.store_trouble(index, now.boot) else { continue };
-            causes.push(Cause { lasts: self.segments.lasts_without(index, now.boot), ..trouble });
+            let lasts = self.segments.lasts_without(index, now.boot);
+            let name = store_subject(&upstream.name);
+            causes.push(Cause {
+                since: trouble.since,
+                last_success: trouble.last_success,
+                ..Cause::new(trouble.code, name, trouble.why, &trouble.message, lasts)
+            });
         }
     }
 

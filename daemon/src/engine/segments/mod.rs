@@ -51,6 +51,7 @@ pub use losses::{Cause, Gap, Losses};
 #[cfg(test)]
 pub(crate) use marks::cut_writes;
 use outlook::NearCeiling;
+pub use outlook::StoreTrouble;
 pub use tag::SegmentTag;
 use tag::{ClaimRefusal, ShardState, TagShard, shard_number};
 use turns::ClaimTurns;

@@ -7,10 +7,9 @@ use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::engine::upstream::Upstream;
 use leafd_checkup::NEAR_PERCENT;
-use leafd_checkup::snapshot::store_subject;
-use leafd_core::health::{Cause, Code, Lasts};
+use leafd_core::health::{Code, Lasts};
 use leafd_core::series::counts_tenants;
-use leafd_core::store::{StoreError, percent_used};
+use leafd_core::store::{StoreError, Why, percent_used};
 use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
 
@@ -19,6 +18,18 @@ const ESTIMATE_LASTS_MS: u64 = 100;
 
 /// A tag with a lower rate, in ids per second, counts as unused.
 const DRAWN_RATE_MIN: f64 = 0.01;
+
+/// A problem that keeps a store from granting ids.
+pub struct StoreTrouble {
+    pub code: Code,
+    /// The class of its reason.
+    pub why: Why,
+    pub message: String,
+    /// When it began, if that is known.
+    pub since: Option<BootMs>,
+    /// When a claim, or at least a probe, last succeeded.
+    pub last_success: Option<BootMs>,
+}
 
 /// The claimed part of a tag with few ids left.
 #[derive(Clone, Copy, Debug)]
@@ -72,11 +83,10 @@ impl Segments {
         self.upstreams.iter().position(|known| Rc::ptr_eq(known, upstream))
     }
 
-    /// The problem that keeps a store from granting ids, if there is one. `index` is its place in the configuration. How
-    /// long its ids last: see [`Segments::lasts_without`].
-    pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<Cause> {
+    /// The problem that keeps a store from granting ids, if there is one. `index` is its place in the configuration.
+    pub fn store_trouble(&self, index: usize, now: BootMs) -> Option<StoreTrouble> {
         let upstream = &self.upstreams[index];
-        let (condition, subject) = (upstream.condition(), store_subject(&upstream.name));
+        let condition = upstream.condition();
         let answered_at = upstream.monitor.borrow().answered_at;
         let mut outcomes = self.outcomes.borrow_mut();
         if let (None, Some(answered_at)) = (&condition, answered_at) {
@@ -92,21 +102,23 @@ impl Segments {
         if let Some((code, condition, away_since)) = trouble {
             let away = matches!(condition, Condition::Away(_));
             let claims_since = unanswered.filter(|_| away).map(|claims| claims.since);
-            let message = condition.describe(&upstream.url);
-            return Some(Cause {
+            return Some(StoreTrouble {
+                code,
+                why: condition.why(),
+                message: condition.describe(&upstream.url),
                 since: claims_since.into_iter().chain(away_since).min(),
                 last_success: claimed_at.max(answered_at),
-                ..Cause::new(code, subject, condition.why(), &message, Lasts::Over)
             });
         }
         let claims = claims?;
         // If its probes succeed and its claims fail in turns, that counts as one problem.
         let code = if unanswered.is_some() { Code::StoreAway } else { Code::ClaimsFailing };
-        let (why, message) = (claims.error.why(), claims.error.to_string());
-        Some(Cause {
+        Some(StoreTrouble {
+            code,
+            why: claims.error.why(),
+            message: claims.error.to_string(),
             since: Some(claims.since),
             last_success: claimed_at,
-            ..Cause::new(code, subject, why, &message, Lasts::Over)
         })
     }
 
