@@ -62,8 +62,10 @@ fn a_tag_gives_no_ids_before_all_primaries_have_it() {
     assert_eq!(rows(), 3);
     let mut raw = host.raw();
     raw.send(&ids_request("events.b", 1, 1, 1_000));
+    // Which answer it is depends on the primary that is asked first, and on whether it asks the other in time.
     let status = raw.reply().status();
-    assert!([Status::TagExhausted, Status::TagUnknown].contains(&status), "{status}");
+    let refusals = [Status::TagExhausted, Status::TagUnknown, Status::Deadline];
+    assert!(refusals.contains(&status), "{status}");
     primaries.all[1].sql("DROP TRIGGER refuse");
     done(&host, &["create", "events.b"]);
     drawn.add_ids("events.b", &host.raw().draw("events.b", 100));
