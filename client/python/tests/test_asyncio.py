@@ -268,7 +268,8 @@ def test_the_whole_time_is_waited(idle_host: Host) -> None:
             begun = time.monotonic()
             with pytest.raises(leafd.ConnectError):
                 await client.next_id("orders")
-            assert time.monotonic() - begun >= 0.3
+            # uvloop counts whole milliseconds, from when the loop's turn began.
+            assert time.monotonic() - begun >= 0.28
 
     asyncio.run(main())
 
