@@ -103,6 +103,8 @@ func TestADocumentNumberIsAskedForWithTheTimeThatIsLeft(t *testing.T) {
 	c := client(t, p.path, Options{Timeout: 30 * time.Millisecond})
 	_, err := c.Series("bills").Next(background())
 	wantIs(t, err, os.ErrDeadlineExceeded, true, true)
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if left := p.requests[0].left(); p.requests[0].opcode != opSeriesNext || left == 0 || left > 280 {
 		t.Fatalf("%+v", p.requests[0])
 	}
