@@ -388,6 +388,6 @@ fn long_texts_of_the_store_make_no_reply_longer_than_the_limit() {
     }
     raw.request(opcode::FLEET, 1, b"{}");
     let said = raw.reply().refused(Status::ValueRefused);
-    assert!(said.contains("smaller limit"), "{said}");
+    assert!(said.contains("smaller pages"), "{said}");
     assert_serves(&mut host);
 }
