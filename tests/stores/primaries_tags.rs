@@ -63,9 +63,10 @@ fn a_tag_gives_no_ids_before_all_primaries_have_it() {
     let mut raw = host.raw();
     raw.send(&ids_request("events.b", 1, 1, 1_000));
     // Which answer it is depends on the primary that is asked first, and on whether it asks the other in time.
-    let status = raw.reply().status();
+    let reply = raw.reply();
     let refusals = [Status::TagExhausted, Status::TagUnknown, Status::Deadline];
-    assert!(refusals.contains(&status), "{status}");
+    assert!(refusals.contains(&reply.status()), "{}", reply.status());
+    assert!(reply.text().contains("leafctl tag create"), "{}", reply.text());
     primaries.all[1].sql("DROP TRIGGER refuse");
     done(&host, &["create", "events.b"]);
     drawn.add_ids("events.b", &host.raw().draw("events.b", 100));

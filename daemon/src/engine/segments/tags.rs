@@ -167,6 +167,7 @@ impl Segments {
         if tag.shards.iter().all(|shard| shard.state.get() == ShardState::Absent) {
             self.remove(tag, failure);
         } else {
+            tag.waits_for(failure.message.clone());
             self.drive(tag);
         }
     }
