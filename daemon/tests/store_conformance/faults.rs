@@ -424,6 +424,16 @@ fn a_role_is_replaced_after_the_claim_that_is_under_way<E: Engine>() {
     assert_eq!((claimed.run.range(), told), (1..11, 11));
 }
 
+/// Returns once a statement waits for another session's lock, or the call that should send it has ended without that.
+#[track_caller]
+fn until_it_waits<E: Engine>(observer: &mut E::Session, has_ended: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while E::number(observer, E::WAITING) < 1 && !has_ended() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it doesn't wait");
+        std::thread::sleep(E::ASKED_EVERY);
+    }
+}
+
 /// The row of the right changes while the claim's last statements wait for it. The claim is made again.
 fn a_claim_whose_right_is_revoked_meanwhile_leaves_nothing_behind<E: Engine>() {
     let mut database = E::new();
@@ -437,11 +447,7 @@ fn a_claim_whose_right_is_revoked_meanwhile_leaves_nothing_behind<E: Engine>() {
     E::run(&mut other, "UPDATE leafd_tag SET role_version = 7 WHERE tag = 't'");
     let claimed = std::thread::scope(|scope| {
         let claiming = scope.spawn(|| store.claim(None, &under, &tag("t"), WISH));
-        let begun = Instant::now();
-        while E::number(&mut observer, E::WAITING) < 1 && !claiming.is_finished() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "it doesn't wait");
-            std::thread::sleep(E::ASKED_EVERY);
-        }
+        until_it_waits::<E>(&mut observer, || claiming.is_finished());
         E::run(&mut other, "COMMIT");
         claiming.join().unwrap().unwrap()
     });
@@ -462,11 +468,7 @@ fn a_name_that_is_reported_meanwhile_is_not_created_below<E: Engine>() {
     E::run(&mut other, "INSERT INTO leafd_tag (tag, highest_end, masked) VALUES ('t', 1001, '?')");
     let created = std::thread::scope(|scope| {
         let creating = scope.spawn(|| store.create(&under, &new_tag("t", 1, 10)));
-        let begun = Instant::now();
-        while E::number(&mut observer, E::WAITING) < 1 && !creating.is_finished() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "it doesn't wait");
-            std::thread::sleep(E::ASKED_EVERY);
-        }
+        until_it_waits::<E>(&mut observer, || creating.is_finished());
         E::run(&mut other, "COMMIT");
         creating.join().unwrap()
     });
