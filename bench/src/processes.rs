@@ -146,11 +146,20 @@ fn pid_of(pid: u32) -> Pid {
 
 /// Resident memory of a process in MiB.
 pub(crate) fn resident_mib(pid: u32) -> Result<f64> {
+    status_mib(pid, "VmRSS:")
+}
+
+/// Its resident memory in MiB that no file backs. Pages of the program itself, which others may share, don't count.
+pub(crate) fn anonymous_mib(pid: u32) -> Result<f64> {
+    status_mib(pid, "RssAnon:")
+}
+
+fn status_mib(pid: u32, name: &str) -> Result<f64> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let kib = text
         .lines()
-        .find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix(" kB")?.parse().ok());
-    let kib: f64 = kib.with_context(|| format!("{path} tells no resident memory"))?;
+        .find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB")?.parse().ok());
+    let kib: f64 = kib.with_context(|| format!("{path} has no {name}"))?;
     Ok(kib / 1024.0)
 }

@@ -66,6 +66,10 @@ fn unread_answers_of_all_connections_fit_the_limit_of_the_manifests() {
         }
         assert_prompt(&mut victim, "orders");
     }
+    // Whoever connects waits until leafd has accepted those who came before, on an emulated processor for half a minute.
+    let mut newcomer = as_user(&host, VICTIM);
+    newcomer.stream.set_read_timeout(Some(GAP_MAX * 20)).unwrap();
+    assert_eq!(newcomer.draw("orders", 1).len(), 1);
     let status = host.status();
     assert!(status["connections"].as_u64() > Some(2_000), "{status}");
     let used_mib = cgroup.used_bytes() >> 20;

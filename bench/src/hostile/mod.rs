@@ -18,7 +18,7 @@ use leafd_tests::cgroup::{Cgroup, bind_subuid, shipped_limit_bytes};
 use leafd_tests::host::Host;
 
 use crate::duplicates::{Duplicates, Span, check_ascending, spans_of};
-use crate::processes::resident_mib;
+use crate::processes::anonymous_mib;
 use crate::report::{Budget, Report, Section};
 use crate::{Plan, progress, stop};
 use attacks::{ATTACKS, Attack, Course, SUBORDINATE, UID};
@@ -32,7 +32,8 @@ const TIME: Duration = Duration::from_secs(5);
 /// How long the victim is watched before the attack.
 const BEFORE: Duration = Duration::from_secs(2);
 
-/// And after it: by then the daemon must have returned the memory.
+/// And after it: by then the daemon must have returned the memory. (Pages of its program that the attack ran stay
+/// resident until memory is short.)
 const AFTER: Duration = Duration::from_secs(10);
 
 /// How often the memory is read.
@@ -149,7 +150,7 @@ fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
         };
         let mut most = 0.0;
         pause(phase(BEFORE), &mut most)?;
-        let before_mib = resident_mib(host.pid())?;
+        let before_mib = anonymous_mib(host.pid())?;
         victim.next_phase();
         let attacking = scope.spawn(|| (attack.run)(&course));
         let paused = pause(phase(TIME), &mut most);
@@ -157,7 +158,7 @@ fn one(plan: &Plan, attack: &Attack) -> Result<Outcome> {
         let done = attacking.join();
         victim.next_phase();
         let paused = paused.and_then(|()| pause(phase(AFTER), &mut most));
-        let after_mib = resident_mib(host.pid());
+        let after_mib = anonymous_mib(host.pid());
         ended.store(true, Ordering::Relaxed);
         let seen = watching.join();
         paused?;
