@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use leafd_wire::{COUNT_MAX, Status, opcode};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::access::{STRANGER, raw_as};
 use crate::host::{Host, eventually};
@@ -213,6 +213,18 @@ fn nothing_lasts_of_a_tag_that_has_too_little_for_who_waits() {
     let text = get(&address, "/metrics").body;
     let lasts = series(&text, "leafd_tag_runway_seconds");
     assert_eq!(lasts, [(r#"leafd_tag_runway_seconds{tag="orders"}"#, 0.0)]);
+}
+
+#[test]
+fn the_used_part_of_a_ceiling_does_not_tell_how_many_ids_there_are() {
+    let (host, address) = busy(&["orders"], &[]);
+    host.admin(opcode::TAG_CREATE, &json!({ "tag": "tickets", "step": 1_000, "ceiling": 54_321 }));
+    let _ = host.client().next_batch("tickets", 12_345).unwrap().count();
+    let text = get(&address, "/metrics").body;
+    let ratios = series(&text, "leafd_tag_ceiling_used_ratio");
+    let (_, ratio) = ratios.iter().find(|(labels, _)| labels.contains("tickets")).expect("a ratio");
+    assert!(*ratio > 0.2, "{ratio}");
+    assert_eq!(*ratio, (ratio * 100.0).round() / 100.0);
 }
 
 /// The paths of all numbers, and of what is true or false.
