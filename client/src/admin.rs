@@ -24,18 +24,18 @@ pub struct NewTag {
     pub strict: bool,
     /// The number of bits if ids are issued as public ids, 20 to 63.
     pub masked: Option<u8>,
-    /// A note for people.
+    /// A human-readable description.
     pub description: Option<String>,
 }
 
-/// New settings of a tag. `None` keeps the present one.
+/// New settings of a tag. `None` keeps the current value.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct TagChange {
     /// The minimum number of ids in a claim.
     pub step: Option<u64>,
     /// The largest id.
     pub ceiling: Option<u64>,
-    /// A note for people; an empty one removes it.
+    /// A human-readable description; an empty one removes it.
     pub description: Option<String>,
 }
 
@@ -57,7 +57,7 @@ pub struct TagInfo {
     pub masked: Option<u8>,
     /// Distinguishes the tag from a deleted one of the same name; 0 if leafd did not create it.
     pub generation: u64,
-    /// A note for people.
+    /// A human-readable description.
     pub description: Option<String>,
 }
 
@@ -68,13 +68,13 @@ struct TagPage {
     next_store: Option<String>,
 }
 
-/// With the feature `admin`, for administrators of the daemon. These requests are never repeated, so after
+/// Available with the feature `admin`, for administrators of the daemon. These requests are never repeated, so after
 /// [`Error::Disconnected`] or [`Error::Timeout`] they may have taken effect.
 impl Client {
     /// Creates a tag. If it exists, the error's status is [`crate::Status::TagExists`].
     ///
     /// # Errors
-    /// As [`Client::admin`].
+    /// Same as [`Client::admin`].
     pub fn create_tag(&self, tag: &str, settings: &NewTag) -> Result<TagInfo> {
         self.administer(opcode::TAG_CREATE, tag, settings)
     }
@@ -82,7 +82,7 @@ impl Client {
     /// Describes a tag.
     ///
     /// # Errors
-    /// As [`Client::admin`].
+    /// Same as [`Client::admin`].
     pub fn tag_info(&self, tag: &str) -> Result<TagInfo> {
         self.administer(opcode::TAG_SHOW, tag, json!({}))
     }
@@ -90,7 +90,7 @@ impl Client {
     /// Changes a tag's settings.
     ///
     /// # Errors
-    /// As [`Client::admin`].
+    /// Same as [`Client::admin`].
     pub fn change_tag(&self, tag: &str, change: &TagChange) -> Result<TagInfo> {
         self.administer(opcode::TAG_SET, tag, change)
     }
@@ -98,23 +98,23 @@ impl Client {
     /// Makes `to` the lowest number that may be claimed from now on. Claimed ids stay in use.
     ///
     /// # Errors
-    /// As [`Client::admin`].
+    /// Same as [`Client::admin`].
     pub fn raise_tag(&self, tag: &str, to: u64) -> Result<TagInfo> {
         self.administer(opcode::TAG_RAISE, tag, json!({ "to": to }))
     }
 
-    /// Deletes the described tag, but not another one that has been created under its name since.
+    /// Deletes the described tag, but not a newer tag of the same name.
     ///
     /// # Errors
-    /// As [`Client::admin`].
+    /// Same as [`Client::admin`].
     pub fn delete_tag(&self, tag: &TagInfo) -> Result<TagInfo> {
         self.administer(opcode::TAG_DELETE, &tag.tag, json!({ "generation": tag.generation }))
     }
 
-    /// All tags of all stores.
+    /// Returns all tags of all stores.
     ///
     /// # Errors
-    /// As [`Client::admin`].
+    /// Same as [`Client::admin`].
     pub fn tags(&self) -> Result<Vec<TagInfo>> {
         let (mut all, mut place) = (Vec::new(), json!({}));
         loop {

@@ -39,7 +39,7 @@ struct Chunk {
     memory: NonNull<u8>,
     /// Whether every child finds it zeroed, however the child was created.
     is_wiped: bool,
-    /// Allocated cells, and failed requests for one.
+    /// How many cells were allocated, plus how many requests for one failed.
     used: AtomicUsize,
     next: *mut Chunk,
 }

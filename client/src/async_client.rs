@@ -1,5 +1,5 @@
 //! The client for tokio. It takes ids from the blocking client's held runs, and makes all other calls of that client on
-//! tokio's threads for blocking calls.
+//! tokio's blocking thread pool.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -20,13 +20,13 @@ use crate::pool::CONNECTIONS_MAX;
 
 /// A [`Client`] for tokio: no call blocks the runtime's workers.
 ///
-/// It shares the held runs and the connections of the client from which it was created. Most calls answer from a held
-/// run. Each of the others occupies one of the runtime's threads for blocking calls until it ends; at most 32 do so at
-/// once. In a forked child, create one from [`AsyncClient::client`], because the parent's returns errors there. Clones
-/// share everything.
+/// It shares the held runs and the connections of the client from which it was created. Most calls return an id from a
+/// held run. Each of the others occupies a thread of the runtime's blocking pool until it ends, at most 32 at once. In
+/// a forked child, create a new one from [`AsyncClient::client`]: the parent's returns errors there. Clones share
+/// everything.
 ///
-/// A future may be dropped at any time. Its call then waits no longer for a missing daemon, but for an answer until the
-/// deadline, and ids that it gets are skipped. A runtime that shuts down waits for such calls.
+/// A future may be dropped at any time. Its call then stops waiting for a missing daemon, but still waits for an answer
+/// until the deadline, and ids that it gets are skipped. A runtime that shuts down waits for such calls.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leafd_client::Error> {
@@ -56,21 +56,21 @@ impl From<Client> for AsyncClient {
 }
 
 impl AsyncClient {
-    /// The blocking client, which shares the held runs.
+    /// Returns the blocking client, which shares the held runs.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The same client, whose calls may take at most `limit` each; see [`Client::within`].
+    /// Returns the same client, with the time limit `limit` for each call; see [`Client::within`].
     #[must_use]
     pub fn within(&self, limit: Duration) -> AsyncClient {
         AsyncClient { client: self.client.within(limit), ..self.clone() }
     }
 
-    /// The next id of `tag`; see [`Client::next`].
+    /// Returns the next id of `tag`; see [`Client::next`].
     ///
     /// # Errors
-    /// As [`Client::next`].
+    /// Same as [`Client::next`].
     pub async fn next(&self, tag: &str) -> Result<u64> {
         let tag = self.client.tag(tag)?;
         match tag.take() {
@@ -79,36 +79,36 @@ impl AsyncClient {
         }
     }
 
-    /// The next id of `tag`, drawn directly; see [`Client::next_direct`].
+    /// Draws the next id of `tag` directly; see [`Client::next_direct`].
     ///
     /// # Errors
-    /// As [`Client::next`].
+    /// Same as [`Client::next`].
     pub async fn next_direct(&self, tag: &str) -> Result<u64> {
         let tag = self.client.tag(tag)?.direct();
         self.wait(move |_, deadline| tag.next_by(deadline)).await
     }
 
-    /// `count` ids of `tag`, in the order of issue; see [`Client::next_batch`].
+    /// Draws `count` ids of `tag`, in the order of issue; see [`Client::next_batch`].
     ///
     /// # Errors
-    /// As [`Client::next_batch`].
+    /// Same as [`Client::next_batch`].
     pub async fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
         let tag = tag.to_owned();
         self.wait(move |client, deadline| client.core.draw_batch(&tag, count, deadline)).await
     }
 
-    /// The daemon's version, limits, readiness and layouts.
+    /// Returns the daemon's version, limits, readiness and layouts.
     ///
     /// # Errors
-    /// As [`Client::info`].
+    /// Same as [`Client::info`].
     pub async fn info(&self) -> Result<InfoReply> {
         self.wait(Client::info_by).await
     }
 
-    /// The layout of the snowflake ids that are drawn with the tag name `name`.
+    /// Returns the layout of the snowflake ids drawn under the tag name `name`.
     ///
     /// # Errors
-    /// As [`Client::layout`].
+    /// Same as [`Client::layout`].
     pub async fn layout(&self, name: &str) -> Result<Layout> {
         layout_of(&self.info().await?, name)
     }
@@ -118,7 +118,7 @@ impl AsyncClient {
         &self,
         call: impl FnOnce(&Client, &mut Deadline) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        // In a forked child, threads that don't exist there may have the permits.
+        // In a forked child, threads that don't exist there may hold the permits.
         if self.pid != std::process::id() {
             return Err(Error::invalid(
                 "this AsyncClient was created before a fork; create one in each process",

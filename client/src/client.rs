@@ -19,16 +19,16 @@ use crate::public_ids::PublicIds;
 use crate::series::Series;
 use crate::tag::Tag;
 
-/// A client of the host's leafd, for all threads of a process. Forked children can use it too, each with its own
+/// A client of the daemon on this host, for all threads of a process. Forked children can use it too, each with its own
 /// connections.
 ///
-/// Clones share everything and cost a reference count. All calls block, but no longer than their deadline (and 250 ms
-/// of grace), unless the client [waits](Builder::wait) for the daemon. Each waiting call has its own connection; a
-/// client has at most 32, and further calls wait for one.
+/// Clones are cheap and share everything. All calls block, but no longer than their deadline (plus 250 ms for the
+/// daemon's error to arrive), unless the client [waits](Builder::wait) for the daemon. Each waiting call has its own
+/// connection; a client has at most 32, and further calls wait for one.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
-    /// The limit of each call; `None`: the builder's.
+    /// The time limit of each call; `None`: the builder's.
     limit: Option<Duration>,
 }
 
@@ -41,7 +41,7 @@ pub struct Decoded {
     pub unix_ms: u64,
 }
 
-/// Splits a snowflake id into its parts by its layout (see [`Client::layout`]).
+/// Decodes a snowflake id by its layout (see [`Client::layout`]).
 ///
 /// # Errors
 /// [`Error::InvalidArgument`] for an id with bits that the layout doesn't have.
@@ -64,7 +64,7 @@ pub fn decode(id: u64, layout: &Layout) -> Result<Decoded> {
 // === impl Client ===
 
 impl Client {
-    /// Connects to the daemon at `path` immediately, and agrees on a protocol version.
+    /// Connects to the daemon at `path` immediately, and negotiates the protocol version.
     ///
     /// # Errors
     /// [`Error::Connect`] if no daemon answers there, or the errors of [`Client::info`].
@@ -81,12 +81,12 @@ impl Client {
         Ok(client)
     }
 
-    /// A client with other settings, or one that connects on first use.
+    /// Returns a builder for a client with other settings, or for one that connects on first use.
     pub fn builder() -> Builder {
         Builder::new()
     }
 
-    /// The same client, whose calls may take at most `limit` each (see [`Builder::deadline`]). They don't
+    /// Returns the same client, with the time limit `limit` for each call (see [`Builder::deadline`]). Its calls don't
     /// [wait](Builder::wait) for a missing daemon. The same applies to handles, pipelines and public ids created from
     /// it.
     ///
@@ -102,10 +102,10 @@ impl Client {
         Client { core: Arc::clone(&self.core), limit: Some(limit) }
     }
 
-    /// The next id of `tag`: a positive signed 64-bit number, and unique.
+    /// Returns the next id of `tag`: a unique, positive signed 64-bit number.
     ///
-    /// Most calls answer from a run that the process holds, without a system call. Ids of different threads and
-    /// processes are then not in the order of issue. [`Client::tag`] saves looking up the name.
+    /// Most calls return an id from a run that the process holds, without a system call. Ids are then not in
+    /// chronological order across threads and processes. [`Client::tag`] avoids looking up the name.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an invalid tag name (1 to 128 characters, none of them a control
@@ -116,27 +116,27 @@ impl Client {
         next(&self.core, entry, self.core.holds, self.limit)
     }
 
-    /// The next id of `tag`, drawn directly with its own request. It is higher than all ids that were drawn directly on
-    /// this host before.
+    /// Draws the next id of `tag` directly, with a separate request. It is higher than any id drawn directly on this
+    /// host before.
     ///
     /// # Errors
-    /// As [`Client::next`].
+    /// Same as [`Client::next`].
     pub fn next_direct(&self, tag: &str) -> Result<u64> {
         next_slow(&self.core, self.core.entry(tag)?, false, &mut self.deadline())
     }
 
-    /// `count` ids of `tag`, in the order of issue, straight from the daemon.
+    /// Draws `count` ids of `tag` from the daemon, in the order of issue.
     ///
     /// More than [`crate::COUNT_MAX`] ids take several requests, one after another. For zero ids, no request is sent.
     /// The maximum is [`crate::BATCH_MAX`].
     ///
     /// # Errors
-    /// As [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
+    /// Same as [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
     pub fn next_batch(&self, tag: &str, count: u64) -> Result<Ids> {
         self.core.draw_batch(tag, count, &mut self.deadline())
     }
 
-    /// A handle of `tag` for drawing many ids. The daemon is not asked whether the tag exists.
+    /// Returns a handle for drawing many ids of `tag`. This does not check whether the tag exists.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an invalid tag name, or if this client has used [`crate::TAGS_MAX`]
@@ -145,22 +145,22 @@ impl Client {
         Tag::new(&self.core, tag, self.limit)
     }
 
-    /// Converts a tag's dense ids to public ids, and back.
+    /// Returns a converter between a tag's dense ids and public ids.
     pub fn public_ids(&self, tag: &str) -> PublicIds {
         PublicIds::new(&self.core, tag, self.limit)
     }
 
-    /// The document numbers of a series.
+    /// Returns a handle for drawing document numbers of a series.
     pub fn series(&self, name: &str) -> Series {
         Series::new(&self.core, name, self.limit)
     }
 
-    /// A queue of requests that are sent before their answers are read.
+    /// Returns a queue of requests, which are sent before their answers are read.
     pub fn pipeline(&self) -> Pipeline {
         Pipeline::new(&self.core, self.limit)
     }
 
-    /// The daemon's version, limits, readiness and layouts.
+    /// Returns the daemon's version, limits, readiness and layouts.
     ///
     /// # Errors
     /// The reason why the daemon did not answer; an [`Error::Service`] of [`leafd_wire::Status::Version`] if
@@ -176,7 +176,7 @@ impl Client {
         info_of(&body)
     }
 
-    /// The layout of the snowflake ids that are drawn with the tag name `name`.
+    /// Returns the layout of the snowflake ids drawn under the tag name `name`.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] if the daemon has no layout of this name; otherwise as [`Client::info`].
@@ -184,7 +184,7 @@ impl Client {
         layout_of(&self.info()?, name)
     }
 
-    /// The daemon's state, as JSON text.
+    /// Returns the daemon's state as JSON text.
     ///
     /// # Errors
     /// The reason why the daemon did not answer.
@@ -192,7 +192,7 @@ impl Client {
         text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.deadline())?)
     }
 
-    /// The daemon's metrics in Prometheus' text format, for administrators.
+    /// Returns the daemon's metrics in Prometheus's text format. For administrators only.
     ///
     /// # Errors
     /// [`Error::Service`] if this user is not an administrator, or the daemon has no metrics; see [`Error`].
@@ -207,7 +207,7 @@ impl Client {
     /// [`Error::InvalidArgument`] for a body that is too long for a frame; otherwise the reason why the daemon
     /// did not answer, or refused.
     pub fn admin(&self, opcode: u8, json: &str) -> Result<String> {
-        // The header's part of the length field.
+        // The length field counts the rest of the header too.
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
             return Err(Error::invalid(format!(
@@ -223,7 +223,7 @@ impl Client {
         self.core.deadline(self.limit)
     }
 
-    /// The path of the daemon's socket.
+    /// Returns the path of the daemon's socket.
     pub fn socket_path(&self) -> &Path {
         self.core.path()
     }
@@ -233,7 +233,7 @@ impl Builder {
     /// Builds the client. It connects on first use; [`Client::connect`] connects immediately.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if the system has no memory.
+    /// [`Error::InvalidArgument`] for a path that no socket can have, [`Error::Resources`] if memory is exhausted.
     pub fn build(self) -> Result<Client> {
         let path = self.socket.clone().unwrap_or_else(default_socket_path);
         check_socket_path(&path)?;
@@ -247,7 +247,7 @@ impl Builder {
 
 fn info_of(body: &[u8]) -> Result<InfoReply> {
     let mut info = InfoReply::decode(body).map_err(|error| Error::protocol(error.what))?;
-    // These occur in messages.
+    // These texts appear in messages.
     let texts = info.layouts.iter_mut().map(|(name, _)| name).chain([&mut info.release]);
     texts.for_each(|text| *text = clean(text));
     if info.version != leafd_wire::VERSION {

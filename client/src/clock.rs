@@ -1,8 +1,8 @@
 //! The clock by which held ids expire, read in two ways: exact for slow paths, coarse for the hot one. It includes the
 //! time during which the machine is suspended.
 //!
-//! The kernel's coarse clock costs a few loads, but stands still in suspend. Only a suspend changes the difference
-//! between the two clocks. The difference is therefore measured once per tick of the coarse clock, and remembered.
+//! The kernel's coarse clock costs a few loads, but stops during suspend. Only a suspend changes the difference
+//! between the two clocks. The difference is therefore measured once per tick of the coarse clock, and cached.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -29,8 +29,8 @@ pub(crate) fn coarse_ns() -> u64 {
     ASLEEP.add_to(read_ns(libc::CLOCK_MONOTONIC_COARSE), measure)
 }
 
-/// The clock that counts suspend is read first. If the thread stops between the two readings, the result is too small
-/// for one tick only, so no run is kept too long.
+/// The clock that counts suspend is read first. If the thread is preempted between the two readings, the result is too
+/// small, for one tick only, so no run is kept too long.
 #[cold]
 fn measure() -> i64 {
     let counting_ns = exact_ns();

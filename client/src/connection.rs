@@ -23,7 +23,7 @@ const OUTGOING_KEPT_BYTES: usize = 64 * 1024;
 pub(crate) struct Connection {
     socket: Socket,
     pub(crate) made: Instant,
-    /// When it was used last, by the coarse clock.
+    /// When it was last used, by the coarse clock.
     pub(crate) used_ns: u64,
     pub(crate) replies: Replies,
     polling: Polling,
@@ -125,7 +125,7 @@ impl Connection {
         })
     }
 
-    /// Sends and receives until `ready` returns something. `None`: not by `until`, or a signal has ended the call.
+    /// Sends and receives until `ready` returns something. `None`: nothing by `until`, or a signal has ended the call.
     /// `maybe_there`: the answer may have arrived already.
     pub(crate) fn wait<T>(
         &mut self,

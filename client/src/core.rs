@@ -86,7 +86,7 @@ impl Core {
 
     /// Whether something that process `pid` created belongs to this process.
     pub(crate) fn is_own(&self, pid: u32) -> bool {
-        // If the kernel wipes the memory, nothing of the parent's can be found.
+        // If the kernel wipes the memory, none of the parent's data can be found.
         self.arena.is_wiped() || pid == std::process::id()
     }
 

@@ -17,24 +17,24 @@ pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 pub(crate) struct Deadline {
     start: Instant,
     limit: Duration,
-    /// When the daemon must have answered.
+    /// By when the daemon must have answered.
     pub(crate) end: Instant,
-    /// When there must be a connection. Later than `end` if the call waits longer for a missing daemon.
+    /// By when the client must be connected. Later than `end` if the call waits longer for a missing daemon.
     pub(crate) connect_by: Instant,
     /// Whether the call waits for a daemon that has never run.
     pub(crate) waits: bool,
 }
 
 impl Deadline {
-    /// A deadline from now on, limited to the daemon's maximum.
+    /// A deadline that starts now, limited to the daemon's maximum.
     pub(crate) fn after(limit: Duration) -> Deadline {
         let limit = limit.min(Duration::from_millis(u64::from(DEADLINE_MS_MAX)));
         let start = Instant::now();
         Deadline { start, limit, end: start + limit, connect_by: start + limit, waits: false }
     }
 
-    /// As [`Deadline::after`], for a call that waits for a missing daemon: up to `wait`, or `limit` if that is longer.
-    /// It doesn't wait if `wait` is zero.
+    /// Like [`Deadline::after`], for a call that waits for a missing daemon: up to `wait`, or `limit` if that is
+    /// longer. It doesn't wait if `wait` is zero.
     pub(crate) fn waiting(limit: Duration, wait: Duration) -> Deadline {
         let deadline = Deadline::after(limit);
         let connect_by = deadline.connect_by.max(deadline.start + wait.min(WAIT_MAX));

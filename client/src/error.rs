@@ -23,7 +23,7 @@ pub enum Error {
         status: Status,
         /// The number as it was received.
         number: u16,
-        /// When a retry may succeed, if the daemon knows.
+        /// How long to wait before a retry may succeed, if the daemon knows.
         retry_after: Option<Duration>,
         /// The daemon's explanation.
         message: String,
@@ -102,7 +102,7 @@ impl Error {
 
     /// Whether the same call may succeed later without any other action.
     ///
-    /// [`Error::Interrupted`] is not retryable: the caller asked for the end of the call. After an administrative request
+    /// [`Error::Interrupted`] is not retryable: the caller asked to end the call. After an administrative request
     /// that failed with [`Error::Disconnected`] or [`Error::Timeout`], first find out whether it took effect.
     pub fn is_retryable(&self) -> bool {
         match self {
@@ -119,12 +119,12 @@ impl Error {
         }
     }
 
-    /// Whether the call took too long, because the daemon says so or did not answer.
+    /// Whether the call timed out: the daemon reported it, or did not answer in time.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Timeout { .. } | Error::Service { status: Status::Deadline, .. })
     }
 
-    /// When a retry may succeed, if the daemon said so.
+    /// How long to wait before a retry may succeed, if the daemon knows.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Service { retry_after, .. } => *retry_after,

@@ -12,7 +12,7 @@ use crate::slot::HeldId;
 use crate::tag::Tag;
 
 impl Tag {
-    /// As [`Tag::take`], but the caller requests the next run.
+    /// Like [`Tag::take`], but the caller requests the next run.
     ///
     /// It takes no lock and allocates nothing, so a signal handler may call it. (The handler's thread then
     /// calls [`Tag::next`] for the next run.)
@@ -25,7 +25,7 @@ impl Tag {
         self.slot().take(coarse_ns())
     }
 
-    /// The first id of the next run from [`Tag::hold`], or of the present one if another thread was faster. `None`: no
+    /// The first id of the next run from [`Tag::hold`], or of the current one if another thread was faster. `None`: no
     /// usable ids are left, and the caller must send a request.
     #[doc(hidden)]
     pub fn advance(&self) -> Option<u64> {
@@ -39,7 +39,7 @@ impl Tag {
     }
 
     /// Handles the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request was sent,
-    /// on `CLOCK_BOOTTIME`. If these ids may not be held, or the reply came too late for it, this returns one id and
+    /// on `CLOCK_BOOTTIME`. If these ids may not be held, or the reply came too late for that, this returns one id and
     /// skips the rest. The id is for a call that began before the request was sent. If there is no such call, skip the
     /// id.
     ///

@@ -1,6 +1,6 @@
 //! Takes ids from held runs, and fetches the next run.
 //!
-//! One thread at a time fetches a tag's next run. The others wait for it, each by its own deadline. No lock is held
+//! One thread at a time fetches a tag's next run. The others wait for it, each up to its own deadline. No lock is held
 //! meanwhile, and other tags don't wait. Well before a run's end, one thread requests the next run without waiting for
 //! the answer.
 
@@ -185,8 +185,8 @@ impl TagEntry {
     }
 }
 
-/// The result of a request that was sent ahead, if it is usable. An old error says little, because a new request shows
-/// the present problem.
+/// The result of a request that was sent ahead, if it is usable. An old error is ignored, because a new request shows
+/// the current problem.
 fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<DrawnIds> {
     let Refill { pooled, number, count, sent_ns } = refill;
     match core.pool().answer(pooled, number, opcode::IDS, true, deadline.end_of_grace())? {

@@ -13,7 +13,7 @@ pub const BATCH_MAX: u64 = 1_000_000_000;
 /// Ids that were drawn together, in the order of issue.
 ///
 /// It iterates over the ids; [`Ids::into_runs`] returns the runs themselves. The ids belong to the
-/// caller. If the process forks half way through, only one of the two may use the rest.
+/// caller. If the process forks halfway through, only one of the two processes may use the rest.
 #[derive(Clone, Debug)]
 pub struct Ids {
     /// The rest of the front run; its count may be 0.
@@ -28,12 +28,12 @@ impl Ids {
         Ids { front: Run { first: 1, count: 0, stride: 1 }, rest: runs.into_iter(), left }
     }
 
-    /// The number of remaining ids.
+    /// Returns the number of remaining ids.
     pub fn remaining(&self) -> u64 {
         self.left
     }
 
-    /// The rest as runs, none of them empty.
+    /// Returns the rest as runs, none of them empty.
     pub fn into_runs(self) -> impl Iterator<Item = Run> {
         std::iter::once(self.front).chain(self.rest).filter(|run| run.count > 0)
     }

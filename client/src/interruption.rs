@@ -18,7 +18,7 @@ pub struct Interpreter {
     pub leave: extern "C" fn() -> *mut c_void,
     /// Takes the lock again.
     pub enter: extern "C" fn(*mut c_void),
-    /// Called with the lock after a signal: runs the handlers. Not 0: end the call.
+    /// Called with the lock held after a signal, to run the handlers. A result other than 0 ends the call.
     pub check: extern "C" fn() -> c_int,
 }
 
@@ -27,14 +27,14 @@ pub(crate) const SLICE: Duration = Duration::from_millis(20);
 
 thread_local! {
     static INTERPRETER: Cell<Option<Interpreter>> = const { Cell::new(None) };
-    /// The result of `leave`, while the thread doesn't have the lock.
+    /// The result of `leave`, while the thread doesn't hold the lock.
     static LEFT: Cell<Option<*mut c_void>> = const { Cell::new(None) };
-    /// A signal arrived, and handlers have not run for it.
+    /// A signal arrived, and its handlers have not run yet.
     static SIGNALLED: Cell<bool> = const { Cell::new(false) };
     static ENDED: Cell<bool> = const { Cell::new(false) };
     static IN_HANDLERS: Cell<bool> = const { Cell::new(false) };
-    /// For whom the thread makes a call, if that caller may go away. It has no destructor, whose registration a forked
-    /// child would leak for each thread of its parent's.
+    /// The caller that the thread makes a call for, if that caller may go away. It has no destructor, because a forked
+    /// child would leak the destructor's registration for each of its parent's threads.
     static CALLER: RefCell<ManuallyDrop<Option<Weak<()>>>> =
         const { RefCell::new(ManuallyDrop::new(None)) };
 }
@@ -43,12 +43,12 @@ thread_local! {
 #[cfg(feature = "tokio")]
 pub(crate) struct OnBehalf;
 
-/// While this lives, the thread doesn't have the interpreter's lock. It must be dropped last.
+/// While this lives, the thread doesn't hold the interpreter's lock. It must be dropped last.
 pub(crate) struct Outside {
     outermost: bool,
 }
 
-/// Sets what the calling thread does around its waits from now on. The thread must have the lock whenever
+/// Sets what the calling thread does around its waits from now on. The thread must hold the lock whenever
 /// it makes a call that may wait.
 ///
 /// # Safety
@@ -99,7 +99,7 @@ pub(crate) fn in_handler() -> bool {
     IN_HANDLERS.get()
 }
 
-/// Whether the call is known to end.
+/// Whether it is already known that the call ends.
 pub(crate) fn has_ended() -> bool {
     ENDED.get()
 }

@@ -1,4 +1,4 @@
-//! Blocking client for leafd, the host's daemon that issues unique 64-bit ids.
+//! The blocking client of leafd, the daemon on this host that issues unique 64-bit ids.
 //!
 //! ```no_run
 //! # fn main() -> Result<(), leafd_client::Error> {
@@ -18,9 +18,9 @@
 //! The crate depends only on `std` and `libc`, and starts no threads. A client is safe to share between threads and to
 //! use on both sides of a fork: a child never gets an id that its parent held, whatever the parent's other threads were
 //! doing. (The exception: a fork from a signal handler that interrupted a call of this crate.) Signal handlers must not
-//! call it, because they could wait for a lock that the interrupted thread has.
+//! call it, because they could wait for a lock that the interrupted thread holds.
 
-// How the crate is built, from the caller to the socket:
+// How the crate is structured, from the caller to the socket:
 //
 // - `client`, `tag`, `pipeline`, `public_ids`, `series`: the public calls; `source`: their trait and its fake; `event_loop`: held
 //   runs for callers that send requests themselves; `async_client`: the client for tokio; `admin`: typed administration;

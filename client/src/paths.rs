@@ -1,4 +1,4 @@
-//! The daemon's socket: its default path, and the paths that a socket can have.
+//! The daemon's socket: its default path, and which paths are valid.
 
 use std::env;
 use std::os::unix::ffi::OsStrExt as _;
@@ -18,14 +18,14 @@ const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 ///
 /// 1. `$LEAFD_SOCKET`, if not empty;
 /// 2. for root `/run/leafd/leafd.sock`, where root's daemon listens;
-/// 3. the user's own, if it exists: `leafd/leafd.sock` in `$XDG_RUNTIME_DIR`, or in the state folder:
+/// 3. the user's own, if it exists: `leafd/leafd.sock` in `$XDG_RUNTIME_DIR`, or in the state directory:
 ///    `$XDG_STATE_HOME`, else `~/.local/state`;
 /// 4. `/run/leafd/leafd.sock`, if it exists;
-/// 5. the first of 3, where this user's daemon would listen; without a home `/run/leafd/leafd.sock`.
+/// 5. the first path of step 3, where this user's daemon would listen; without a home directory,
+///    `/run/leafd/leafd.sock`.
 ///
-/// A program that runs with more rights than its caller (setuid) ignores all variables, because the caller sets them.
-/// By the base directory specification, `XDG_` variables that are not absolute paths count as
-/// unset.
+/// A program that runs with more privileges than its caller (setuid) ignores all variables, because the caller sets
+/// them. As the XDG base directory specification requires, `XDG_` variables that are not absolute paths are ignored.
 pub fn default_socket_path() -> PathBuf {
     // SAFETY: it takes no arguments, touches no memory and can't fail.
     let is_root = unsafe { libc::geteuid() } == 0;
@@ -50,7 +50,7 @@ fn choose(
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
     let state = absolute("XDG_STATE_HOME")
         .or_else(|| absolute("HOME").map(|home| home.join(".local/state")));
-    // Both are tried, because cron and su start daemons without a runtime folder.
+    // Both are tried, because cron and su start daemons without a runtime directory.
     let own: Vec<PathBuf> = [absolute("XDG_RUNTIME_DIR"), state]
         .into_iter()
         .flatten()
@@ -65,7 +65,7 @@ fn choose(
     own.into_iter().next().unwrap_or(system)
 }
 
-/// Refuses a path that no socket can have.
+/// Rejects a path that no socket can have.
 pub(crate) fn check_socket_path(path: &Path) -> Result<()> {
     let bytes = path.as_os_str().as_bytes();
     if !(1..=SOCKET_PATH_BYTES_MAX).contains(&bytes.len()) || bytes.contains(&0) {

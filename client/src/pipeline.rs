@@ -17,11 +17,11 @@ use crate::interruption::Outside;
 use crate::pool::{Pool, PooledConnection};
 use crate::replies::{DrawnIds, RequestOutcome, STRAY};
 
-/// The first requests are sent once they have this many bytes, which is some thirty requests. The daemon then answers
+/// The first requests are sent once they amount to this many bytes, about thirty requests. The daemon then answers
 /// them while more are queued.
 const SEND_AT_BYTES_FIRST: usize = 1024;
 
-/// After that, the number of bytes doubles each time, up to this, so that long queues take few system calls.
+/// After that, this threshold doubles each time, up to this value, so that long queues take few system calls.
 const SEND_AT_BYTES_MAX: usize = 16 * 1024;
 
 /// The maximum number of a pipeline's requests that may await an answer.
@@ -49,7 +49,7 @@ pub const IN_FLIGHT_MAX: usize = 65_536;
 #[derive(Debug)]
 pub struct Pipeline {
     core: Arc<Core>,
-    /// The limit of each request; `None`: the client's own.
+    /// The time limit of each request; `None`: the client's own.
     limit: Option<Duration>,
     /// The connection while requests are in flight.
     connection: Option<PipelineConnection>,
@@ -111,7 +111,7 @@ impl Pipeline {
         }
     }
 
-    /// The number of requests without an answer.
+    /// Returns the number of requests without an answer.
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
@@ -120,8 +120,8 @@ impl Pipeline {
     /// then one more each time. It is sent when enough requests are queued, or by [`Pipeline::flush`] or
     /// [`Pipeline::answer`].
     ///
-    /// The daemon works on [`leafd_wire::PIPELINE_MAX`] requests of a connection at once; more of them gain
-    /// nothing. At most [`IN_FLIGHT_MAX`] may be outstanding.
+    /// The daemon works on [`leafd_wire::PIPELINE_MAX`] requests of a connection at once; sending more
+    /// brings no gain. At most [`IN_FLIGHT_MAX`] may be outstanding.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an invalid tag or count, or for too many requests; [`Error::Connect`] if no
@@ -140,7 +140,7 @@ impl Pipeline {
         Ok(number)
     }
 
-    /// Sends all that is queued.
+    /// Sends all queued requests.
     ///
     /// # Errors
     /// [`Error::Timeout`] if the daemon accepts no more bytes.
@@ -228,7 +228,7 @@ impl Pipeline {
     }
 
     /// `deadline_ms`: the deadline in the request. Connecting may use up some of it. The daemon then waits longer than
-    /// this client, which does no harm.
+    /// this client, which is harmless.
     fn submit(&mut self, number: u64, pushed: &mut Pushed, deadline_ms: u32) -> Result<()> {
         if self.outstanding >= IN_FLIGHT_MAX {
             return Err(Error::invalid(format!(
@@ -289,7 +289,7 @@ impl Pipeline {
 }
 
 impl PipelineConnection {
-    /// Sends and receives until `ready` returns something. `None`: not by `until`, or the connection broke.
+    /// Sends and receives until `ready` returns something. `None`: nothing by `until`, or the connection broke.
     fn wait<T>(
         &mut self,
         pool: &Pool,

@@ -137,8 +137,8 @@ impl Polling {
     }
 }
 
-/// Whether this process may use more than one core, by its threads' affinity and the control groups' quotas. With one
-/// core, polling only prevents the daemon from running, and so do threads that yield to each other.
+/// Whether this process may use more than one core, according to its threads' affinity and the control groups' quotas.
+/// With one core, polling only prevents the daemon from running, and so do threads that yield to each other.
 pub(crate) fn has_cores_to_spare() -> bool {
     available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }
@@ -177,8 +177,8 @@ mod tests {
         assert!(polls < 40, "{polls}");
     }
 
-    /// Requests that come back to back for a second; `took` says how long each of those takes that yield. Returns how
-    /// many did, and how long all of them together took.
+    /// Simulates a second of back-to-back requests; `took` returns how long each yield takes. Returns the number of
+    /// yields, and how long they took in total.
     fn a_second_of_yields(took: impl Fn(u32) -> Duration) -> (u32, Duration) {
         const SLEEPS: Duration = Duration::from_micros(80);
         let mut polling = Polling::new(true);

@@ -32,7 +32,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const BACK_OFF_MIN: Duration = Duration::from_millis(2);
 const BACK_OFF_MAX: Duration = Duration::from_millis(100);
 
-/// How long a removed socket counts as that of a restarting daemon.
+/// For how long a removed socket counts as that of a restarting daemon.
 const JUST_NOW: Duration = Duration::from_secs(10);
 
 /// The part that a fork does not change: the socket's path, and what is known about it.
@@ -58,13 +58,13 @@ pub(crate) struct Pool {
 }
 
 struct State {
-    /// The one used last is at the end, so that unneeded connections get old.
+    /// The most recently used one is at the end, so that unneeded connections age.
     idle: Vec<PooledConnection>,
     free_indexes: Vec<usize>,
     /// How many connections carry requests ahead of use.
     ahead: usize,
-    /// How often connections broke. One from before the last time is not used again, because it may break too, and a
-    /// request is sent again only once.
+    /// How many times connections broke. A connection from before the last break is not reused, because it may break
+    /// too, and a request is sent again only once.
     breaks: u64,
     waiting: usize,
     next_try: Option<Instant>,
@@ -384,7 +384,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a daemon's socket was at `path` a moment ago: its lock file exists, and the folder has changed within
+/// Whether a daemon's socket was at `path` a moment ago: its lock file exists, and the directory has changed within
 /// [`JUST_NOW`].
 fn has_just_gone(path: &Path) -> bool {
     let mut lock = path.as_os_str().to_owned();

@@ -9,7 +9,7 @@ use leafd_wire::{Malformed, MaskForm, MaskItems, MaskReply, MaskRequest, opcode}
 use crate::core::Core;
 use crate::error::{Error, Result};
 
-/// The public ids of one tag in one form: numbers of some width, or the same numbers as text.
+/// The public ids of one tag in one form: numbers of a given width, or the same numbers as text.
 ///
 /// A public id reveals neither how many ids there are nor their order. Only daemons with the key can turn a dense id
 /// into a public one, or back. Both directions must use the same form.
@@ -44,7 +44,7 @@ impl PublicIds {
         PublicIds { bits, ..self.clone() }
     }
 
-    /// The prefix of texts, before a `_`: a letter and further `a` to `z`, `0` to `9` or `_`. Default: none.
+    /// The prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`. Default: none.
     pub fn prefix(&self, prefix: &str) -> Self {
         PublicIds { prefix: prefix.into(), ..self.clone() }
     }
@@ -54,8 +54,8 @@ impl PublicIds {
         PublicIds { key, ..self.clone() }
     }
 
-    /// The public ids of dense ones, as numbers. Numbers don't contain their key's number. Once a new key is in use,
-    /// they are converted back wrongly unless the caller passes the old key's number.
+    /// Returns the public ids of dense ids, as numbers. Numbers don't contain their key's number. Once a new key is in
+    /// use, they are converted back to the wrong ids unless the caller passes the old key's number.
     ///
     /// # Errors
     /// [`Error::Service`] with [`leafd_wire::Status::ValueRefused`] for an id that doesn't fit the bits, with
@@ -65,27 +65,27 @@ impl PublicIds {
         self.convert(opcode::MASK, false, ids, |ids| MaskItems::Numbers(ids), numbers)
     }
 
-    /// The dense ids of public ones.
+    /// Returns the dense ids of public ids.
     ///
     /// # Errors
-    /// As for [`PublicIds::mask`].
+    /// Same as [`PublicIds::mask`].
     pub fn unmask(&self, ids: &[u64]) -> Result<Vec<u64>> {
         self.convert(opcode::UNMASK, false, ids, |ids| MaskItems::Numbers(ids), numbers)
     }
 
-    /// The public ids of dense ones, as text.
+    /// Returns the public ids of dense ids, as text.
     ///
     /// # Errors
-    /// As for [`PublicIds::mask`].
+    /// Same as [`PublicIds::mask`].
     pub fn mask_text(&self, ids: &[u64]) -> Result<Vec<String>> {
         let texts = |reply: MaskReply<'_>| Ok(reply.texts()?.map(str::to_owned).collect());
         self.convert(opcode::MASK, true, ids, |ids| MaskItems::Numbers(ids), texts)
     }
 
-    /// The dense ids of public ones given as text.
+    /// Returns the dense ids of public ids given as text.
     ///
     /// # Errors
-    /// As for [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is not a public id of this
+    /// Same as [`PublicIds::mask`]; [`leafd_wire::Status::ValueRefused`] also for text that is not a public id of this
     /// form, because it was mistyped or made up.
     pub fn unmask_text<T: AsRef<str>>(&self, texts: &[T]) -> Result<Vec<u64>> {
         let texts: Vec<&[u8]> = texts.iter().map(|text| text.as_ref().as_bytes()).collect();

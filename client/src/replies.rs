@@ -44,7 +44,7 @@ impl Replies {
         !self.closing && self.consumed == self.received.len()
     }
 
-    /// Where received bytes are appended.
+    /// The buffer to which received bytes are appended.
     pub(crate) fn buffer(&mut self) -> &mut Vec<u8> {
         self.received.drain(..self.consumed);
         self.consumed = 0;

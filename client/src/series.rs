@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// The numbers of a series, or of one of its tenants.
 ///
-/// Each call draws directly. The daemon decides by the store's clock to which period a number belongs.
+/// Each call draws directly. The daemon uses the store's clock to decide which period a number belongs to.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -34,28 +34,28 @@ impl Series {
         Series { core: Arc::clone(core), name: name.into(), tenant: "".into(), limit }
     }
 
-    /// The numbers of a tenant: letters and digits, in either case.
+    /// Returns a handle for the numbers of a tenant: letters and digits, in upper or lower case.
     #[must_use]
     pub fn tenant(&self, tenant: &str) -> Self {
         Series { tenant: tenant.into(), ..self.clone() }
     }
 
-    /// The next number.
+    /// Draws the next number.
     ///
     /// # Errors
-    /// [`Error::Service`] of [`leafd_wire::Status::TagUnknown`] if there is no such series, of
-    /// [`leafd_wire::Status::ValueRefused`] for a tenant that it can't have, of
-    /// [`leafd_wire::Status::StoreUnavailable`] in an outage if the daemon doesn't know the period or holds no number
-    /// of it; else as [`crate::Client::next`].
+    /// [`Error::Service`] with [`leafd_wire::Status::TagUnknown`] if there is no such series, with
+    /// [`leafd_wire::Status::ValueRefused`] for a tenant that the series can't have, and with
+    /// [`leafd_wire::Status::StoreUnavailable`] during a store outage if the daemon doesn't know the period or holds no
+    /// numbers for it; otherwise the same as [`crate::Client::next`].
     pub fn next(&self) -> Result<String> {
         let mut texts = self.next_batch(1)?;
         texts.pop().ok_or_else(|| Error::protocol("no number in an answer"))
     }
 
-    /// The next `count` numbers. They may belong to two periods.
+    /// Draws the next `count` numbers. They may span two periods.
     ///
     /// # Errors
-    /// As for [`Series::next`].
+    /// Same as [`Series::next`].
     pub fn next_batch(&self, count: u32) -> Result<Vec<String>> {
         for name in [&self.name, &self.tenant] {
             if name.len() > LENGTH_MAX {

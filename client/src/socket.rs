@@ -65,7 +65,7 @@ impl Socket {
     }
 
     /// Sleeps until one of `wanted` holds (an error or end counts as readable), until the time `until`, or
-    /// until a signal that an interpreter must handle. It uses poll, not select, because descriptors may be
+    /// until a signal that an interpreter must handle. It uses poll, not select, because a descriptor may be
     /// any number.
     pub(crate) fn wait(&self, wanted: Readiness, until: Instant) -> io::Result<Readiness> {
         let mut events = 0;

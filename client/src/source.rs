@@ -11,22 +11,22 @@ use crate::ids::{Ids, requests_of_batch};
 
 /// A source of ids: a [`Client`], or a [`FakeClient`] in tests.
 pub trait IdSource {
-    /// As [`Client::next`].
+    /// Same as [`Client::next`].
     ///
     /// # Errors
-    /// As [`Client::next`].
+    /// Same as [`Client::next`].
     fn next(&self, tag: &str) -> Result<u64>;
 
-    /// As [`Client::next_direct`].
+    /// Same as [`Client::next_direct`].
     ///
     /// # Errors
-    /// As [`Client::next`].
+    /// Same as [`Client::next`].
     fn next_direct(&self, tag: &str) -> Result<u64>;
 
-    /// As [`Client::next_batch`].
+    /// Same as [`Client::next_batch`].
     ///
     /// # Errors
-    /// As [`Client::next_batch`].
+    /// Same as [`Client::next_batch`].
     fn next_batch(&self, tag: &str, count: u64) -> Result<Ids>;
 }
 
@@ -67,7 +67,8 @@ struct FakeState {
 }
 
 impl FakeClient {
-    /// Makes the next call fail as if the daemon had answered `status`. Several such calls apply one after another.
+    /// Makes the next call fail as if the daemon had answered `status`. Call it several times to make that many calls
+    /// fail.
     pub fn fail_next(&self, status: Status) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).failures.push_back(status);
     }

@@ -1,4 +1,4 @@
-//! A process's data of one tag besides the slot: the runs that queue behind the held one, and what is known about its
+//! A process's data for one tag besides the slot: the runs that queue behind the held one, and what is known about its
 //! use.
 
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
 /// The maximum number of a tag's runs that queue behind the held one; more are skipped. A reply has at most this many.
 pub(crate) const QUEUED_MAX: usize = 65_536;
 
-/// A process's data of one tag besides the slot. It is on the heap. The pointer to it is in wiped memory, so a child
+/// A process's data for one tag besides the slot. It is on the heap. The pointer to it is in wiped memory, so a child
 /// creates its own.
 pub(crate) struct Supply {
     pub(crate) stock: Mutex<Stock>,
@@ -93,7 +93,7 @@ impl Supply {
 }
 
 impl DrawnIds {
-    /// The runs, for holding them.
+    /// The runs, in the form in which they are held.
     pub(crate) fn held_runs(&self) -> impl Iterator<Item = HeldRun> {
         let (hold_ms, expires_ns) = (self.hold_ms, self.expires_ns());
         self.runs.iter().map(move |&run| HeldRun { run, hold_ms, expires_ns })

@@ -29,11 +29,11 @@ pub struct Tag {
     core: Arc<Core>,
     /// In the core's table, so it lives as long as `core` does.
     entry: NonNull<TagEntry>,
-    /// The entry's, looked up beforehand; it lives as long.
+    /// The entry's slot, looked up in advance; it lives as long as the entry.
     slot: NonNull<Slot>,
     /// Whether ids may be taken from the held run.
     pub(crate) holds: bool,
-    /// The limit of each call; `None`: the client's own.
+    /// The time limit of each call; `None`: the client's own.
     limit: Option<Duration>,
 }
 
@@ -52,24 +52,24 @@ impl Tag {
         Ok(Tag { entry, slot, core: Arc::clone(core), holds, limit })
     }
 
-    /// The same tag, with every id drawn directly, by its own request.
+    /// Returns the same tag, with every id drawn directly, by a separate request.
     pub fn direct(mut self) -> Tag {
         self.holds = false;
         self
     }
 
-    /// The same tag, whose calls may take at most `limit` each (see [`crate::Client::within`]).
+    /// Returns the same tag, with the time limit `limit` for each call (see [`crate::Client::within`]).
     pub fn within(mut self, limit: Duration) -> Tag {
         self.limit = Some(limit);
         self
     }
 
-    /// The tag's name.
+    /// Returns the tag's name.
     pub fn name(&self) -> &str {
         self.entry().name()
     }
 
-    /// The next id; see [`crate::Client::next`]. From a held run this takes nanoseconds.
+    /// Returns the next id; see [`crate::Client::next`]. From a held run this takes nanoseconds.
     ///
     /// # Errors
     /// The reason why the daemon did not answer.
@@ -85,15 +85,15 @@ impl Tag {
         next_slow(&self.core, self.entry(), self.holds, deadline)
     }
 
-    /// `count` ids straight from the daemon; see [`crate::Client::next_batch`].
+    /// Draws `count` ids from the daemon; see [`crate::Client::next_batch`].
     ///
     /// # Errors
-    /// As [`crate::Client::next_batch`].
+    /// Same as [`crate::Client::next_batch`].
     pub fn next_batch(&self, count: u64) -> Result<Ids> {
         self.core.draw_batch(self.name(), count, &mut self.core.deadline(self.limit))
     }
 
-    /// An id of the held run, if there is one. It never waits.
+    /// Returns an id from the held run, if there is one. It never waits.
     ///
     /// This is for bindings that must do something before they wait; [`Tag::next`] begins with it.
     #[inline]

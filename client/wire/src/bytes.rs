@@ -29,7 +29,7 @@ impl fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// Takes fields off the front of a body.
+/// Reads fields from the front of a body.
 pub(crate) struct Fields<'a> {
     rest: &'a [u8],
 }

@@ -39,7 +39,7 @@ pub struct Header {
     pub request_id: u32,
 }
 
-/// A length field that is out of range. The stream can't be followed any further.
+/// A length field that is out of range. The rest of the stream can't be parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameError {
     /// The length field's value.
@@ -91,7 +91,7 @@ impl<'a> Frame<'a> {
     ///
     /// # Errors
     /// A length below the header's own 8 bytes or above `length_max`. It is reported as soon as the
-    /// length field is there, before anything is allocated for it.
+    /// length field has arrived, before anything is allocated for it.
     pub fn first(
         buffer: &'a [u8],
         length_max: u32,
@@ -110,7 +110,7 @@ impl<'a> Frame<'a> {
     }
 }
 
-/// The size of the frame at the start of `buffer`. `None`: its length is not there yet.
+/// The size of the frame at the start of `buffer`. `None`: its length has not arrived yet.
 ///
 /// # Errors
 /// As [`Frame::first`].

@@ -15,7 +15,7 @@ pub struct Layout {
     pub sequence_bits: u8,
     /// Length of a tick, in milliseconds.
     pub unit_ms: u32,
-    /// Where time starts, in milliseconds of Unix time.
+    /// The epoch, at which time starts, in milliseconds of Unix time.
     pub epoch_ms: u64,
 }
 
@@ -119,7 +119,7 @@ impl Layout {
     /// The id of these parts.
     ///
     /// # Panics
-    /// If a part does not fit its field: the id would have other parts.
+    /// If a part does not fit its field, because the id would then have different parts.
     pub fn compose(&self, parts: Parts) -> u64 {
         assert!(parts.tick <= self.tick_max(), "tick {} overflows its field", parts.tick);
         assert!(parts.worker <= self.worker_max(), "worker {} overflows its field", parts.worker);

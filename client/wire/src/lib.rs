@@ -7,13 +7,13 @@
 //! - [`reply`]: what the daemon answers;
 //! - [`mask`]: dense ids as public ones;
 //! - [`series`]: document numbers;
-//! - [`run`]: ids that follow one another;
+//! - [`run`]: a series of ids, by its first id, count and stride;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
-//! - [`layout`]: how a snowflake id is composed and taken apart;
+//! - [`layout`]: how snowflake ids are encoded and decoded;
 //! - [`tag`]: which names a tag may have;
-//! - [`text`]: text that others wrote, made safe to show.
+//! - [`text`]: text from other parties, made safe to show.
 //!
-//! Decoding never allocates by a length that a peer sent: it borrows from the caller's buffer,
+//! Decoding never allocates based on a length that a peer sent: it borrows from the caller's buffer,
 //! whose size the caller bounds by the limits below. Integers are little-endian.
 
 #![warn(missing_docs)]
@@ -47,7 +47,7 @@ pub const VERSION: u16 = 1;
 /// The maximum number of ids in one request.
 pub const COUNT_MAX: u32 = 1_000_000;
 
-/// The longest deadline that the daemon honours, in milliseconds; longer ones are cut.
+/// The longest deadline that the daemon honours, in milliseconds; longer ones are capped.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
 
 /// How many requests of one connection may await an answer at once. The daemon stops reading from a
@@ -103,7 +103,7 @@ pub mod opcode {
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 
-    /// Whether a request is administrative, with JSON as its body. A daemon doesn't begin one whose client has
+    /// Whether a request is administrative, with JSON as its body. A daemon doesn't start one if its client has
     /// disconnected.
     pub const fn is_administrative(opcode: u8) -> bool {
         TAG_CREATE <= opcode && opcode < REPLY

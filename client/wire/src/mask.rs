@@ -40,11 +40,11 @@ pub struct MaskRequest<'a> {
 pub enum MaskItems<'a> {
     /// Dense ids, or public ones as numbers.
     Numbers(&'a [u64]),
-    /// Public ids as text. A text longer than 255 bytes, which no public id is, is cut to that.
+    /// Public ids as text. Texts longer than 255 bytes, which can't be public ids, are truncated to that length.
     Texts(&'a [&'a [u8]]),
 }
 
-/// The answer to either.
+/// The answer to MASK or UNMASK.
 ///
 /// Body: `u16` count, `u16` length of each item, then the items: `u64` ids, or text if MASK requested it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +138,7 @@ impl<'a> MaskRequest<'a> {
 // === impl MaskReply ===
 
 impl<'a> MaskReply<'a> {
-    /// Takes the body apart.
+    /// Parses the body.
     ///
     /// # Errors
     /// A malformed body.

@@ -45,7 +45,7 @@ pub struct InfoReply {
 /// Body: `u32` ms after which a retry may succeed (0: unknown), then text to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorReply<'a> {
-    /// After how many milliseconds a retry may succeed; 0: unknown.
+    /// The number of milliseconds after which a retry may succeed; 0: unknown.
     pub retry_after_ms: u32,
     /// What failed, why, and what to do, for people.
     pub message: &'a str,
@@ -72,7 +72,7 @@ pub fn reply_header(request: &Header, status: Status, flags: u8) -> Header {
 // === impl IdsReply ===
 
 impl<'a> IdsReply<'a> {
-    /// Takes the body apart.
+    /// Parses the body.
     ///
     /// # Errors
     /// A malformed body, an empty run, or ids that are not positive signed 64-bit numbers.
@@ -136,7 +136,7 @@ impl<'a> IdsReply<'a> {
         sink.put(&run_bytes(run));
     }
 
-    /// The frame up to its first run. Most answers have no other, and are written at once.
+    /// The frame up to its first run. Most answers have only one run, and are written at once.
     fn first_bytes(header: &Header, hold_ms: u32, runs: &[Run]) -> [u8; HEAD_BYTES + RUN_BYTES] {
         let mut frame = [0; HEAD_BYTES + RUN_BYTES];
         frame[..HEAD_BYTES].copy_from_slice(&Self::head_bytes(header, hold_ms, runs.len()));
@@ -167,7 +167,7 @@ fn run_bytes(run: &Run) -> [u8; RUN_BYTES] {
 // === impl InfoReply ===
 
 impl InfoReply {
-    /// Takes the body apart. Bytes after the last known field are ignored, so that a later daemon
+    /// Parses the body. Bytes after the last known field are ignored, so that a later daemon
     /// can add fields.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl InfoReply {
 // === impl ErrorReply ===
 
 impl<'a> ErrorReply<'a> {
-    /// Takes the body apart. Text is truncated where it stops being valid UTF-8.
+    /// Parses the body. Text is truncated where it stops being valid UTF-8.
     ///
     /// # Errors
     /// A body shorter than its first field.

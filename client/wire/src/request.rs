@@ -31,7 +31,7 @@ pub struct IdsRequest<'a> {
 // === impl InfoRequest ===
 
 impl InfoRequest {
-    /// Takes the body apart.
+    /// Parses the body.
     ///
     /// # Errors
     /// A malformed body.
@@ -54,7 +54,7 @@ impl InfoRequest {
 // === impl IdsRequest ===
 
 impl<'a> IdsRequest<'a> {
-    /// Takes the body apart. The caller checks tag and count, because each has its own status.
+    /// Parses the body. The caller checks tag and count, because each has its own status.
     ///
     /// # Errors
     /// A malformed body.

@@ -34,7 +34,8 @@ impl Run {
         self.last().expect("a run's ids are positive signed numbers") + 1
     }
 
-    /// From the first id to past the last one. With a stride above 1, most numbers in it are others' ids.
+    /// The range from the first id to one past the last. With a stride above 1, most numbers in it belong to other
+    /// runs.
     ///
     /// # Panics
     /// When the run has no [`Run::last`] id.
@@ -61,7 +62,7 @@ impl Run {
         }
     }
 
-    /// The rest without the first `count` ids; `None` if nothing remains.
+    /// The run without its first `count` ids; `None` if nothing remains.
     pub fn without_first(self, count: u32) -> Option<Run> {
         let left = self.count.checked_sub(count).filter(|left| *left > 0)?;
         Some(Run { first: self.bound(count), count: left, ..self })

@@ -3,7 +3,7 @@
 use crate::Malformed;
 use crate::bytes::{Fields, short_length};
 
-/// The most numbers in one request.
+/// The maximum number of document numbers in one request.
 pub const NUMBERS_MAX: u32 = 1_000;
 
 /// SERIES_NEXT: the next numbers of a series.
@@ -34,7 +34,7 @@ pub struct SeriesReply<'a> {
 // === impl SeriesRequest ===
 
 impl<'a> SeriesRequest<'a> {
-    /// Takes the body apart.
+    /// Parses the body.
     ///
     /// # Errors
     /// A malformed body.
@@ -60,7 +60,7 @@ impl<'a> SeriesRequest<'a> {
 // === impl SeriesReply ===
 
 impl<'a> SeriesReply<'a> {
-    /// Takes the body apart.
+    /// Parses the body.
     ///
     /// # Errors
     /// A malformed body.
