@@ -10,29 +10,28 @@
  *     }
  *     leafd_free(client);
  *
- * Contents: connect, draw ids, draw batches, public ids, snowflake ids, errors, event loops, interpreters. leafd.hpp is
- * the C++ interface, with exceptions and handles that free themselves.
+ * Contents: connect, draw ids, draw batches, public ids, document numbers, snowflake ids, errors, event loops,
+ * interpreters. leafd.hpp is the C++ interface, with exceptions and handles that free themselves.
  *
  * Handles. `leafd_client` and `leafd_tag` are opaque. `..._new` creates a handle; free it once with `..._free`. Pointers
- * are checked for NULL. Freed handles and pointers to other objects are rejected as far as memory shows it, but a pointer
- * to unmapped memory crashes.
+ * are checked for NULL. Freed handles and pointers to other objects are rejected where they can be detected, but a
+ * pointer to unmapped memory crashes the program.
  *
- * Arguments. Texts end with a zero. Output pointers must be valid for writes, arrays for `count` items. Unless the call
- * returns `LEAFD_STATUS_OK`, it writes only `error`.
+ * Arguments. Strings are NUL-terminated. Output pointers must be valid for writes, arrays for `count` items. Unless a
+ * call returns `LEAFD_STATUS_OK`, it writes only `error`.
  *
- * Timeouts. Each call that may wait has a `timeout_ms`, in milliseconds, at most 60000 (more is cut). With
- * `LEAFD_TIMEOUT_DEFAULT` the client's settings apply. After the timeout, a call waits up to 250 ms more for the daemon's
- * error.
+ * Timeouts. Each call that may wait has a `timeout_ms`, in milliseconds, capped at 60000. With `LEAFD_TIMEOUT_DEFAULT`
+ * the client's settings apply. After the timeout, a call waits up to 250 ms more for the daemon's error.
  *
  * Errors. Calls return a `leafd_status`; `LEAFD_STATUS_OK` is 0. The last argument of each call that can fail is an
- * `error`, in which the call describes its failure; it may be NULL. A failed call doesn't use up an id that another call
- * could return.
+ * `error`, in which the call describes its failure; it may be NULL. A failed call may skip ids, but an id
+ * that it drew is never returned by another call.
  *
  * Threads. Any number of threads may use one handle at once, as long as none of them frees it. A thread must not be
- * cancelled (`pthread_cancel`) in a call. The library starts no thread.
+ * cancelled (`pthread_cancel`) during a call. The library starts no thread.
  *
  * Signals. Calls continue to wait after a signal, unless an interpreter ends them (`leafd_set_interpreter()`). Only calls
- * that say so may be made in signal handlers. The library installs no handlers, and raises no SIGPIPE.
+ * documented as safe there may be made in signal handlers. The library installs no handlers, and raises no SIGPIPE.
  *
  * Forks. A forked child can use its parent's handles, whatever the parent's threads were doing: the child opens its own
  * connections and never gets an id that its parent held. (The exception is a fork from a signal handler that interrupted
@@ -65,7 +64,7 @@
 #define LEAFD_ABI_VERSION 1
 
 /**
- * A call's timeout: use the client's.
+ * As a call's timeout: use the client's.
  */
 #define LEAFD_TIMEOUT_DEFAULT UINT32_MAX
 
@@ -82,22 +81,22 @@
 #define LEAFD_NO_POLLING 2
 
 /**
- * Room for a daemon's release in a `leafd_daemon_info`, including its zero.
+ * Size of a daemon's release in a `leafd_daemon_info`, including the terminating NUL.
  */
 #define LEAFD_RELEASE_BYTES 32
 
 /**
- * Room for a public id as text, including its zero: more than the longest one needs.
+ * Size of a public id as text, including the terminating NUL: more than the longest one needs.
  */
 #define LEAFD_PUBLIC_ID_BYTES 64
 
 /**
- * Room for a document number, including its zero.
+ * Size of a document number, including the terminating NUL.
  */
 #define LEAFD_NUMBER_BYTES 256
 
 /**
- * Room for the message in a `leafd_error`, including its zero.
+ * Size of the message in a `leafd_error`, including the terminating NUL.
  */
 #define LEAFD_ERROR_MESSAGE_BYTES 1024
 
@@ -154,7 +153,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_OVERLOADED = 9,
     /**
-     * The deadline passed in the daemon; the message says what the request waited for. A retry may help.
+     * The deadline passed in the daemon; the message says what the request was waiting for. A retry may help.
      */
     LEAFD_STATUS_DEADLINE = 10,
     /**
@@ -238,7 +237,7 @@ typedef enum leafd_status {
      */
     LEAFD_STATUS_NULL_POINTER = 1006,
     /**
-     * A pointer is not a handle of this kind: it was freed, or never was one. Detected as far as memory shows it.
+     * A pointer is not a handle of this kind: it was freed, or never was one. Detected where possible.
      */
     LEAFD_STATUS_HANDLE = 1007,
     /**
@@ -267,22 +266,22 @@ typedef struct leafd_tag leafd_tag;
  */
 typedef struct leafd_settings {
     /**
-     * The path of the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise the socket of this user's daemon
-     * or of the system's.
+     * The path of the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise the socket of this user's
+     * daemon or of the system's.
      */
     const char *socket_path;
     /**
-     * How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, at most 60000 (more is cut); 0: 2000.
+     * How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, capped at 60000; 0: 2000.
      */
     uint32_t timeout_ms;
     /**
-     * How long such calls wait for a missing daemon before their timeout starts, in milliseconds, at most 3600000 (more
-     * is cut): for a process that may start before the daemon. If this is less than their timeout, they wait as long as
-     * their timeout.
+     * How long such calls wait for a missing daemon before their timeout starts, in milliseconds, capped at 3600000:
+     * for a process that may start before the daemon. If this is less than their timeout, they wait as long as their
+     * timeout.
      *
-     * 0: calls fail immediately if no daemon was ever running. Even then, they wait until their timeout for a daemon
-     * that appears to be restarting: if this client was connected before, if a socket exists on which no daemon
-     * listens, or if a socket was removed in the last ten seconds.
+     * 0: calls fail immediately if no daemon has ever run. Even then, they wait until their timeout for a daemon that
+     * appears to be restarting: if this client was connected before, if a socket exists on which no daemon listens, or
+     * if a socket was removed in the last ten seconds.
      */
     uint32_t wait_ms;
     /**
@@ -312,7 +311,7 @@ typedef struct leafd_error {
      */
     bool retryable;
     /**
-     * What failed, why, and what to do: UTF-8 that ends with a zero, truncated between characters if necessary.
+     * What failed, why, and what to do: NUL-terminated UTF-8, truncated between characters if necessary.
      */
     char message[LEAFD_ERROR_MESSAGE_BYTES];
 } leafd_error;
@@ -379,7 +378,7 @@ typedef struct leafd_layout {
      */
     uint32_t tick_ms;
     /**
-     * Where time starts, in milliseconds of Unix time.
+     * The epoch, at which time starts, in milliseconds of Unix time.
      */
     uint64_t epoch_ms;
 } leafd_layout;
@@ -419,7 +418,8 @@ typedef struct leafd_interpreter {
      */
     void (*enter)(void*);
     /**
-     * Called with the lock after a signal, to run the handlers. If it doesn't return 0, the call ends with `INTERRUPTED`.
+     * Called with the lock held after a signal, to run the handlers. If it doesn't return 0, the call ends with
+     * `INTERRUPTED`.
      */
     int (*check)(void);
 } leafd_interpreter;
@@ -431,19 +431,20 @@ extern "C" {
 /* ===== VERSIONS ===== */
 
 /**
- * The library's `LEAFD_ABI_VERSION`. Safe at any time, also in signal handlers.
+ * Returns the library's `LEAFD_ABI_VERSION`. Safe at any time, even in signal handlers.
  */
 uint32_t leafd_abi_version(void);
 
 /**
- * The library's release, such as "0.1.0". The text stays valid forever. Safe at any time, also in signal handlers.
+ * Returns the library's release, such as "0.1.0". The string stays valid forever. Safe at any time, even in signal
+ * handlers.
  */
 const char *leafd_version(void);
 
 /* ===== CONNECT ===== */
 
 /**
- * Creates a client. It connects on first use; `leafd_info()` connects at once.
+ * Creates a client. It connects on first use; `leafd_info()` connects immediately.
  *
  * `settings`: NULL for the defaults. Free the client with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
  * `RESOURCES`. Any thread.
@@ -476,8 +477,9 @@ enum leafd_status leafd_info(const struct leafd_client *client,
 /**
  * Copies the path of the daemon's socket, as determined when the client was created.
  *
- * Writes at most `size` bytes to `buffer`, including the terminating zero; a longer path is cut. `buffer` may be NULL
- * if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is not a live handle. Any thread.
+ * Writes at most `size` bytes to `buffer`, including the terminating NUL; a longer path is truncated. `buffer` may
+ * be NULL if `size` is 0. Returns the length of the whole path without the NUL; 0 if `client` is not a live
+ * handle. Any thread.
  */
 size_t leafd_socket_path(const struct leafd_client *client,
                          char *buffer,
@@ -486,8 +488,8 @@ size_t leafd_socket_path(const struct leafd_client *client,
 /* ===== DRAW IDS ===== */
 
 /**
- * Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds, in
- * nanoseconds. Ids of different threads and processes are then not in the order of issue.
+ * Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds,
+ * in nanoseconds. Ids are then not in chronological order across threads and processes.
  *
  * `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags.
  * Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
@@ -501,8 +503,8 @@ enum leafd_status leafd_next(const struct leafd_client *client,
                              struct leafd_error *error);
 
 /**
- * Draws the next id of `tag` directly, with a separate request. It is above all ids drawn directly on this host before,
- * and takes microseconds. Otherwise like `leafd_next()`.
+ * Draws the next id of `tag` directly, with a separate request. It is higher than any id drawn directly on this
+ * host before, and takes microseconds. Otherwise like `leafd_next()`.
  */
 LEAFD_MUST_USE
 enum leafd_status leafd_next_direct(const struct leafd_client *client,
@@ -512,7 +514,7 @@ enum leafd_status leafd_next_direct(const struct leafd_client *client,
                                     struct leafd_error *error);
 
 /**
- * Creates a handle of a tag, without asking the daemon whether the tag exists.
+ * Creates a handle of a tag, without checking whether the tag exists.
  *
  * `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` to draw this handle's ids directly. Free the handle with
  * `leafd_tag_free()`. It remains valid after the client is freed. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`,
@@ -550,8 +552,8 @@ uint64_t leafd_tag_take(const struct leafd_tag *tag);
 /**
  * Draws `count` ids of `tag` from the daemon, in the order of issue: all of them within the timeout, or none.
  *
- * `ids` has room for `count` numbers and may be NULL for 0. At most 1000000000; more than 1000000 take several
- * requests. Errors: as for `leafd_next()`. Any thread.
+ * `ids` has room for `count` numbers, and may be NULL if `count` is 0. `count`: at most 1000000000; more than
+ * 1000000 take several requests. Errors: as for `leafd_next()`. Any thread.
  */
 LEAFD_MUST_USE
 enum leafd_status leafd_next_many(const struct leafd_client *client,
@@ -574,17 +576,17 @@ enum leafd_status leafd_tag_next_many(const struct leafd_tag *tag,
 /* ===== PUBLIC IDS ===== */
 
 /**
- * Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what they hide and who may do
- * this. Numbers don't contain the number of their key: once another key is in use, they are decoded wrongly unless
- * `form` names the old one.
+ * Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what public ids hide, and
+ * who may convert them. Numbers don't contain the number of their key: once another key is in use, they are
+ * converted back to the wrong ids unless `form` names the old key.
  *
- * `form`: may be NULL, which means all zeros. `timeout_ms`: see `leafd_new()`; it applies to the whole call, which
- * makes one request for every 240 ids.
+ * `form`: may be NULL, which means all zeros. `timeout_ms`: applies to the whole call, which makes one request for
+ * every 240 ids.
  *
- * Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`, which
- * may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for an invalid form; `DENIED` if this
- * user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one; `NULL_POINTER`, `HANDLE`,
- * `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
+ * Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`,
+ * which may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has too many bits, and for an invalid form;
+ * `DENIED` if this user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one;
+ * `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
  */
 LEAFD_MUST_USE
 enum leafd_status leafd_mask(const struct leafd_client *client,
@@ -611,7 +613,8 @@ enum leafd_status leafd_unmask(const struct leafd_client *client,
                                struct leafd_error *error);
 
 /**
- * Does the same as `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
+ * Like `leafd_mask()`, but returns texts, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text is
+ * NUL-terminated.
  */
 LEAFD_MUST_USE
 enum leafd_status leafd_mask_text(const struct leafd_client *client,
@@ -626,9 +629,9 @@ enum leafd_status leafd_mask_text(const struct leafd_client *client,
 /**
  * Converts `count` texts that `leafd_mask_text()` made with the same bits and prefix back to dense ids.
  *
- * Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is not a public id of
- * this form, because it was mistyped, truncated or made up: the message names the first one. Otherwise like
- * `leafd_mask()`.
+ * Writes them to `ids`, which has room for `count` numbers. Also returns `VALUE_REFUSED` for a text that is not a
+ * public id of this form, because it was mistyped, truncated or made up; the message names the first one.
+ * Otherwise like `leafd_mask()`.
  */
 LEAFD_MUST_USE
 enum leafd_status leafd_unmask_text(const struct leafd_client *client,
@@ -643,15 +646,16 @@ enum leafd_status leafd_unmask_text(const struct leafd_client *client,
 /* ===== DOCUMENT NUMBERS ===== */
 
 /**
- * Draws `count` document numbers of a series, such as "INV-2026-000123". Each text ends with a zero. They may belong to
- * two periods.
+ * Draws `count` document numbers of a series, such as "INV-2026-000123". Each text is NUL-terminated. The numbers
+ * may span two periods.
  *
- * `tenant`: the tenant of a series with tenants, otherwise NULL or "". `timeout_ms`: see `leafd_new()`; it applies to the
- * whole call, which makes one request for every 1,000 numbers.
+ * `tenant`: the tenant of a series with tenants, otherwise NULL or "". `timeout_ms`: applies to the whole call,
+ * which makes one request for every 1,000 numbers.
  *
- * Writes to `texts`, which has room for `count` numbers, and to `error`, which may be NULL. Errors: `TAG_UNKNOWN` if there
- * is no such series; `VALUE_REFUSED` for a tenant that it can't have; `STORE_UNAVAILABLE` in an outage if the daemon
- * doesn't know the period or holds no number of it; otherwise like `leafd_next_many()`. Any thread.
+ * Writes to `texts`, which has room for `count` numbers, and to `error`, which may be NULL. Errors: `TAG_UNKNOWN`
+ * if there is no such series; `VALUE_REFUSED` for a tenant that the series can't have; `STORE_UNAVAILABLE` during
+ * a store outage if the daemon doesn't know the period or holds no numbers for it; otherwise like
+ * `leafd_next_many()`. Any thread.
  */
 LEAFD_MUST_USE
 enum leafd_status leafd_series_next(const struct leafd_client *client,
@@ -665,13 +669,13 @@ enum leafd_status leafd_series_next(const struct leafd_client *client,
 /* ===== SNOWFLAKE IDS ===== */
 
 /**
- * The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits of worker,
- * 12 bits of sequence. Any thread, also in signal handlers.
+ * Returns the layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits
+ * of worker, 12 bits of sequence. Any thread, even in signal handlers.
  */
 struct leafd_layout leafd_layout_leaf(void);
 
 /**
- * Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
+ * Asks the daemon for the layout of the snowflake ids drawn under the tag name `name`, such as "snowflake".
  *
  * Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this name, or the reason why the
  * daemon did not answer. Any thread.
@@ -696,7 +700,8 @@ enum leafd_status leafd_decode(uint64_t id,
                                struct leafd_error *error);
 
 /**
- * Computes the smallest id that a layout can have at a time, in milliseconds of Unix time: a bound for queries by time.
+ * Computes the smallest id that a layout can have at a given time, in milliseconds of Unix time: a bound for
+ * queries by time.
  *
  * Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or a time for which it has no ids. Any thread.
  */
@@ -709,14 +714,14 @@ enum leafd_status leafd_first_id_at(uint64_t unix_ms,
 /* ===== ERRORS ===== */
 
 /**
- * The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid forever. Safe at
- * any time, also in signal handlers.
+ * Returns the name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The string stays valid
+ * forever. Safe at any time, even in signal handlers.
  */
 const char *leafd_status_name(uint32_t status);
 
 /**
- * Whether a status means that a call timed out: `DEADLINE` if the daemon says so, `TIMEOUT` if it did not answer.
- * Safe at any time, also in signal handlers.
+ * Returns whether a status means that a call timed out: `DEADLINE` if the daemon reported it, `TIMEOUT` if it did
+ * not answer in time. Safe at any time, even in signal handlers.
  */
 bool leafd_status_is_timeout(uint32_t status);
 
@@ -733,8 +738,8 @@ bool leafd_status_is_timeout(uint32_t status);
 uint64_t leafd_loop_take(const struct leafd_tag *tag);
 
 /**
- * Returns the first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is not a live
- * handle. Never waits for the daemon. Any thread.
+ * Returns the first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is not a
+ * live handle. Never waits for the daemon. Any thread.
  */
 uint64_t leafd_loop_advance(const struct leafd_tag *tag);
 

@@ -24,7 +24,7 @@ namespace leafd {
 // The timeout that the client was created with.
 inline constexpr std::chrono::milliseconds client_timeout{LEAFD_TIMEOUT_DEFAULT};
 
-// The error of a failed call. A failed call doesn't use up an id that another call could return.
+// The error of a failed call. The call may have skipped ids, but an id that it drew is never returned by another call.
 class Error : public std::runtime_error {
     leafd_status status_;
     bool retryable_;
@@ -42,9 +42,9 @@ public:
     // The status as protocol.md names it, such as "TAG_UNKNOWN".
     const char *name() const noexcept { return leafd_status_name(status_); }
     bool is_timeout() const noexcept { return leafd_status_is_timeout(status_); }
-    // Whether the same call may succeed later without any repair.
+    // Whether the same call may succeed later without any other action.
     bool is_retryable() const noexcept { return retryable_; }
-    // When a retry may succeed; zero if unknown.
+    // How long to wait before a retry may succeed; zero if unknown.
     std::chrono::milliseconds retry_after() const noexcept { return retry_after_; }
     // The system's error number that caused it; 0 if there is none.
     int os_error() const noexcept { return os_error_; }
@@ -88,7 +88,7 @@ public:
         return id;
     }
 
-    // An id from the held run, without waiting.
+    // Returns an id from the held run, without waiting.
     std::optional<std::uint64_t> take() const noexcept
     {
         const std::uint64_t id = leafd_tag_take(tag_.get());
@@ -117,7 +117,7 @@ public:
         client_.reset(client);
     }
 
-    // The daemon's release and whether it is ready. Connects if there is no connection.
+    // Returns the daemon's release and whether it is ready. Connects if there is no connection.
     leafd_daemon_info info(std::chrono::milliseconds timeout = client_timeout) const
     {
         leafd_daemon_info info;
@@ -125,7 +125,7 @@ public:
         return info;
     }
 
-    // The next id of a tag, mostly from a run that the process holds.
+    // Returns the next id of a tag, usually from a run that the process holds.
     std::uint64_t next(const char *tag, std::chrono::milliseconds timeout = client_timeout) const
     {
         std::uint64_t id = 0;
@@ -133,7 +133,7 @@ public:
         return id;
     }
 
-    // The next id of a tag, drawn with a separate request: above all ids drawn directly on this host before.
+    // Draws the next id of a tag with a separate request. It is higher than any id drawn directly on this host before.
     std::uint64_t next_direct(const char *tag, std::chrono::milliseconds timeout = client_timeout) const
     {
         std::uint64_t id = 0;
@@ -141,7 +141,7 @@ public:
         return id;
     }
 
-    // `count` ids in the order of issue: all of them, or none.
+    // Draws `count` ids in the order of issue: all of them, or none.
     std::vector<std::uint64_t> next_many(const char *tag, std::size_t count,
                                          std::chrono::milliseconds timeout = client_timeout) const
     {
@@ -196,7 +196,7 @@ inline leafd_parts decode(std::uint64_t id, const leafd_layout &layout)
     return parts;
 }
 
-// The smallest id that a layout can have at a time: a bound for queries by time.
+// Returns the smallest id that a layout can have at a given time: a bound for queries by time.
 inline std::uint64_t first_id_at(std::chrono::system_clock::time_point when, const leafd_layout &layout)
 {
     const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(when.time_since_epoch()).count();

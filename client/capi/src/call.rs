@@ -81,7 +81,7 @@ unsafe fn output<'a, T>(output: *mut T, name: &str) -> Result<&'a mut T, CallErr
 /// A text from C.
 ///
 /// # Safety
-/// `text` is null or points to bytes that end with a zero.
+/// `text` is null or NUL-terminated.
 #[inline]
 pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str, CallError> {
     if text.is_null() {
@@ -126,7 +126,7 @@ pub(crate) fn limit(timeout_ms: u32) -> Option<Duration> {
     (timeout_ms != LEAFD_TIMEOUT_DEFAULT).then(|| Duration::from_millis(u64::from(timeout_ms)))
 }
 
-/// Writes as much of a text as fits into `places`, in whole characters, and a zero after it.
+/// Writes as much of a text as fits into `places`, in whole characters, and a terminating NUL.
 pub(crate) fn write_text(text: &str, places: &mut [c_char]) {
     let Some(longest) = places.len().checked_sub(1) else { return };
     // 0 is always the start of a character.
@@ -147,7 +147,7 @@ mod tests {
         // SAFETY: the structure is valid for a write.
         let status = unsafe { call(&raw mut error, || panic!("a slot went {}", "missing")) };
         assert_eq!(status, LeafdStatus::Panic);
-        // SAFETY: a message ends with a zero.
+        // SAFETY: a message is NUL-terminated.
         let why = unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_str().unwrap();
         assert!(why.contains("a defect in libleafd: a slot went missing"), "{why}");
         assert_eq!(number_or(7, || panic!("again")), 7);

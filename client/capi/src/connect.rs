@@ -1,4 +1,4 @@
-//! Clients: how they are set up, what they report, how they end.
+//! Clients: how they are set up, what they report, how they are freed.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +12,7 @@ use crate::error::{CallError, LeafdError, LeafdStatus};
 use crate::handle::{self, FreedHandles, Handle, HandleKind};
 use crate::{LEAFD_DIRECT, LEAFD_NO_POLLING};
 
-/// Room for a daemon's release in a `leafd_daemon_info`, including its zero.
+/// Size of a daemon's release in a `leafd_daemon_info`, including the terminating NUL.
 pub const LEAFD_RELEASE_BYTES: usize = 32;
 
 /// A process's access to the daemon, for all its threads: a small pool of connections, opened on first use, and the ids
@@ -25,18 +25,18 @@ pub struct LeafdClient {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdSettings {
-    /// The path of the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise the socket of this user's daemon
-    /// or of the system's.
+    /// The path of the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise the socket of this user's
+    /// daemon or of the system's.
     pub socket_path: *const c_char,
-    /// How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, at most 60000 (more is cut); 0: 2000.
+    /// How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, capped at 60000; 0: 2000.
     pub timeout_ms: u32,
-    /// How long such calls wait for a missing daemon before their timeout starts, in milliseconds, at most 3600000 (more
-    /// is cut): for a process that may start before the daemon. If this is less than their timeout, they wait as long as
-    /// their timeout.
+    /// How long such calls wait for a missing daemon before their timeout starts, in milliseconds, capped at 3600000:
+    /// for a process that may start before the daemon. If this is less than their timeout, they wait as long as their
+    /// timeout.
     ///
-    /// 0: calls fail immediately if no daemon was ever running. Even then, they wait until their timeout for a daemon
-    /// that appears to be restarting: if this client was connected before, if a socket exists on which no daemon
-    /// listens, or if a socket was removed in the last ten seconds.
+    /// 0: calls fail immediately if no daemon has ever run. Even then, they wait until their timeout for a daemon that
+    /// appears to be restarting: if this client was connected before, if a socket exists on which no daemon listens, or
+    /// if a socket was removed in the last ten seconds.
     pub wait_ms: u32,
     /// 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING` or their sum.
     pub flags: u32,
@@ -85,7 +85,7 @@ pub(crate) unsafe fn with<T>(
     })
 }
 
-/// Creates a client. It connects on first use; `leafd_info()` connects at once.
+/// Creates a client. It connects on first use; `leafd_info()` connects immediately.
 ///
 /// `settings`: NULL for the defaults. Free the client with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
 /// `RESOURCES`. Any thread.
@@ -160,8 +160,9 @@ pub unsafe extern "C" fn leafd_info(
 
 /// Copies the path of the daemon's socket, as determined when the client was created.
 ///
-/// Writes at most `size` bytes to `buffer`, including the terminating zero; a longer path is cut. `buffer` may be NULL
-/// if `size` is 0. Returns the length of the whole path without the zero; 0 if `client` is not a live handle. Any thread.
+/// Writes at most `size` bytes to `buffer`, including the terminating NUL; a longer path is truncated. `buffer` may
+/// be NULL if `size` is 0. Returns the length of the whole path without the NUL; 0 if `client` is not a live
+/// handle. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_socket_path(
     client: *const LeafdClient,

@@ -42,8 +42,8 @@ fn with_tag<T>(
     })
 }
 
-/// Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds, in
-/// nanoseconds. Ids of different threads and processes are then not in the order of issue.
+/// Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds,
+/// in nanoseconds. Ids are then not in chronological order across threads and processes.
 ///
 /// `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags.
 /// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn leafd_next(
     }
 }
 
-/// Draws the next id of `tag` directly, with a separate request. It is above all ids drawn directly on this host before,
-/// and takes microseconds. Otherwise like `leafd_next()`.
+/// Draws the next id of `tag` directly, with a separate request. It is higher than any id drawn directly on this
+/// host before, and takes microseconds. Otherwise like `leafd_next()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next_direct(
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn leafd_next_direct(
     }
 }
 
-/// Creates a handle of a tag, without asking the daemon whether the tag exists.
+/// Creates a handle of a tag, without checking whether the tag exists.
 ///
 /// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` to draw this handle's ids directly. Free the handle with
 /// `leafd_tag_free()`. It remains valid after the client is freed. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`,
@@ -153,8 +153,8 @@ pub unsafe extern "C" fn leafd_tag_take(tag: *const LeafdTag) -> u64 {
 
 /// Draws `count` ids of `tag` from the daemon, in the order of issue: all of them within the timeout, or none.
 ///
-/// `ids` has room for `count` numbers and may be NULL for 0. At most 1000000000; more than 1000000 take several
-/// requests. Errors: as for `leafd_next()`. Any thread.
+/// `ids` has room for `count` numbers, and may be NULL if `count` is 0. `count`: at most 1000000000; more than
+/// 1000000 take several requests. Errors: as for `leafd_next()`. Any thread.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next_many(

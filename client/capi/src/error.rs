@@ -34,7 +34,7 @@ pub enum LeafdStatus {
     Denied = 8,
     /// One of the daemon's queues is full. A retry may help.
     Overloaded = 9,
-    /// The deadline passed in the daemon; the message says what the request waited for. A retry may help.
+    /// The deadline passed in the daemon; the message says what the request was waiting for. A retry may help.
     Deadline = 10,
     /// The store is unavailable. A retry may help.
     StoreUnavailable = 11,
@@ -77,7 +77,7 @@ pub enum LeafdStatus {
     Resources = 1005,
     /// A required pointer is NULL.
     NullPointer = 1006,
-    /// A pointer is not a handle of this kind: it was freed, or never was one. Detected as far as memory shows it.
+    /// A pointer is not a handle of this kind: it was freed, or never was one. Detected where possible.
     Handle = 1007,
     /// A bug in the library.
     Panic = 1008,
@@ -97,11 +97,11 @@ pub struct LeafdError {
     pub os_error: i32,
     /// Whether the same call may succeed later without any other action.
     pub retryable: bool,
-    /// What failed, why, and what to do: UTF-8 that ends with a zero, truncated between characters if necessary.
+    /// What failed, why, and what to do: NUL-terminated UTF-8, truncated between characters if necessary.
     pub message: [c_char; LEAFD_ERROR_MESSAGE_BYTES],
 }
 
-/// Room for the message in a `leafd_error`, including its zero.
+/// Size of the message in a `leafd_error`, including the terminating NUL.
 pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 
 /// A failed call, as C will see it.
@@ -152,15 +152,15 @@ pub(crate) fn known(status: u32) -> Option<(LeafdStatus, &'static CStr)> {
     STATUSES.iter().find(|(known, _)| *known as u32 == status).copied()
 }
 
-/// The name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The text stays valid forever. Safe at
-/// any time, also in signal handlers.
+/// Returns the name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The string stays valid
+/// forever. Safe at any time, even in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_name(status: u32) -> *const c_char {
     known(status).map_or(c"UNKNOWN", |(_, name)| name).as_ptr()
 }
 
-/// Whether a status means that a call timed out: `DEADLINE` if the daemon says so, `TIMEOUT` if it did not answer.
-/// Safe at any time, also in signal handlers.
+/// Returns whether a status means that a call timed out: `DEADLINE` if the daemon reported it, `TIMEOUT` if it did
+/// not answer in time. Safe at any time, even in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_is_timeout(status: u32) -> bool {
     status == LeafdStatus::Deadline as u32 || status == LeafdStatus::Timeout as u32
@@ -184,7 +184,7 @@ impl LeafdError {
         self.message[0] = 0;
     }
 
-    /// A failure that a retry doesn't help.
+    /// An error that is not retryable.
     #[cold]
     pub(crate) fn new(status: LeafdStatus, message: &str) -> CallError {
         let mut error = Box::new(LeafdError { status: status as u32, ..LeafdError::EMPTY });

@@ -26,8 +26,8 @@ pub unsafe extern "C" fn leafd_loop_take(tag: *const LeafdTag) -> u64 {
     })
 }
 
-/// Returns the first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is not a live
-/// handle. Never waits for the daemon. Any thread.
+/// Returns the first id of the next run that was passed to `leafd_loop_hold()`; 0: there is none, or `tag` is not a
+/// live handle. Never waits for the daemon. Any thread.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_loop_advance(tag: *const LeafdTag) -> u64 {
     // SAFETY: as the header says.
@@ -88,7 +88,8 @@ pub struct LeafdInterpreter {
     pub leave: Option<extern "C" fn() -> *mut c_void>,
     /// Takes the lock again.
     pub enter: Option<extern "C" fn(*mut c_void)>,
-    /// Called with the lock after a signal, to run the handlers. If it doesn't return 0, the call ends with `INTERRUPTED`.
+    /// Called with the lock held after a signal, to run the handlers. If it doesn't return 0, the call ends with
+    /// `INTERRUPTED`.
     pub check: Option<extern "C" fn() -> c_int>,
 }
 

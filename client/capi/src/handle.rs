@@ -1,4 +1,4 @@
-//! Handles that C holds. Freed handles and foreign pointers are detected as far as memory shows them.
+//! Handles that C holds. Freed handles and foreign pointers are detected where possible.
 //!
 //! A handle's memory begins with a mark of its kind, and is never returned to the system. So the mark of a freed handle
 //! can still be read. The memory is reused for another handle of the same kind only after [`QUARANTINE`] others were
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::{CallError, LeafdError, LeafdStatus};
 
-/// How many handles must be freed after one before its memory is used again.
+/// How many other handles must be freed before a freed handle's memory is reused.
 const QUARANTINE: usize = 1024;
 
 /// The mark of a freed handle of any kind.
@@ -59,7 +59,7 @@ pub(crate) fn make<T: HandleKind>(value: T) -> *mut Handle<T> {
 /// The value of a handle.
 ///
 /// # Safety
-/// `handle` is null, or points to memory that can be read; a handle must not be freed meanwhile.
+/// `handle` is null, or points to readable memory; a handle must not be freed during the call.
 #[inline]
 pub(crate) unsafe fn get<'a, T: HandleKind>(handle: *const Handle<T>) -> Result<&'a T, CallError> {
     // SAFETY: as the caller says; a mark of this kind is at the head of a live cell.
@@ -74,7 +74,7 @@ pub(crate) unsafe fn get<'a, T: HandleKind>(handle: *const Handle<T>) -> Result<
     }
 }
 
-/// Ends a handle; null is allowed.
+/// Frees a handle; null is allowed.
 ///
 /// # Safety
 /// As for [`get`]; no other thread uses the handle.

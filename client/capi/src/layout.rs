@@ -1,4 +1,4 @@
-//! Splits snowflake ids into their parts.
+//! Decodes snowflake ids.
 
 use std::ffi::c_char;
 
@@ -20,7 +20,7 @@ pub struct LeafdLayout {
     pub sequence_bits: u8,
     /// Length of a tick in milliseconds, 1 to 3600000.
     pub tick_ms: u32,
-    /// Where time starts, in milliseconds of Unix time.
+    /// The epoch, at which time starts, in milliseconds of Unix time.
     pub epoch_ms: u64,
 }
 
@@ -38,14 +38,14 @@ pub struct LeafdParts {
     pub unix_ms: u64,
 }
 
-/// The layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits of worker,
-/// 12 bits of sequence. Any thread, also in signal handlers.
+/// Returns the layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits
+/// of worker, 12 bits of sequence. Any thread, even in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
     Layout::LEAF.into()
 }
 
-/// Asks the daemon for the layout of the snowflake ids that are drawn under the tag name `name` ("snowflake").
+/// Asks the daemon for the layout of the snowflake ids drawn under the tag name `name`, such as "snowflake".
 ///
 /// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this name, or the reason why the
 /// daemon did not answer. Any thread.
@@ -89,7 +89,8 @@ pub unsafe extern "C" fn leafd_decode(
     }
 }
 
-/// Computes the smallest id that a layout can have at a time, in milliseconds of Unix time: a bound for queries by time.
+/// Computes the smallest id that a layout can have at a given time, in milliseconds of Unix time: a bound for
+/// queries by time.
 ///
 /// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or a time for which it has no ids. Any thread.
 #[must_use]

@@ -1,23 +1,23 @@
 //! leafd's client for C and every language that calls C: opaque handles, numbered statuses, no panics.
 //!
-//! The contract is the header's preamble (`cbindgen.toml`). The header's parts come in the order of the modules.
+//! The contract is the header's preamble (`cbindgen.toml`). The header's sections follow the order of the modules.
 
 // Each call's pointers are described by the header's preamble, for readers of C.
 #![allow(clippy::missing_safety_doc)]
 
-// Clients: how they are set up, what they report, how they end.
+// Clients: how they are set up, what they report, how they are freed.
 mod connect;
 
 // Ids, one by one and in batches, by client and by tag.
 mod draw;
 
-// Dense ids to public ones and back.
+// Conversion of dense ids to public ids, and back.
 mod public_ids;
 
 // Document numbers.
 mod series;
 
-// Taking snowflake ids apart.
+// Decoding snowflake ids.
 mod layout;
 
 // Statuses, and the structure that describes a failure.
@@ -26,7 +26,7 @@ mod error;
 // Held runs for event loops, and signals for interpreters with a lock.
 mod event_loop;
 
-// Pointers that are distinguished from freed and foreign ones.
+// Handles, and the detection of freed and foreign pointers.
 mod handle;
 
 // How every call treats pointers, failures and panics.
@@ -38,7 +38,7 @@ use std::ffi::{CStr, c_char};
 /// programs must be recompiled. `leafd_abi_version()` returns the library's.
 pub const LEAFD_ABI_VERSION: u32 = 1;
 
-/// A call's timeout: use the client's.
+/// As a call's timeout: use the client's.
 pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
 
 /// A flag of `leafd_settings` and `leafd_tag_new()`: draw each id directly, with a separate request. Ids of a tag are
@@ -55,13 +55,14 @@ const VERSION: &CStr =
         Err(_) => panic!("a version without zeros"),
     };
 
-/// The library's `LEAFD_ABI_VERSION`. Safe at any time, also in signal handlers.
+/// Returns the library's `LEAFD_ABI_VERSION`. Safe at any time, even in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_abi_version() -> u32 {
     LEAFD_ABI_VERSION
 }
 
-/// The library's release, such as "0.1.0". The text stays valid forever. Safe at any time, also in signal handlers.
+/// Returns the library's release, such as "0.1.0". The string stays valid forever. Safe at any time, even in signal
+/// handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_version() -> *const c_char {
     VERSION.as_ptr()

@@ -1,4 +1,4 @@
-//! The calls that turn dense ids into public ones, and back.
+//! The calls that convert dense ids to public ids, and back.
 
 use std::ffi::{CStr, c_char};
 
@@ -8,7 +8,7 @@ use crate::call::{call, check_room, text, write, write_text};
 use crate::connect::{LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 
-/// Room for a public id as text, including its zero: more than the longest one needs.
+/// Size of a public id as text, including the terminating NUL: more than the longest one needs.
 pub const LEAFD_PUBLIC_ID_BYTES: usize = 64;
 
 /// The form of public ids. All zeros: 63 bits, the daemon's current key, and texts without a prefix.
@@ -61,7 +61,7 @@ unsafe fn public_ids(
 /// `items` is null, or valid for reads of `count` of them for as long as the slice is used.
 unsafe fn given<'a, T>(items: *const T, name: &str, count: usize) -> Result<&'a [T], CallError> {
     check_room(items, name, count)?;
-    // SAFETY: as the caller says; a slice of nothing may be anywhere but at null.
+    // SAFETY: as the caller says; an empty slice may have any address but null.
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(items, count) } })
 }
 
@@ -75,17 +75,17 @@ fn text_for_c(text: String) -> Result<[c_char; LEAFD_PUBLIC_ID_BYTES], CallError
     Ok(places)
 }
 
-/// Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what they hide and who may do
-/// this. Numbers don't contain the number of their key: once another key is in use, they are decoded wrongly unless
-/// `form` names the old one.
+/// Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what public ids hide, and
+/// who may convert them. Numbers don't contain the number of their key: once another key is in use, they are
+/// converted back to the wrong ids unless `form` names the old key.
 ///
-/// `form`: may be NULL, which means all zeros. `timeout_ms`: see `leafd_new()`; it applies to the whole call, which
-/// makes one request for every 240 ids.
+/// `form`: may be NULL, which means all zeros. `timeout_ms`: applies to the whole call, which makes one request for
+/// every 240 ids.
 ///
-/// Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`, which
-/// may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has more bits, and for an invalid form; `DENIED` if this
-/// user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one; `NULL_POINTER`, `HANDLE`,
-/// `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
+/// Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`,
+/// which may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has too many bits, and for an invalid form;
+/// `DENIED` if this user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one;
+/// `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_mask(
@@ -132,7 +132,8 @@ pub unsafe extern "C" fn leafd_unmask(
     }
 }
 
-/// Does the same as `leafd_mask()`, but as text, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text ends with a zero.
+/// Like `leafd_mask()`, but returns texts, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text is
+/// NUL-terminated.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_mask_text(
@@ -159,9 +160,9 @@ pub unsafe extern "C" fn leafd_mask_text(
 
 /// Converts `count` texts that `leafd_mask_text()` made with the same bits and prefix back to dense ids.
 ///
-/// Writes them to `ids`, which has room for `count` numbers. `VALUE_REFUSED` also for a text that is not a public id of
-/// this form, because it was mistyped, truncated or made up: the message names the first one. Otherwise like
-/// `leafd_mask()`.
+/// Writes them to `ids`, which has room for `count` numbers. Also returns `VALUE_REFUSED` for a text that is not a
+/// public id of this form, because it was mistyped, truncated or made up; the message names the first one.
+/// Otherwise like `leafd_mask()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_unmask_text(
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn leafd_unmask_text(
             if given.iter().any(|text| text.is_null()) {
                 return Err(LeafdError::null("texts[i]"));
             }
-            // The daemon refuses any text that a stranger typed.
+            // The text may be anything that someone typed; the daemon rejects invalid ones.
             let shown: Vec<_> =
                 given.iter().map(|&text| CStr::from_ptr(text).to_string_lossy()).collect();
             write(ids, "ids", count, || Ok(asked.unmask_text(&shown)?))
