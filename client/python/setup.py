@@ -1,7 +1,7 @@
-"""Has make build libleafd.so into the package, and names the wheel for what it then is.
+"""Builds libleafd.so into the package with make, and tags the wheel accordingly.
 
-The wheel carries no extension module: it fits every CPython from 3.9 up (and PyPy), on one kind of machine. The
-source distribution carries the library's source, in `rust`, so that it builds by itself.
+The wheel contains no extension module, so it works with every CPython from 3.9 on (and PyPy), on one platform. The source
+distribution contains the library's source in `rust`, so that it can be built on its own.
 """
 
 import os
@@ -24,12 +24,12 @@ CRATES = ("client", "client/capi", "client/wire")
 
 
 def cargo() -> str:
-    """The program that builds the library."""
+    """Returns the path of cargo, which builds the library."""
     return os.environ.get("CARGO") or shutil.which("cargo") or str(Path.home() / ".cargo/bin/cargo")
 
 
 def build_library() -> Path:
-    """Builds libleafd.so and returns its path. `LEAFD_TARGET`: the kind of machine, as rustc names it; with `CC` for it."""
+    """Builds libleafd.so and returns its path. `LEAFD_TARGET`: rustc's name of the target; set `CC` to match."""
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     kind = os.environ.get("LEAFD_TARGET", "")
     for program, words in ((cargo(), "Rust: see https://rustup.rs"), ("make", "make and a C compiler")):
@@ -44,7 +44,7 @@ def build_library() -> Path:
 
 
 class BuildWithLibrary(build_py):
-    """Copies the Python files, and the library beside them."""
+    """Copies the Python files, and the library next to them."""
 
     def run(self) -> None:
         super().run()
@@ -62,7 +62,7 @@ class WheelForEveryPython(bdist_wheel):
 
 
 class SourceWithLibrary(sdist):
-    """Adds the sources of the library, as a workspace of their own."""
+    """Adds the library's sources as a separate workspace."""
 
     def make_release_tree(self, base_dir: str, files: Any) -> None:
         super().make_release_tree(base_dir, files)
@@ -75,7 +75,7 @@ class SourceWithLibrary(sdist):
             shutil.copytree(ROOT / crate / "src", to / crate / "src")
             if (ROOT / crate / "README.md").exists():
                 shutil.copy2(ROOT / crate / "README.md", to / crate)
-            # What only tests need isn't here.
+            # Dependencies of tests are not included.
             manifest = (ROOT / crate / "Cargo.toml").read_text()
             (to / crate / "Cargo.toml").write_text(re.sub(r"\[dev-dependencies\]\n(?:[^\[\n].*\n)*\n?", "", manifest))
         capi = ROOT / "client" / "capi"
@@ -90,15 +90,15 @@ class SourceWithLibrary(sdist):
 
 
 def drop_the_rest_from_lock(workspace: Path) -> None:
-    """Has cargo's lock file name what the workspace needs alone, in the versions that it names."""
+    """Reduces cargo's lock file to the workspace's own dependencies, without changing versions."""
     command = [cargo(), "update", "--workspace", "--quiet", "--manifest-path", str(workspace / "Cargo.toml")]
-    # Without the registry, if what it said is remembered.
+    # Offline, if cargo has the registry's index cached.
     if subprocess.run([*command, "--offline"], stderr=subprocess.DEVNULL).returncode:
         subprocess.run(command, check=True)
 
 
 class WithLibrary(Distribution):
-    """Goes where packages with machine code go."""
+    """Marks the package as platform-specific."""
 
     def has_ext_modules(self) -> bool:
         return True

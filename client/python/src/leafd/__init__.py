@@ -8,10 +8,10 @@
 
 Threads and forked children can share a client: a forked child never gets an id that its parent held.
 
-- :class:`Client` and :class:`AsyncClient` draw ids. :class:`IdSource` and :class:`AsyncIdSource` stand for either and its
-  fake in :mod:`leafd.testing`.
-- :func:`decode` and :func:`first_id_at` take snowflake ids apart, and bound them by time.
-- Every failure is a :class:`leafd.Error`: `retryable`, `retry_after`, `is_timeout` and `status` say more.
+- :class:`Client` and :class:`AsyncClient` draw ids. :class:`IdSource` and :class:`AsyncIdSource` are the types that they
+  share with their fakes in :mod:`leafd.testing`.
+- :func:`decode` decodes a snowflake id, and :func:`first_id_at` returns the smallest id at a given time.
+- Every exception is a :class:`leafd.Error`, with details in `retryable`, `retry_after`, `is_timeout` and `status`.
 """
 
 from ._aio import AsyncClient
@@ -77,7 +77,7 @@ __all__ = [
     "first_id_at",
 ]
 
-# Shown, in tracebacks and by help(), as they are imported.
+# Tracebacks and help() show these names as they are imported.
 for _name in __all__:
     _public = globals()[_name]
     if hasattr(_public, "__qualname__"):

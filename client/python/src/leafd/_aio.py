@@ -30,7 +30,7 @@ _CHUNK = 20_000
 class AsyncClient:
     """:class:`leafd.Client` for asyncio: calls neither block the event loop nor use threads.
 
-    `client`: the client to use, or the path of a socket for a new one, which `socket` sets as well. The other arguments
+    `client`: the client to use, or the path of a socket for a new one, which `socket` can set too. The other arguments
     are those of :class:`leafd.Client`, for a new client. Each event loop and each forked child has its own connection;
     runs of ids are held for the process, together with `client`.
 
@@ -106,18 +106,18 @@ class AsyncClient:
         return self
 
     async def info(self, timeout: Optional[float] = None) -> Info:
-        """What the daemon reports about itself; see :meth:`leafd.Client.info`."""
+        """Returns what the daemon reports about itself; see :meth:`leafd.Client.info`."""
         return (await self._ask_info(timeout)).info
 
     async def layout(self, name: str = "snowflake") -> Layout:
-        """The daemon's layout; see :meth:`leafd.Client.layout`."""
+        """Returns the daemon's layout; see :meth:`leafd.Client.layout`."""
         layouts = (await self._ask_info(None)).layouts
         if name not in layouts:
             raise InvalidArgumentError(f"leafd has no layout {name!r}; its layouts are {', '.join(layouts)}")
         return layouts[name]
 
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> AsyncPublicIds:
-        """Converts dense ids to public ids, and back; see :meth:`leafd.Client.public_ids`."""
+        """Returns a converter between dense ids and public ids; see :meth:`leafd.Client.public_ids`."""
         return AsyncPublicIds(self._ask_masks, self._client.socket, Form.of(tag, prefix, bits, key))
 
     async def _ask_masks(
@@ -170,7 +170,7 @@ class AsyncClient:
         self._tags = Closed()
 
     async def aclose(self) -> None:
-        """Does the same as :meth:`close`, for `contextlib.aclosing` and other code that awaits it."""
+        """Same as :meth:`close`, for `contextlib.aclosing` and other code that awaits it."""
         self.close()
 
     async def _ask_info(self, timeout: Optional[float]) -> protocol.InfoReply:

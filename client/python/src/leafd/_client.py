@@ -20,7 +20,7 @@ _take: Callable[[library.TagHandle], int] = library.take
 class Client:
     """A client of the daemon, for all threads of a process and, with their own connections, its forked children.
 
-    It connects on first use; call :meth:`connect` to connect at once. While a call waits, other threads run, and so do
+    It connects on first use; call :meth:`connect` to connect immediately. While a call waits, other threads run, and so do
     signal handlers (so that Ctrl-C ends the call at once) and, if gevent has patched the process, greenlets. Clients
     can be pickled, which creates a new client in the other process.
 
@@ -29,7 +29,7 @@ class Client:
     - `timeout`: the default timeout of calls, in seconds, at most 60. After it, a call waits up to 0.25 s more for the
       daemon's error.
     - `wait`: how long calls without their own timeout wait for a missing daemon before the timeout starts, in seconds;
-      at most 3600, and at least the timeout. With 0, calls fail immediately if no daemon was ever running; if the
+      at most 3600, and at least the timeout. With 0, calls fail immediately if no daemon has ever run; if the
       daemon appears to be restarting, they wait until the timeout.
     - `direct`: whether to draw each id directly, with a separate request, so that the ids of a tag are strictly
       increasing on this host. Otherwise most ids come from a run that the process holds, in well under a microsecond.
@@ -80,7 +80,7 @@ class Client:
         return _take(self._tags[tag]) or None
 
     def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
-        """Returns the next id of `tag`, drawn directly: above all ids drawn directly on this host before."""
+        """Draws the next id of `tag` directly. It is higher than any id drawn directly on this host before."""
         id = ctypes.c_uint64()
         name = library.name_bytes(tag)
         limit = library.milliseconds(timeout)
@@ -115,11 +115,11 @@ class Client:
             try:
                 library.tag_next_many(handle, limit, places, count)
             finally:
-                # It keeps the caller's buffer from being resized.
+                # As long as it exists, the caller's buffer can't be resized.
                 del places
 
     def ids(self, tag: str) -> Iterator[int]:
-        """Yields ids endlessly, by :meth:`next_id`. The iterator holds no ids, so it works in forked children."""
+        """Yields ids endlessly, using :meth:`next_id`. The iterator holds no ids, so it works in forked children."""
         while True:
             yield self.next_id(tag)
 
@@ -140,7 +140,7 @@ class Client:
         return self.next_numbers(series, 1, tenant, timeout)[0]
 
     def next_numbers(self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None) -> List[str]:
-        """Returns `count` document numbers of a series. They may belong to two periods. At most 1,000,000."""
+        """Returns `count` document numbers of a series, at most 1,000,000. They may span two periods."""
         check_numbers(count)
         texts = ((ctypes.c_char * _NUMBER_BYTES) * count)()
         names = library.name_bytes(series), library.name_bytes(tenant)
@@ -164,7 +164,7 @@ class Client:
         return Info(told.release.decode(), told.segments_ready, told.snowflake_ready, told.pid)
 
     def layout(self, name: str = "snowflake") -> Layout:
-        """Returns the daemon's layout of the snowflake ids that are drawn under the tag name `name`."""
+        """Returns the daemon's layout of the snowflake ids drawn under the tag name `name`."""
         return layout_of(self._open(), name)
 
     def close(self) -> None:
@@ -197,13 +197,13 @@ class Client:
 
 
 _NUMBER_BYTES = 256
-"""Room for a document number."""
+"""The size of a document number, including the terminating NUL."""
 
 _NUMBERS_MAX = 1_000_000
 
 
 def check_numbers(count: int) -> None:
-    """Refuses what no count of document numbers can be."""
+    """Rejects an invalid count of document numbers."""
     if not isinstance(count, int) or not 0 <= count <= _NUMBERS_MAX:
         raise InvalidArgumentError(f"a count of numbers is an int from 0 to {_NUMBERS_MAX}, not {count!r}")
 
@@ -220,7 +220,7 @@ class _Settings(NamedTuple):
 
 @contextmanager
 def _places(buffer: Any) -> Iterator[memoryview]:
-    """The bytes of a buffer to which ids can be written."""
+    """Yields the bytes of a buffer that ids can be written to."""
     with memoryview(buffer) as view:
         if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
             raise InvalidArgumentError(f"ids need items of 64-bit integers, not {view.format!r}")
@@ -241,7 +241,7 @@ def _rebuild(socket: Optional[str], timeout: float, wait: float, direct: bool, p
 
 
 class _Tags(Dict[str, library.TagHandle]):
-    """A client's tags by name, created on first use. Without a lock: at worst, one is created twice."""
+    """A client's tags by name, created on first use. It needs no lock: at worst, a tag is created twice."""
 
     __slots__ = ("_client",)
 

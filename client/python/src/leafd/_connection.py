@@ -1,7 +1,7 @@
 """One connection of an event loop: the requests in flight, and the received bytes.
 
 A request is a future in the connection's table. A cancelled request leaves its cancelled future there, so that a late
-reply is ignored. Replies with a run to hold go to the library at once: this module keeps no ids.
+reply is ignored. Replies with a run to hold go straight to the library: this module keeps no ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ABANDONED_MAX = 8192
 """If this many abandoned requests are still unanswered, the daemon counts as hung."""
 
 Answer = Union[bytes, int, "Broken", None]
-"""The body of a reply; for one with ids to hold, one of them, or 0 if there is none; None: the reply was late."""
+"""The body of a reply; for a reply with ids to hold, one of the ids, or 0 if there is none; None: the reply was late."""
 
 
 class Broken:
@@ -35,7 +35,7 @@ class Broken:
 
 
 def give(future: "asyncio.Future[Any]", result: object) -> None:
-    """Sets the result of a future, unless it is done already."""
+    """Sets the result of a future, unless it is already done."""
     if not future.done():
         future.set_result(result)
 
@@ -103,7 +103,7 @@ class Connection(asyncio.Protocol):
                 return self._last
 
     def has_room_ahead(self) -> bool:
-        """Whether there is room for a request that no call waits for, beside those that calls wait for."""
+        """Whether there is room for a request that no call waits for, in addition to those that calls wait for."""
         return len(self.requests) < IN_FLIGHT_MAX // 2
 
     def send(self, number: int, frame: bytes, request: Request) -> None:

@@ -14,8 +14,8 @@
     ├── MaskKeyError            the daemon has no mask key, or a wrong one
     ├── StoreError              the store holds something that can't be used safely
     ├── ResourceError           a limit of the library or the system was reached
-    ├── ProtocolError           the peer is not leafd, or of another version
-    └── InternalError           a defect in leafd
+    ├── ProtocolError           the peer is not leafd, or speaks another protocol version
+    └── InternalError           a bug in leafd
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Dict, Optional, Tuple, Type
 
 
 class Status(enum.IntEnum):
-    """The library's statuses, by number: up to 999 the daemon's answer, from 1000 on what the library found."""
+    """The library's statuses, by number: up to 999, those of the daemon; from 1000 on, those of the library."""
 
     OK = 0
     MALFORMED = 1
@@ -66,7 +66,7 @@ class Status(enum.IntEnum):
 
 
 class Error(Exception):
-    """A failed call. It did not use up an id that another call could return."""
+    """A failed call. It may have skipped ids, but an id that it drew is never returned by another call."""
 
     status: Status
     """The failure, more precise than the exception's class."""
@@ -75,7 +75,7 @@ class Error(Exception):
     """What failed, why, and what to do."""
 
     retryable: bool
-    """Whether the same call may succeed later without any repair."""
+    """Whether the same call may succeed later without any other action."""
 
     retry_after: Optional[float]
     """The number of seconds after which a retry may succeed, if the daemon knows."""
@@ -83,7 +83,7 @@ class Error(Exception):
     errno: Optional[int]
     """The system's error number (see :mod:`errno`) that caused it, if there is one."""
 
-    # The status of an exception that a program creates itself, and the number that a builtin base needs.
+    # The default status of an exception that a program creates itself, and the errno that a builtin base class needs.
     _status: ClassVar[Status] = Status.INTERNAL
     _errno: ClassVar[Optional[int]] = None
 
@@ -103,7 +103,7 @@ class Error(Exception):
         self.retry_after = retry_after
         self.errno = self._errno if errno is None else errno
         if isinstance(self, OSError):
-            # OSError's own text would contain it.
+            # As in any OSError, strerror has the text.
             setattr(self, "strerror", message)
 
     @property
@@ -137,8 +137,8 @@ class UnavailableError(Error):
 
 
 class TimeoutError(Error, builtins.TimeoutError):
-    """The timeout passed, in the daemon (`DEADLINE`: the message says what the call waited for) or without any answer
-    (`TIMEOUT`)."""
+    """The call timed out: the daemon reported it (`DEADLINE`; the message says what the call was waiting for), or did not
+    answer in time (`TIMEOUT`)."""
 
     _status = Status.TIMEOUT
     _errno = numbers.ETIMEDOUT
@@ -161,7 +161,7 @@ class DisconnectedError(Error, ConnectionError):
 
 
 class InterruptedError(Error, builtins.InterruptedError):
-    """A signal ended the call. Python's own exceptions, such as KeyboardInterrupt, take its place."""
+    """A signal ended the call. If its handler raises an exception, such as KeyboardInterrupt, that one is raised instead."""
 
     _status = Status.INTERRUPTED
 
@@ -216,7 +216,7 @@ class ProtocolError(Error):
 
 
 class InternalError(Error):
-    """A defect in the daemon, the library or this package; also a status that this package doesn't know."""
+    """A bug in the daemon, the library or this package, or a status that this package doesn't know."""
 
 
 BY_STATUS: Dict[int, Type[Error]] = {
@@ -259,7 +259,7 @@ BY_STATUS: Dict[int, Type[Error]] = {
 def error_of(
     status: int, message: str, *, retryable: bool, retry_after: Optional[float] = None, errno: Optional[int] = None
 ) -> Error:
-    """The exception for a status, and the system's error number that caused it."""
+    """Creates the exception for a status, with the system's error number that caused it."""
     kind = BY_STATUS.get(status, InternalError)
     if kind is ConnectError and errno in (numbers.EACCES, numbers.EPERM):
         kind = ConnectDeniedError

@@ -1,4 +1,4 @@
-"""Public ids without a daemon, for tests: as the real ones, but for the cipher."""
+"""Public ids without a daemon, for tests: like the real ones, except for the cipher."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ _KEY = 1
 
 
 class FakePublicIds:
-    """:class:`leafd.PublicIds` of a fake: the public id of the dense one `n` is `2**bits - n`."""
+    """The :class:`leafd.PublicIds` of a fake: the public id of the dense id `n` is `2**bits - n`."""
 
     def __init__(self, begin: Callable[[str, str, int, Optional[float]], None], form: Form) -> None:
         self._begin = begin
         self._form = form
 
     def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.PublicIds.mask`."""
+        """Same as :meth:`leafd.PublicIds.mask`."""
         return self._numbers("mask", ids, timeout)
 
     def unmask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.PublicIds.unmask`."""
+        """Same as :meth:`leafd.PublicIds.unmask`."""
         return self._numbers("unmask", ids, timeout)
 
     def mask_text(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[str]:
-        """As :meth:`leafd.PublicIds.mask_text`."""
+        """Same as :meth:`leafd.PublicIds.mask_text`."""
         public = self._numbers("mask_text", ids, timeout)
         start = f"{self._form.prefix}_" if self._form.prefix else ""
         return [start + _with_check(_KEY << 5 * self._digits() | id, 1 + self._digits()) for id in public]
 
     def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.PublicIds.unmask_text`."""
+        """Same as :meth:`leafd.PublicIds.unmask_text`."""
         shown = [text.decode() for text in bytes_of(texts)]
         self._start("unmask_text", len(shown), timeout)
         return self._mirrored([self._read(text) for text in shown])
@@ -89,25 +89,25 @@ class FakePublicIds:
 
 
 class FakeAsyncPublicIds:
-    """:class:`leafd.AsyncPublicIds` of a fake: a :class:`FakePublicIds`, awaited."""
+    """The :class:`leafd.AsyncPublicIds` of a fake: an awaitable :class:`FakePublicIds`."""
 
     def __init__(self, fake: FakePublicIds) -> None:
         self._fake = fake
 
     async def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.AsyncPublicIds.mask`."""
+        """Same as :meth:`leafd.AsyncPublicIds.mask`."""
         return self._fake.mask(ids, timeout)
 
     async def unmask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.AsyncPublicIds.unmask`."""
+        """Same as :meth:`leafd.AsyncPublicIds.unmask`."""
         return self._fake.unmask(ids, timeout)
 
     async def mask_text(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[str]:
-        """As :meth:`leafd.AsyncPublicIds.mask_text`."""
+        """Same as :meth:`leafd.AsyncPublicIds.mask_text`."""
         return self._fake.mask_text(ids, timeout)
 
     async def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.AsyncPublicIds.unmask_text`."""
+        """Same as :meth:`leafd.AsyncPublicIds.unmask_text`."""
         return self._fake.unmask_text(texts, timeout)
 
 
@@ -116,7 +116,7 @@ def _refused(why: str) -> InvalidArgumentError:
 
 
 def _with_check(value: int, digits: int) -> str:
-    """So many digits of a number, and the check character behind them: as the daemon writes them."""
+    """Writes a number with this many digits and the check character, as the daemon does."""
     text, check = "", 0
     for place in reversed(range(digits)):
         digit = value >> 5 * place & 31
@@ -126,5 +126,5 @@ def _with_check(value: int, digits: int) -> str:
 
 
 def _doubled(element: int) -> int:
-    """Twice an element of the field of 32, by x^5 + x^2 + 1."""
+    """Doubles an element of GF(32), modulo x^5 + x^2 + 1."""
     return element << 1 if element < 16 else element << 1 ^ 0b10_0101

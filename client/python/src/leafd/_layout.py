@@ -64,7 +64,7 @@ class Layout(NamedTuple):
     tick_ms: int
     """Length of a tick, in milliseconds."""
     epoch_ms: int
-    """Where time starts, in milliseconds of Unix time."""
+    """The epoch, at which time starts, in milliseconds of Unix time."""
 
 
 class Decoded(NamedTuple):
@@ -115,15 +115,15 @@ def first_id_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
     """Returns the smallest id that a layout can have at a given time: a bound for queries by time.
 
     ``WHERE id >= first_id_at(begin) AND id < first_id_at(end)`` finds the rows whose ids were drawn from `begin`
-    until before `end`, to the tick. `when`: an aware datetime; a naive one counts as local time.
+    (inclusive) to `end` (exclusive), to the tick. `when`: an aware datetime; a naive one counts as local time.
 
     Raises :class:`leafd.InvalidArgumentError` for a time at which the layout has no ids.
     """
     if not isinstance(when, datetime.datetime):
         raise InvalidArgumentError(f"a moment is a datetime, not {when!r}")
-    # Only here is a datetime without a zone taken as local: to subtract it would fail.
+    # A naive datetime counts as local time; subtracting it from an aware one would fail.
     since = (when if when.utcoffset() is not None else when.astimezone()) - _UNIX_EPOCH
-    # Whole microseconds: a float would be off by some.
+    # Whole microseconds, because a float would be imprecise.
     unix_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     tick = (unix_us - layout.epoch_ms * 1000) // (layout.tick_ms * 1000)
     if not 0 <= tick < 1 << layout.time_bits:
@@ -132,7 +132,7 @@ def first_id_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
 
 
 def _range(layout: Layout) -> str:
-    """The time span of a layout's ids. Its end may be later than any datetime."""
+    """Describes the time span of a layout's ids. Its end may be later than any datetime."""
     words = [f"begin at {_moment(layout.epoch_ms)}"]
     try:
         words.append(f"end before {_moment(layout.epoch_ms + (layout.tick_ms << layout.time_bits))}")

@@ -1,8 +1,8 @@
-"""libleafd.so as Python calls it.
+"""Bindings to libleafd.so.
 
-What never waits is called through ``quick``, which keeps the interpreter's lock: to let go of it would cost more than
-the call. What may wait is a :class:`Waiting`, which lets other threads and greenlets run meanwhile, and signals' handlers
-in the main thread.
+Functions that never wait are called through ``quick``, which keeps the interpreter's lock, because releasing the lock
+would cost more than the call. Functions that may wait are called through a :class:`Waiting`, which lets other threads
+and greenlets run meanwhile, and signal handlers in the main thread.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ DIRECT = 1
 NO_POLLING = 2
 
 _path = str(Path(__file__).with_name("libleafd.so"))
-# PyPy has none, and releases its lock in each call.
+# PyPy has no PyDLL, and releases its lock in each call.
 _keeping_the_lock: Type[ctypes.CDLL] = getattr(ctypes, "PyDLL", ctypes.CDLL)
 try:
     quick = _keeping_the_lock(_path)
-    # In an object of its own: functions of one have one way to wait.
+    # A separate object, so that all functions of an object wait in the same way.
     watched = _keeping_the_lock(_path)
     waiting = ctypes.CDLL(_path)
 except OSError as error:
@@ -54,7 +54,7 @@ _tag_free = _declare(quick.leafd_tag_free, c_void_p)
 
 
 class ClientHandle(c_void_p):
-    """A client of the library's. It is freed with its last reference: never while a call uses it."""
+    """A client in the library. It is freed with its last reference, so never while a call uses it."""
 
     def __del__(self, free: Any = _client_free) -> None:
         if self.value:
@@ -62,7 +62,7 @@ class ClientHandle(c_void_p):
 
 
 class TagHandle(c_void_p):
-    """A tag of the library's, likewise."""
+    """A tag in the library, freed in the same way."""
 
     def __del__(self, free: Any = _tag_free) -> None:
         if self.value:
@@ -72,13 +72,13 @@ class TagHandle(c_void_p):
 version = _declare(quick.leafd_version, result=c_char_p)
 
 class Settings(ctypes.Structure):
-    """How a client behaves."""
+    """The settings of a client: `leafd_settings` in C."""
 
     _fields_ = [("socket_path", c_char_p), ("timeout_ms", c_uint32), ("wait_ms", c_uint32), ("flags", c_uint32)]
 
 
 class _CallError(ctypes.Structure):
-    """What the library writes about a call that failed."""
+    """The error of a failed call: `leafd_error` in C."""
 
     _fields_ = [
         ("status", c_uint32),
@@ -102,7 +102,7 @@ _ERROR = POINTER(_CallError)
 
 
 def call(function: Any, *arguments: Any) -> None:
-    """Makes a call that doesn't wait, and raises its error."""
+    """Makes a call that doesn't wait, and raises its error, if any."""
     error = _CallError()
     if function(*arguments, ctypes.byref(error)):
         raise error.exception()
@@ -113,22 +113,22 @@ tag_new = _declare(quick.leafd_tag_new, c_void_p, c_char_p, c_uint32, POINTER(c_
 
 
 class Waiting:
-    """A call that may wait."""
+    """A function of the library that may wait."""
 
     __slots__ = ("_elsewhere", "_in_main")
 
     def __init__(self, name: str, *arguments: Any) -> None:
         self._elsewhere = _declare(getattr(waiting, name), *arguments, _ERROR)
-        # It keeps the lock, which the library releases while it waits, and takes for handlers of signals.
+        # ctypes keeps the lock here; the library releases it while it waits, and takes it to run signal handlers.
         self._in_main = _declare(getattr(watched, name), *arguments, _ERROR)
 
     def __call__(self, *arguments: Any) -> None:
-        """Makes the call and raises its error."""
+        """Makes the call, and raises its error, if any."""
         error = _CallError()
         arguments = (*arguments, ctypes.byref(error))
         patched = sys.modules.get("gevent.monkey")
         if patched is not None and patched.is_module_patched("socket"):
-            # Greenlets share a thread: another one waits for them.
+            # Greenlets share a thread, so a thread of the pool waits instead.
             status = sys.modules["gevent"].get_hub().threadpool.apply(self._elsewhere, arguments)
         elif _thread.get_ident() == _main.ident and _main.is_watched():
             status = self._in_main(*arguments)
@@ -143,25 +143,25 @@ class _Interpreter(ctypes.Structure):
 
 
 class _Main:
-    """The main thread, where handlers of signals run. In a forked child it is the one that forked."""
+    """The main thread, in which signal handlers run. In a forked child, it is the thread that forked."""
 
     def __init__(self) -> None:
         self.find()
         os.register_at_fork(after_in_child=self.find)
 
     def find(self) -> None:
-        """Finds out which thread it is."""
+        """Determines which thread is the main thread."""
         self.ident = threading.main_thread().ident
         self._is_watched: Optional[bool] = None
 
     def is_watched(self) -> bool:
-        """Called in it: whether its waits let handlers run, which they do from the first one on."""
+        """Whether waits of the main thread let signal handlers run. The first call, in that thread, sets this up."""
         if self._is_watched is None:
             self._is_watched = self._watch()
         return self._is_watched
 
     def _watch(self) -> bool:
-        # Other Pythons than CPython have no such functions for ctypes.
+        # Only CPython makes these functions available to ctypes.
         python = getattr(ctypes, "pythonapi", None)
         if python is None or sys.implementation.name != "cpython":
             return False
@@ -198,7 +198,7 @@ _loop_hold = _declare(
 )
 _socket_path = _declare(quick.leafd_socket_path, c_void_p, c_char_p, c_size_t, result=c_size_t)
 
-# Without declared arguments: those are handles of ours, and to have ctypes check them takes half the call.
+# No argument types are declared, because all callers pass handles, and ctypes' checks would take half of the call.
 take = quick.leafd_tag_take
 take.restype = c_uint64
 loop_take = quick.leafd_loop_take
@@ -207,18 +207,18 @@ loop_advance: Callable[[TagHandle], int] = quick.leafd_loop_advance
 loop_advance.restype = c_uint64  # type: ignore[attr-defined]
 
 REFILL = 1 << 63
-"""In what `loop_take` returns: it is time to ask for the next run."""
+"""A flag in the result of `loop_take`: it is time to request the next run."""
 
 
 def hold(tag: TagHandle, reply: bytes, asked: int, asked_ns: int) -> int:
-    """Has the library hold the ids of a reply. Returns an id that may not be held, or 0."""
+    """Passes the ids of a reply to the library to hold. Returns one of the ids if they can't be held, otherwise 0."""
     id = c_uint64()
     call(_loop_hold, tag, reply, len(reply), asked, asked_ns, ctypes.byref(id))
     return id.value
 
 
 def socket_path(client: ClientHandle) -> str:
-    """The path of the daemon's socket."""
+    """Returns the path of the daemon's socket."""
     size = _socket_path(client, None, 0) + 1
     path = ctypes.create_string_buffer(size)
     _socket_path(client, path, size)
@@ -226,28 +226,28 @@ def socket_path(client: ClientHandle) -> str:
 
 
 def closed() -> Error:
-    """The exception of a client that has been closed."""
+    """Creates the exception for calls on a closed client."""
     return InvalidArgumentError("the client is closed")
 
 
 def milliseconds(timeout: Optional[float]) -> int:
-    """A timeout as the library takes it."""
+    """Converts a timeout of a call to the library's milliseconds."""
     return TIMEOUT_DEFAULT if timeout is None else limit_milliseconds(timeout)
 
 
 def limit_milliseconds(timeout: float) -> int:
-    """How long a client's calls may take, as the library takes it."""
+    """Converts a client's timeout to the library's milliseconds."""
     return _rounded_up("timeout", timeout, TIMEOUT_MS_MAX)
 
 
 def wait_milliseconds(wait: float) -> int:
-    """How long to wait for a daemon, as the library takes it."""
+    """Converts the wait for a missing daemon to the library's milliseconds."""
     return _rounded_up("wait", wait, WAIT_MS_MAX)
 
 
 def _rounded_up(name: str, seconds: float, ms_max: int) -> int:
     try:
-        # NaN compares false.
+        # This is false for NaN.
         valid = seconds >= 0
     except TypeError:
         raise InvalidArgumentError(f"a {name} is a number of seconds, not {seconds!r}") from None
@@ -257,7 +257,7 @@ def _rounded_up(name: str, seconds: float, ms_max: int) -> int:
 
 
 def check_count(count: int) -> None:
-    """Refuses what no number of ids can be."""
+    """Rejects an invalid count of ids."""
     if not isinstance(count, int):
         raise InvalidArgumentError(f"a count of ids is an int, not {count!r}")
     if not 0 <= count <= COUNT_MAX:
@@ -265,7 +265,7 @@ def check_count(count: int) -> None:
 
 
 def name_bytes(tag: str) -> bytes:
-    """A tag's name as the library takes it."""
+    """Converts a tag's name to the library's encoding."""
     if not isinstance(tag, str):
         raise TypeError(f"a tag's name is a str, not {type(tag).__name__}")
     try:
@@ -278,7 +278,7 @@ def name_bytes(tag: str) -> bytes:
 
 
 def library_version() -> str:
-    """The library's release."""
+    """Returns the library's release."""
     text: bytes = version()
     return text.decode()
 

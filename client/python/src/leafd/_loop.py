@@ -1,4 +1,4 @@
-"""The way to the daemon of one event loop, for all of its tasks: a connection that is made anew when it breaks."""
+"""An event loop's connection to the daemon, shared by all its tasks and reopened when it breaks."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ._connection import Answer, Broken, Connection, Request, give
 from ._errors import Error, Status
 
 GRACE = 0.25
-"""How much longer than its timeout a call waits for the daemon's own word on it, in seconds."""
+"""How much longer than its timeout a call waits for the daemon's error, in seconds."""
 
 PAUSE_MIN, PAUSE_MAX = 0.002, 0.1
 """The first pause before another attempt to connect, and the longest, in seconds."""
 
 SERVED_BREAKS_MAX, BREAKS_MAX = 1, 5
-"""How often a request is sent again when a connection breaks that had served, and in all."""
+"""How many broken connections a request survives: those that had answered before, and in total."""
 
 FOLLOWS_MAX = 2
-"""How often a call waits for what another asks for. Where answers come too late to be held, each then asks for itself."""
+"""How often a call waits for another one's request. If replies arrive too late to be held, it then sends its own."""
 
 JUST_NOW = 10.0
-"""For how many seconds a socket that was removed is taken for that of a daemon that restarts."""
+"""For how many seconds a removed socket counts as that of a restarting daemon."""
 
 
 class Deadline:
-    """When a call has to have ended, in the loop's time."""
+    """The deadline of a call, in the loop's time."""
 
     __slots__ = ("connect_by", "end", "limit", "start", "waits")
 
@@ -44,21 +44,21 @@ class Deadline:
         self.waits = wait > 0
 
     def connected(self, at: float) -> None:
-        """There is a connection, made at that time: the daemon has its time from then on if the call waited for it."""
+        """Records when the connection was made. If the call waited for it, the daemon's time to answer starts then."""
         if self.waits:
             self.end = max(self.end, at + self.limit)
 
     def last_moment(self) -> float:
-        """When a call stops to wait for another task, which may be waiting for a connection."""
+        """When a call stops waiting for another task, which may be waiting for a connection."""
         return max(self.end, self.connect_by + self.limit if self.waits else self.end)
 
     def left_ms(self, now: float) -> int:
-        """What is left, as the daemon is told it."""
+        """The remaining time for the request's deadline field: in milliseconds, rounded up."""
         return max(0, -int(-(self.end - now) * 1000 // 1))
 
 
 class Link:
-    """What a loop has of a client: its connection, made anew when it breaks."""
+    """A client's link to the daemon in one event loop: one connection at a time, reopened when it breaks."""
 
     def __init__(self, path: str, loop: asyncio.AbstractEventLoop) -> None:
         self.path = path
@@ -66,9 +66,9 @@ class Link:
         self.pid = os.getpid()
         self.closed = False
         self.fetches: "Dict[str, asyncio.Future[None]]" = {}
-        """The next runs of tags, while they are asked for."""
+        """The pending requests for the next run, by tag."""
         self.waiting: Dict[str, int] = {}
-        """How many calls wait for a tag's next run."""
+        """How many calls wait for the next run, by tag."""
         self.connection: Optional[Connection] = None
         self._connecting: "Optional[asyncio.Future[None]]" = None
         self._reached = False
@@ -76,12 +76,12 @@ class Link:
         self._next_try = 0.0
 
     def live(self) -> Optional[Connection]:
-        """The connection, if there is one."""
+        """Returns the connection, if there is one."""
         connection = self.connection
         return connection if connection is not None and not connection.gone else None
 
     async def connected(self, deadline: Deadline) -> Connection:
-        """The connection, made if need be, with growing pauses up to the deadline, and then for a last time."""
+        """Returns the connection. Reconnects if necessary, with growing pauses, up to the deadline, and then a last time."""
         while True:
             if self.closed:
                 raise library.closed()
@@ -91,7 +91,7 @@ class Link:
                 deadline.connected(connection.made)
                 return connection
             if self._connecting is not None:
-                # Another task is at it.
+                # Another task is connecting.
                 if not await self.sleep(self._connecting, deadline.connect_by + GRACE):
                     raise protocol.unreachable(self.path, TimeoutError(numbers.ETIMEDOUT, "timed out"))
                 continue
@@ -104,7 +104,7 @@ class Link:
 
     async def _connect(self, deadline: Deadline) -> None:
         if self.connection is not None and not self.connection.served:
-            # One that never answered anything is as good as none.
+            # A connection without any answer counts as a failed attempt.
             self._refused()
             self.connection = None
         while not self.closed:
@@ -126,7 +126,7 @@ class Link:
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             line.setblocking(False)
-            # A Unix socket connects at once or not at all: loops would take a full backlog for success.
+            # A Unix socket connects immediately or fails. Event loops would mistake a full backlog for success.
             line.connect(os.fsencode(self.path))
             connection = Connection(self.path, self.loop)
             await self.loop.create_unix_connection(lambda: connection, sock=line)
@@ -136,25 +136,25 @@ class Link:
         return connection
 
     def _refused(self) -> None:
-        # Not all of a host's processes at once.
+        # With jitter, so that a host's processes don't all reconnect at once.
         self._next_try = self.loop.time() + self._pause * random.uniform(0.75, 1.25)
         self._pause = min(2 * self._pause, PAUSE_MAX)
 
     def _may_come_back(self, error: OSError, deadline: Deadline) -> bool:
-        # A full backlog; or a daemon was killed that had listened.
+        # The backlog is full, so a daemon exists, or a listening daemon was killed.
         if error.errno in (numbers.EAGAIN, numbers.ECONNREFUSED):
             return True
         return error.errno == numbers.ENOENT and (deadline.waits or self._reached or _has_just_gone(self.path))
 
     async def next_id(self, tag: str, handle: library.TagHandle, deadline: Deadline) -> int:
-        """An id out of a held run, when none was at hand."""
+        """Returns an id when no id is held: from the next run, or drawn singly."""
         name = tag.encode()
         for _ in range(FOLLOWS_MAX):
             id = library.loop_advance(handle)
             if id:
                 return id
             if library.loop_wish(handle, 2) == 1:
-                # Its ids may not be held, as far as is known.
+                # As far as is known, ids of this tag may not be held.
                 break
             fetch = self.fetches.get(tag)
             if fetch is not None:
@@ -171,12 +171,12 @@ class Link:
         return (
             library.loop_advance(handle)
             or await self._fetch(deadline, name, handle, 1)
-            # Threads that share the tag were faster.
+            # Other threads that share the tag took all the ids.
             or await self.next_id(tag, handle, deadline)
         )
 
     async def _follow(self, tag: str, fetch: "asyncio.Future[None]", deadline: Deadline) -> None:
-        """Waits while another task asks for all."""
+        """Waits for a run that another task requests for all waiting calls."""
         self.waiting[tag] = self.waiting.get(tag, 0) + 1
         try:
             came = await self.sleep(fetch, deadline.last_moment() + GRACE)
@@ -193,7 +193,7 @@ class Link:
         return answer
 
     def prefetch(self, tag: str, handle: library.TagHandle, timeout: float) -> None:
-        """Asks for the next run, if that takes no waiting."""
+        """Requests the next run, if that needs no waiting."""
         connection = self.live()
         if connection is None or tag in self.fetches or self.pid != os.getpid() or not connection.has_room_ahead():
             return
@@ -201,7 +201,7 @@ class Link:
         future: "asyncio.Future[Answer]" = self.loop.create_future()
 
         def done(future: "asyncio.Future[Answer]") -> None:
-            # Whatever went wrong: the end of the run asks again, and tells.
+            # Errors are ignored here: at the end of the run, a call requests again, and raises the error if it persists.
             if not future.cancelled():
                 future.exception()
             self._end_fetch(tag, fetch)
@@ -219,7 +219,7 @@ class Link:
     async def ask(
         self, deadline: Deadline, name: Optional[bytes], count: int, hold: Optional[library.TagHandle] = None
     ) -> Union[bytes, int]:
-        """Asks for ids of a tag, or for INFO, and returns the answer."""
+        """Requests ids of a tag, or INFO if `name` is None, and returns the answer."""
         if name is None:
             return await self.exchange(deadline, protocol.info_request, protocol.INFO)
         tag = name
@@ -237,7 +237,7 @@ class Link:
         hold: Optional[library.TagHandle] = None,
         asked: int = 0,
     ) -> Union[bytes, int]:
-        """Sends a request, again if need be, and returns the answer. `frame`: its bytes, by its number."""
+        """Sends a request, retries it if necessary, and returns the answer. `frame`: encodes it with a request number."""
         breaks = served_breaks = 0
         while True:
             connection = await self.connected(deadline)
@@ -261,7 +261,7 @@ class Link:
     async def _outcome(
         self, future: "asyncio.Future[Answer]", deadline: Deadline, connection: Connection
     ) -> Union[bytes, int, Broken]:
-        """What a request comes to. It is given up when the deadline passes, and when the task is cancelled."""
+        """Waits for the outcome of a request. Abandons it when the deadline passes or the task is cancelled."""
         timer = self.loop.call_at(deadline.end + GRACE, give, future, None)
         try:
             answer = await future
@@ -276,7 +276,7 @@ class Link:
         return answer
 
     async def sleep(self, future: "asyncio.Future[Any]", until: float) -> bool:
-        """Waits for what another task does, without a part in its fate. False: not by `until`."""
+        """Waits for another task's future without cancelling it. Returns False if it was not done by `until`."""
         done = self.loop.create_future()
 
         def wake(_: object) -> None:
@@ -292,9 +292,9 @@ class Link:
             future.remove_done_callback(wake)
 
     def close(self) -> None:
-        """Ends the connection; what waits on it is told."""
+        """Closes the connection and fails all waiting calls."""
         self.closed = True
-        # With its loop went the connection; only memory is left of it.
+        # If the loop is closed, so is its connection.
         if self.connection is not None and self.pid == os.getpid() and not self.loop.is_closed():
             self.connection.end(library.closed())
 

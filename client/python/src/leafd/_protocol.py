@@ -1,6 +1,6 @@
-"""leafd's protocol, as far as an event loop speaks it: bytes to send and bytes that came, without a socket.
+"""The part of leafd's protocol that event loops use: encodes requests and decodes replies, without I/O.
 
-Held runs are no business of this module: their replies go to the library as they come.
+It doesn't decode replies with runs to hold: they go to the library as received.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _LAYOUT = struct.Struct("<BBBBIQ")
 
 
 class InfoReply(NamedTuple):
-    """What a client needs of the answer to INFO."""
+    """The parts of the reply to INFO that a client needs."""
 
     version: int
     info: Info
@@ -57,20 +57,20 @@ class InfoReply(NamedTuple):
 
 
 def ids_request(request: int, tag: bytes, count: int, deadline_ms: int, hold: bool) -> bytes:
-    """A frame that asks for ids."""
+    """Encodes an IDS request."""
     length = 18 + len(tag)
     return _IDS_REQUEST.pack(length, IDS, HOLD if hold else 0, 0, request, count, deadline_ms, len(tag)) + tag
 
 
 def info_request(request: int) -> bytes:
-    """A frame that asks what the daemon is."""
+    """Encodes an INFO request."""
     return _INFO_REQUEST.pack(12, INFO, 0, 0, request, VERSION, VERSION)
 
 
 def mask_request(
     request: int, opcode: int, tag: bytes, prefix: Optional[bytes], bits: int, key: int, items: List[bytes]
 ) -> bytes:
-    """A frame that asks for public ids, or for what is behind them. `prefix`: None for numbers."""
+    """Encodes a MASK or UNMASK request. `prefix`: None for numbers."""
     names, flags = tag + (prefix or b""), 0 if prefix is None else TEXT
     body = names + b"".join(items)
     counts = bits, key, len(items), len(tag), len(prefix or b"")
@@ -78,7 +78,7 @@ def mask_request(
 
 
 def masked_of(body: bytes, count: int) -> List[bytes]:
-    """The items of an answer to a request about `count` of them."""
+    """Decodes the items in a reply to a MASK or UNMASK request for `count` of them."""
     if len(body) < _MASK_REPLY.size:
         raise broken("a reply ends too early")
     answered, length = _MASK_REPLY.unpack_from(body)
@@ -88,13 +88,13 @@ def masked_of(body: bytes, count: int) -> List[bytes]:
 
 
 def series_request(request: int, series: bytes, tenant: bytes, count: int, deadline_ms: int) -> bytes:
-    """A frame that asks for document numbers."""
+    """Encodes a SERIES_NEXT request."""
     names = _SHORT.pack(len(series)) + series + _SHORT.pack(len(tenant)) + tenant
     return _SERIES_REQUEST.pack(16 + len(names), SERIES_NEXT, 0, 0, request, count, deadline_ms) + names
 
 
 def numbers_of(body: bytes, count: int) -> List[str]:
-    """The texts in a reply to a request for `count` document numbers."""
+    """Decodes the texts in a reply to a request for `count` document numbers."""
     numbers, at = [], _SHORT.size
     while at < len(body):
         end = at + 1 + body[at]
@@ -106,7 +106,7 @@ def numbers_of(body: bytes, count: int) -> List[str]:
 
 
 def ids_of(body: bytes, count: int) -> List[range]:
-    """The ids in a reply to a request for `count` of them."""
+    """Decodes the ids in a reply to a request for `count` of them."""
     if len(body) < _RUNS_HEAD.size:
         raise broken("a reply ends too early")
     _, runs, _ = _RUNS_HEAD.unpack_from(body)
@@ -124,7 +124,7 @@ def ids_of(body: bytes, count: int) -> List[range]:
 
 
 def info_of(body: bytes) -> InfoReply:
-    """The answer to INFO, of a daemon that speaks this version."""
+    """Decodes the reply to INFO. Rejects another protocol version."""
     try:
         version, ready, _, _, _, _, pid = _INFO.unpack_from(body)
         release, at = _text(body, _INFO.size)
@@ -153,11 +153,11 @@ def _text(body: bytes, at: int) -> Tuple[str, int]:
     return body[start : start + length].decode(), start + length
 
 
-# === failures, in the words of the library ===
+# === errors, worded as in the library ===
 
 
 def refusal(status: int, body: bytes) -> Error:
-    """The exception that a reply carries."""
+    """Creates the exception for a reply with an error."""
     if len(body) < 4:
         return broken("a reply ends too early")
     retry_after_ms = int.from_bytes(body[:4], "little")
@@ -176,14 +176,14 @@ def refusal(status: int, body: bytes) -> Error:
 
 
 def broken(what: str) -> Error:
-    """The peer is no daemon."""
+    """Creates the exception for a peer that violates the protocol."""
     return ProtocolError(
         f"the peer broke leafd's protocol: {what}; check that the socket is leafd's and that client and daemon have matching versions"
     )
 
 
 def unreachable(path: str, error: OSError) -> Error:
-    """No connection could be made."""
+    """Creates the exception for a failed connection attempt."""
     number = error.errno
     denied = number in (numbers.EACCES, numbers.EPERM)
     if denied:
@@ -205,7 +205,7 @@ def unreachable(path: str, error: OSError) -> Error:
 
 
 def disconnected(path: str, why: str) -> Error:
-    """The connection broke."""
+    """Creates the exception for a broken connection."""
     return DisconnectedError(
         f"the connection to leafd at {path} broke before the answer came: {why}; "
         "the daemon may be restarting, check its log",
@@ -214,7 +214,7 @@ def disconnected(path: str, why: str) -> Error:
 
 
 def timed_out(waited: float) -> Error:
-    """No answer came."""
+    """Creates the exception for a call without an answer in time."""
     return TimeoutError(
         f"leafd did not answer within {waited * 1000:.0f} ms; retry, allow a longer deadline, or check `systemctl status leafd`",
         retryable=True,

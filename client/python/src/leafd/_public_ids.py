@@ -99,8 +99,8 @@ class PublicIds:
     def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
         """Returns the public ids of dense ids, as numbers.
 
-        Numbers don't contain the number of their key: once another key is in use, they are decoded wrongly unless `key`
-        is theirs.
+        Numbers don't contain the number of their key: once another key is in use, they are converted back to the wrong ids
+        unless `key` names the old key.
         """
         return self._numbers(_mask, numbers_of(ids), timeout)
 
@@ -151,20 +151,20 @@ class AsyncPublicIds:
         self._form = form
 
     async def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """Does the same as :meth:`leafd.PublicIds.mask`."""
+        """Same as :meth:`leafd.PublicIds.mask`."""
         return await self._numbers(protocol.MASK, numbers_of(ids), timeout)
 
     async def unmask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """Does the same as :meth:`leafd.PublicIds.unmask`."""
+        """Same as :meth:`leafd.PublicIds.unmask`."""
         return await self._numbers(protocol.UNMASK, numbers_of(ids), timeout)
 
     async def mask_text(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[str]:
-        """Does the same as :meth:`leafd.PublicIds.mask_text`."""
+        """Same as :meth:`leafd.PublicIds.mask_text`."""
         items = [id.to_bytes(8, "little") for id in numbers_of(ids)]
         return [text.decode() for text in await self._ask(protocol.MASK, self._form, True, items, timeout)]
 
     async def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """Does the same as :meth:`leafd.PublicIds.unmask_text`."""
+        """Same as :meth:`leafd.PublicIds.unmask_text`."""
         items = [bytes([min(len(text), 255)]) + text[:255] for text in bytes_of(texts)]
         return _numbers_of(await self._ask(protocol.UNMASK, self._form, True, items, timeout))
 

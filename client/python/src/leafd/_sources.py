@@ -1,4 +1,4 @@
-"""What clients and their fakes have in common, for annotations: code that takes these runs with either."""
+"""The types that clients and their fakes share, for annotations: code that takes them works with either."""
 
 from __future__ import annotations
 

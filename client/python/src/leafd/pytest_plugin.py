@@ -10,13 +10,13 @@ from .testing import Daemon, FakeClient, daemon
 
 @pytest.fixture
 def fake_leafd() -> FakeClient:
-    """A client that needs no daemon and whose ids are known beforehand."""
+    """A client that needs no daemon and has predictable ids."""
     return FakeClient()
 
 
 @pytest.fixture(scope="session")
 def leafd_daemon() -> Iterator[Daemon]:
-    """A real daemon for all tests, which clients find by themselves: LEAFD_SOCKET names its socket meanwhile."""
+    """A real daemon for all tests. While it runs, LEAFD_SOCKET is set to its socket, so clients find it on their own."""
     before = os.environ.get("LEAFD_SOCKET")
     with daemon() as here:
         os.environ["LEAFD_SOCKET"] = here.socket

@@ -8,7 +8,7 @@
     with daemon(tags=["orders"]) as here, here.client() as client:
         order_id = client.next_id("orders")
 
-With pytest, `pytest_plugins = ["leafd.pytest_plugin"]` in a conftest.py brings the fixtures `fake_leafd` and
+With pytest, `pytest_plugins = ["leafd.pytest_plugin"]` in a conftest.py provides the fixtures `fake_leafd` and
 `leafd_daemon`.
 """
 
@@ -56,11 +56,11 @@ class FakeClient:
     """A :class:`leafd.Client` without a daemon, whose ids are predictable.
 
     The ids of a tag are 1, 2, 3 … in the order of the calls, or start at `starts[tag]`. Those of `snowflake` have
-    Leaf's layout and worker 0, one per millisecond from the beginning of 2026 (UTC) on. `tags`: the existing tags; any
+    Leaf's layout and worker 0, one per millisecond from the beginning of 2026 (UTC). `tags`: the existing tags; any
     other raises :class:`leafd.UnknownTagError`. By default every tag exists.
 
-    Public ids are predictable as well: that of the dense id `n` is `2**bits - n`, and its text has the real form, with
-    key 1.
+    Public ids are predictable as well: the public id of the dense id `n` is `2**bits - n`, and its text has the real
+    form, with key 1.
 
     `calls` records each call, in order. :meth:`fail` makes later calls fail.
     """
@@ -89,44 +89,44 @@ class FakeClient:
             self._failures.clear()
 
     def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
-        """As :meth:`leafd.Client.next_id`."""
+        """Same as :meth:`leafd.Client.next_id`."""
         return self._draw("next_id", tag, 1, timeout)[0]
 
     def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
-        """As :meth:`leafd.Client.next_id_direct`."""
+        """Same as :meth:`leafd.Client.next_id_direct`."""
         return self._draw("next_id_direct", tag, 1, timeout)[0]
 
     def held_id(self, tag: str) -> Optional[int]:
-        """As :meth:`leafd.Client.held_id`, but always returns an id."""
+        """Same as :meth:`leafd.Client.held_id`, but always returns an id."""
         return self._draw("held_id", tag, 1, None)[0]
 
     def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.Client.next_ids`."""
+        """Same as :meth:`leafd.Client.next_ids`."""
         return self._draw("next_ids", tag, count, timeout)
 
     def next_ids_array(self, tag: str, count: int, timeout: Optional[float] = None) -> "array[int]":
-        """As :meth:`leafd.Client.next_ids_array`."""
+        """Same as :meth:`leafd.Client.next_ids_array`."""
         return array("Q", self._draw("next_ids_array", tag, count, timeout))
 
     def next_ids_into(self, tag: str, buffer: Any, timeout: Optional[float] = None) -> None:
-        """As :meth:`leafd.Client.next_ids_into`."""
+        """Same as :meth:`leafd.Client.next_ids_into`."""
         fill(buffer, lambda count: self._draw("next_ids_into", tag, count, timeout))
 
     def ids(self, tag: str) -> Iterator[int]:
-        """As :meth:`leafd.Client.ids`."""
+        """Same as :meth:`leafd.Client.ids`."""
         while True:
             yield self.next_id(tag)
 
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> FakePublicIds:
-        """As :meth:`leafd.Client.public_ids`."""
+        """Same as :meth:`leafd.Client.public_ids`."""
         return FakePublicIds(self._masked, Form.of(tag, prefix, bits, key))
 
     def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
-        """As :meth:`leafd.Client.next_number`, but with other texts, such as `invoices-1` or `orders-ACME-1`."""
+        """Same as :meth:`leafd.Client.next_number`, but with other texts, such as `invoices-1` or `orders-ACME-1`."""
         return self.next_numbers(series, 1, tenant, timeout)[0]
 
     def next_numbers(self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None) -> List[str]:
-        """As :meth:`leafd.Client.next_numbers`; see :meth:`next_number`."""
+        """Same as :meth:`leafd.Client.next_numbers`; see :meth:`next_number`."""
         check_numbers(count)
         name = f"{series}-{tenant.upper()}" if tenant else series
         return [f"{name}-{number}" for number in self._draw("next_numbers", name, count, timeout)]
@@ -140,25 +140,25 @@ class FakeClient:
                 raise self._failures.pop(0)
 
     def connect(self) -> "FakeClient":
-        """As :meth:`leafd.Client.connect`, but does nothing."""
+        """Same as :meth:`leafd.Client.connect`, but does nothing."""
         self._check_open()
         return self
 
     def info(self, timeout: Optional[float] = None) -> Info:
-        """As :meth:`leafd.Client.info`. A fake is always ready."""
+        """Same as :meth:`leafd.Client.info`. A fake is always ready."""
         self._check_open()
         library.milliseconds(timeout)
         return Info(library.library_version(), True, True, os.getpid())
 
     def layout(self, name: str = "snowflake") -> Layout:
-        """As :meth:`leafd.Client.layout`, but only for `snowflake`."""
+        """Same as :meth:`leafd.Client.layout`, but only for `snowflake`."""
         self._check_open()
         if name != "snowflake":
             raise InvalidArgumentError(f"leafd has no layout {name!r}; it has snowflake")
         return LEAF
 
     def close(self) -> None:
-        """As :meth:`leafd.Client.close`."""
+        """Same as :meth:`leafd.Client.close`."""
         self._closed = True
 
     def _check_open(self) -> None:
@@ -206,59 +206,59 @@ class FakeAsyncClient:
 
     @property
     def calls(self) -> List[Call]:
-        """As of :class:`FakeClient`."""
+        """Same as the attribute of :class:`FakeClient`."""
         return self.fake.calls
 
     async def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
-        """As :meth:`leafd.AsyncClient.next_id`."""
+        """Same as :meth:`leafd.AsyncClient.next_id`."""
         return self.fake.next_id(tag, timeout)
 
     async def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
-        """As :meth:`leafd.AsyncClient.next_id_direct`."""
+        """Same as :meth:`leafd.AsyncClient.next_id_direct`."""
         return self.fake.next_id_direct(tag, timeout)
 
     async def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
-        """As :meth:`leafd.AsyncClient.next_ids`."""
+        """Same as :meth:`leafd.AsyncClient.next_ids`."""
         return self.fake.next_ids(tag, count, timeout)
 
     async def ids(self, tag: str) -> AsyncIterator[int]:
-        """As :meth:`leafd.AsyncClient.ids`."""
+        """Same as :meth:`leafd.AsyncClient.ids`."""
         while True:
             yield await self.next_id(tag)
 
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> FakeAsyncPublicIds:
-        """As :meth:`leafd.AsyncClient.public_ids`."""
+        """Same as :meth:`leafd.AsyncClient.public_ids`."""
         return FakeAsyncPublicIds(self.fake.public_ids(tag, prefix=prefix, bits=bits, key=key))
 
     async def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
-        """As :meth:`FakeClient.next_number`."""
+        """Same as :meth:`FakeClient.next_number`."""
         return self.fake.next_number(series, tenant, timeout)
 
     async def next_numbers(
         self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None
     ) -> List[str]:
-        """As :meth:`FakeClient.next_numbers`."""
+        """Same as :meth:`FakeClient.next_numbers`."""
         return self.fake.next_numbers(series, count, tenant, timeout)
 
     async def connect(self) -> "FakeAsyncClient":
-        """As :meth:`leafd.AsyncClient.connect`."""
+        """Same as :meth:`leafd.AsyncClient.connect`."""
         self.fake.connect()
         return self
 
     async def info(self, timeout: Optional[float] = None) -> Info:
-        """As :meth:`leafd.AsyncClient.info`."""
+        """Same as :meth:`leafd.AsyncClient.info`."""
         return self.fake.info(timeout)
 
     async def layout(self, name: str = "snowflake") -> Layout:
-        """As :meth:`leafd.AsyncClient.layout`."""
+        """Same as :meth:`leafd.AsyncClient.layout`."""
         return self.fake.layout(name)
 
     def close(self) -> None:
-        """As :meth:`leafd.AsyncClient.close`."""
+        """Same as :meth:`leafd.AsyncClient.close`."""
         self.fake.close()
 
     async def aclose(self) -> None:
-        """As :meth:`leafd.AsyncClient.aclose`."""
+        """Same as :meth:`leafd.AsyncClient.aclose`."""
         self.close()
 
     async def __aenter__(self) -> "FakeAsyncClient":
@@ -286,7 +286,7 @@ class Daemon:
         """Starts the daemon, and waits until it issues ids."""
         command = [self.program, "--socket", self.socket, "--state-dir", str(self.folder / "state")]
         command += ["--worker", "static:0", "--set", f"worker_lock_dir={self.folder}"]
-        # Variables that begin so are the daemon's settings; these are another one's.
+        # The daemon would read these variables as settings, but they are meant for other daemons.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
         with open(self.folder / "log", "ab") as log:
             quiet = subprocess.DEVNULL
@@ -320,7 +320,7 @@ class Daemon:
             self._process = None
 
     def create(self, tag: str, **members: object) -> None:
-        """Creates a tag. `members`: `start`, `step`, `ceiling`, `strict` and `description`, as of `leafctl tag create`."""
+        """Creates a tag. `members`: `start`, `step`, `ceiling`, `strict` and `description`, as in `leafctl tag create`."""
         body = json.dumps({"tag": tag, **members}).encode()
         with socket.socket(socket.AF_UNIX) as line, line.makefile("rb") as answers:
             line.settimeout(_READY_SECONDS_MAX)
@@ -340,13 +340,13 @@ class Daemon:
 def daemon(tags: Iterable[str] = (), program: Optional[str] = None) -> Iterator[Daemon]:
     """A context manager with a :class:`Daemon` that has `tags`, each starting at 1.
 
-    `program`: the path of the daemon; by default `$LEAFD_PROGRAM`, else `leafd` from the path.
+    `program`: the path of the daemon; by default `$LEAFD_PROGRAM`, else `leafd` from PATH.
     """
     named = program or os.environ.get("LEAFD_PROGRAM") or "leafd"
     found = shutil.which(named)
     if found is None:
         raise FileNotFoundError(f"{named} isn't here: install leafd, or set LEAFD_PROGRAM to the daemon's program")
-    # Not below a test's own folder, whose path may be longer than a socket's can be.
+    # Not in a test's own directory, because its path may be too long for a socket.
     with tempfile.TemporaryDirectory(prefix="leafd-test-") as folder:
         here = Daemon(Path(folder), found)
         here.start()
