@@ -6,7 +6,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** Inserts rows in batches of 50, a transaction each, over threads. Prints how long transactions took and how many failed. */
+/** Inserts rows in batches of 50, one transaction each, on several threads. Prints transaction times and failures. */
 public final class Inserts {
     static final int ROWS = 50;
 
@@ -42,7 +42,7 @@ public final class Inserts {
         }
         pool.shutdown();
         pool.awaitTermination(1, TimeUnit.HOURS);
-        // The first tenth is start-up.
+        // The first tenth is warm-up.
         long[] warm = Arrays.stream(tookNs, transactions / 10, transactions).sorted().toArray();
         System.out.printf(
                 "%s, %s: %d transactions of %d rows, %d failed; p50 %.1f ms, p99.9 %.1f ms%n",

@@ -1,10 +1,10 @@
 package io.leafd;
 
-/** What callers give: told in words when it is missing. */
+/** Checks that arguments are not null. */
 final class Argument {
     private Argument() {}
 
-    /** The value, which {@code what} names. */
+    /** Returns the value. If it is null, the exception names it by {@code what}. */
     static <T> T given(T value, String what) {
         if (value == null) {
             throw new NullPointerException(what + " is missing: null was given");

@@ -15,13 +15,13 @@ import java.util.concurrent.locks.LockSupport;
  * <p>Guarded by the link's lock, except for what the reading thread does outside of it.
  */
 final class Connection {
-    /** With this many unanswered requests that were given up, the daemon counts as hung. */
+    /** If this many abandoned requests are still unanswered, the daemon counts as hung. */
     static final int ABANDONED_MAX = 8192;
 
     final Socket socket;
     final Polling polling;
     final long madeNs = System.nanoTime();
-    /** The threads that sleep while another one reads, the longest first. */
+    /** The threads that sleep while another one reads, the longest-sleeping first. */
     final Set<Pending<?>> sleeping = new LinkedHashSet<>();
     /** A thread is reading, outside of the lock. */
     boolean isReading;
@@ -53,14 +53,14 @@ final class Connection {
     <T> Pending<T> begin(int opcode, Pending.Reader<T> reader) {
         do {
             lastId++;
-            // The daemon addresses the whole connection with the id 0.
+            // The id 0 marks connection-level errors.
         } while (lastId == 0 || inFlight.containsKey(lastId));
         Pending<T> pending = new Pending<>(this, opcode, lastId, reader);
         inFlight.put(pending.id, pending);
         return pending;
     }
 
-    /** Gives up a request. */
+    /** Abandons a request. */
     void abandon(Pending<?> pending) {
         if (!pending.isDone() && !pending.abandoned) {
             pending.abandoned = true;
@@ -77,7 +77,7 @@ final class Connection {
             try {
                 socket.send();
             } catch (IOException e) {
-                // The peer may have sent a reason before it closed: reading finds that, then the end.
+                // The peer may have sent a reason before it closed. Reading finds that reason, and then the end.
                 deaf = e;
             }
         }
@@ -108,7 +108,7 @@ final class Connection {
         int id = frame.getInt();
         boolean closes = Status.of(status).closes();
         if (closes && id == 0) {
-            // Addressed to the connection, not to a request.
+            // A connection-level error.
             Wire.Refusal refusal = Wire.readRefusal(status, frame);
             inFlight.values().forEach(pending -> pending.refuse(refusal));
             throw Break.end();

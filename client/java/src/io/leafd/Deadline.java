@@ -2,9 +2,9 @@ package io.leafd;
 
 import java.time.Duration;
 
-/** Until when a call may take. All times are those of {@link System#nanoTime}. */
+/** The deadline of a call. All times are those of {@link System#nanoTime}. */
 final class Deadline {
-    /** How much longer than the daemon's deadline a client waits, so that the daemon's error arrives. */
+    /** How much longer than the daemon's deadline a client waits, so that the daemon's error can arrive. */
     private static final long GRACE_NS = 250_000_000;
 
     private static final Duration LIMIT_MAX = Duration.ofMillis(Wire.DEADLINE_MS_MAX);
@@ -19,11 +19,11 @@ final class Deadline {
     /**
      * How long a call may take.
      *
-     * @param ns from 0
-     * @param waitNs how long it waits for a daemon that isn't there, before the other time begins to count
+     * @param ns the limit, from 0, in nanoseconds
+     * @param waitNs how long the call waits for a missing daemon before that limit starts, in nanoseconds
      */
     record Limit(long ns, long waitNs) {
-        /** Limits above the maximums are cut. */
+        /** Limits above the maximums are capped. */
         static Limit of(Duration limit, Duration wait) {
             return new Limit(ns(limit, LIMIT_MAX), ns(wait, WAIT_MAX));
         }
@@ -55,18 +55,18 @@ final class Deadline {
         return new Deadline(limit);
     }
 
-    /** Whether the call waits for a daemon that was never there. */
+    /** Whether the call waits for a daemon that has never run. */
     boolean waits() {
         return limit.waitNs > 0;
     }
 
-    /** When there must be a connection. */
+    /** By when the client must be connected. */
     long connectByNs() {
         return startNs + Math.max(limit.waitNs, limit.ns);
     }
 
     /**
-     * Notes when the connection was made. If the call waited for it, the daemon's time to answer starts then.
+     * Records when the connection was made. If the call waited for it, the daemon's time to answer starts then.
      */
     void connected(long atNs) {
         if (waits() && atNs + limit.ns - endNs > 0) {
@@ -97,7 +97,7 @@ final class Deadline {
         return (int) ((ns + 999_999) / 1_000_000);
     }
 
-    /** The error of a call that ran out of time. */
+    /** The error of a call that timed out. */
     LeafdException.TimedOut missed() {
         return new LeafdException.TimedOut((System.nanoTime() - startNs) / 1_000_000);
     }

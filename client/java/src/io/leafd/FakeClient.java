@@ -16,7 +16,8 @@ public final class FakeClient implements IdSource {
     public FakeClient() {}
 
     /**
-     * Makes the next call fail as if the daemon had answered with this status. Repeated calls make as many calls fail.
+     * Makes the next call fail as if the daemon had answered with this status. Call it several times to make that many calls
+     * fail.
      *
      * @param status the daemon's answer
      */

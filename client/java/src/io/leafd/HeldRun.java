@@ -27,7 +27,7 @@ final class HeldRun {
 
     /** The number of ids in the run; when the cursor reaches it, none are left. */
     final int count;
-    /** Whoever takes the id at this offset requests the next run. */
+    /** The thread that takes the id at this offset requests the next run. */
     final int refillOffset;
     final long holdMs;
 

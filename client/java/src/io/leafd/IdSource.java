@@ -24,7 +24,7 @@ public interface IdSource {
     long nextId(String tag, Duration within);
 
     /**
-     * Draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
+     * Draws the next id of a tag with a separate request. It is higher than any id drawn directly on this host before.
      *
      * @param tag as in {@link #nextId(String)}
      * @return a positive, unique number

@@ -11,7 +11,7 @@ import java.time.Instant;
  * @param workerBits bits of the worker field, from 0
  * @param sequenceBits bits of the sequence field, from 1; at most 63 with the other two
  * @param tickMs the length of a tick, 1 ms to an hour
- * @param epochMs where time starts, in milliseconds of Unix time
+ * @param epochMs the epoch, at which time starts, in milliseconds of Unix time
  */
 public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs, long epochMs) {
     /** Leaf's own layout: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of sequence. */
@@ -22,7 +22,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     /**
      * Creates a valid layout.
      *
-     * @throws IllegalArgumentException if its ids would not be positive, or its times don't fit milliseconds
+     * @throws IllegalArgumentException if its ids would not be positive, or its times don't fit into milliseconds
      */
     public Layout {
         if (timeBits < 1 || workerBits < 0 || sequenceBits < 1 || (long) timeBits + workerBits + sequenceBits > 63) {
@@ -33,7 +33,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
         if (tickMs < 1 || tickMs > TICK_MS_MAX) {
             throw new IllegalArgumentException("a tick lasts 1 to " + TICK_MS_MAX + " ms, not " + tickMs);
         }
-        // Half the range, so that instants can be computed with.
+        // Half the range, so that arithmetic on instants can't overflow.
         if (epochMs < 0 || epochMs > Long.MAX_VALUE / 2
                 || 1L << timeBits > (Long.MAX_VALUE / 2 - epochMs) / tickMs) {
             throw new IllegalArgumentException("the time bits reach beyond the last instant that can be represented");
@@ -80,7 +80,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
         if (Argument.given(time, "a moment").isBefore(from) || time.isAfter(to)) {
             throw new IllegalArgumentException("this layout's ids are of times from " + from + " to " + to + ", not " + time);
         }
-        // The tick that the moment lies in: its ids may be issued up to its end.
+        // The tick that contains the time, because its ids may be issued until it ends.
         long tick = (time.toEpochMilli() - epochMs) / tickMs;
         return tick << (workerBits + sequenceBits);
     }

@@ -8,8 +8,8 @@ import java.util.concurrent.ConcurrentHashMap;
 /**
  * Draws ids from the leafd daemon on this host. One client serves all threads of a process, including virtual ones.
  *
- * <p>Calls block, but no longer than their deadline plus 250 ms. An interrupt ends a wait; ids from a held run don't wait.
- * The client starts no threads. {@link #close} releases its descriptors.
+ * <p>Calls block, but no longer than their deadline plus 250 ms. An interrupt ends a wait. Taking an id from a held run
+ * doesn't wait. The client starts no threads. {@link #close} releases its descriptors.
  */
 public final class LeafdClient implements IdSource, AutoCloseable {
     /** The maximum number of tags that one client can use. */
@@ -65,7 +65,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      * Draws the next id of a tag.
      *
      * <p>With held runs (the default), most calls return an id from a run that the process holds, without a system call.
-     * Ids of different threads and processes are then not in order of time. {@link #tag} avoids looking up the name.
+     * Ids are then not in chronological order across threads and processes. {@link #tag} avoids looking up the name.
      *
      * @param tag a segment tag or the name of a snowflake layout; 1 to 128 characters, no control characters
      * @return a positive, unique number
@@ -91,7 +91,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
+     * Draws the next id of a tag with a separate request. It is higher than any id drawn directly on this host before.
      *
      * @param tag as in {@link #nextId(String)}
      * @return a positive, unique number
@@ -143,7 +143,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Creates a handle for drawing many ids, without asking the daemon whether the tag exists.
+     * Creates a handle for drawing many ids, without checking whether the tag exists.
      *
      * @param name as in {@link #nextId(String)}
      * @return a handle that all threads can use while the client is open
@@ -154,7 +154,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Creates a converter between a tag's dense ids and public ids, without asking the daemon whether the tag exists.
+     * Creates a converter between a tag's dense ids and public ids, without checking whether the tag exists.
      *
      * @param tag as in {@link #nextId(String)}
      * @return a converter for 63 bits, no prefix and the daemon's current key; all threads can use it
@@ -165,7 +165,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Creates a handle for drawing document numbers, without asking the daemon whether the series exists.
+     * Creates a handle for drawing document numbers, without checking whether the series exists.
      *
      * @param name the name of the series
      * @return a handle for the numbers without a tenant; all threads can use it
@@ -289,7 +289,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
          * Sets how long calls without their own deadline may take, including connecting, waiting in the daemon and
          * retries. After this time, a call waits up to 250 ms more for the daemon's error.
          *
-         * @param limit from 0; 2 s by default; cut to 60 s, the daemon's maximum
+         * @param limit from 0; 2 s by default; capped at 60 s, the daemon's maximum
          * @return this
          */
         public Builder deadline(Duration limit) {
@@ -301,10 +301,10 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         /**
          * Sets how long calls without their own deadline wait for a missing daemon before their deadline starts: for a
          * process that may start before the daemon. They wait at least as long as their deadline. With 0, calls fail
-         * immediately if no daemon was ever running. If the daemon appears to be restarting, calls always wait for it,
+         * immediately if no daemon has ever run. If the daemon appears to be restarting, calls always wait for it,
          * up to their deadline.
          *
-         * @param limit from 0, the default; cut to one hour
+         * @param limit from 0, the default; capped at one hour
          * @return this
          */
         public Builder waitForDaemon(Duration limit) {

@@ -8,8 +8,8 @@ import java.util.Optional;
 /**
  * The error of a failed call. Each kind of failure is a nested class.
  *
- * <p>{@link Refused} is an error of the daemon; all others come from the client. A failed call never uses up an id that
- * another call could return; at most, ids are skipped. Invalid arguments cause an {@link IllegalArgumentException}, and
+ * <p>{@link Refused} is an error of the daemon; all others come from the client. A failed call may skip ids, but an id that
+ * it drew is never returned by another call. Invalid arguments cause an {@link IllegalArgumentException}, and
  * calls on a closed client an {@link IllegalStateException}.
  */
 public abstract sealed class LeafdException extends RuntimeException {
@@ -20,7 +20,7 @@ public abstract sealed class LeafdException extends RuntimeException {
     }
 
     /**
-     * Returns whether the same call may succeed later without any repair.
+     * Returns whether the same call may succeed later without any other action.
      *
      * @return false if somebody has to fix something first
      */
@@ -117,7 +117,7 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** The connection broke while the call waited, and so did those of all retries. */
+    /** The connection broke while the call waited, and so did the connections of all retries. */
     public static final class Disconnected extends LeafdException {
         private static final long serialVersionUID = 1;
 

@@ -78,7 +78,7 @@ final class Link {
     /**
      * Waits for the end of the request.
      *
-     * @param maybeThere it was sent some time ago
+     * @param maybeThere whether the answer may have arrived already
      * @return false if it is still in flight at {@code untilNs}
      */
     boolean await(Pending<?> pending, boolean maybeThere, long untilNs) {
@@ -189,7 +189,7 @@ final class Link {
         }
     }
 
-    /** Gives up a request. */
+    /** Abandons a request. */
     void abandon(Pending<?> pending) {
         lock.lock();
         try {
@@ -233,7 +233,7 @@ final class Link {
 
     /**
      * Takes the lock, and reconnects if necessary: with growing pauses, up to the deadline, and then a last time. If no
-     * daemon was ever there, it fails at once, unless the call waits for one.
+     * daemon has ever run, it fails immediately, unless the call waits for one.
      */
     private void lockConnected(Deadline deadline) {
         long untilNs = deadline.connectByNs();
@@ -295,7 +295,7 @@ final class Link {
         if (e instanceof BindException) {
             return false;
         }
-        // A full backlog means that a daemon is there. A socket that refuses was left by a daemon that was killed.
+        // A full backlog means that a daemon is running. A socket that refuses connections was left by a killed daemon.
         return Files.exists(path) || deadline.waits() || reached || SocketPath.hasJustGone(path);
     }
 

@@ -3,9 +3,9 @@ package io.leafd;
 import java.nio.ByteBuffer;
 
 /**
- * A request in flight, and the thread that waits for its answer. Guarded by the link's lock until it is over.
+ * A request in flight, and the thread that waits for its answer. Guarded by the link's lock until it ends.
  *
- * @param <T> what its answer is read as
+ * @param <T> the type of the decoded answer
  */
 final class Pending<T> {
     /** Reads the body of an answer whose status is OK. */
@@ -19,7 +19,7 @@ final class Pending<T> {
     final Moment sent = Moment.now();
     /** Asleep until another thread has read the answer. */
     Thread sleeper;
-    /** Given up. It stays in flight until it is answered, so that its answer never meets another request. */
+    /** Abandoned. It stays in flight until it is answered, so that its answer is never taken for that of another request. */
     boolean abandoned;
 
     private final Reader<T> reader;

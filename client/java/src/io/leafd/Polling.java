@@ -3,16 +3,16 @@ package io.leafd;
 /**
  * When a waiting thread polls the socket for a moment before it sleeps.
  *
- * <p>Waking a sleeping core costs more than the rest of a round trip, so polling pays while requests come back to back and
- * the daemon polls too. Otherwise it wastes a core that others could use, above all the daemon. So polling is bounded, and
- * each unsuccessful poll turns it off for a growing number of requests. Each connection has its own policy. It reads no
- * clock.
+ * <p>Waking a sleeping core costs more than the rest of a round trip, so polling pays off while requests come back to
+ * back and the daemon polls too. Otherwise it wastes a core that others could use, above all the daemon. So polling is
+ * bounded, and each failed poll turns it off for a growing number of requests. Each connection has its own policy. It
+ * reads no clock.
  */
 final class Polling {
     /** Longest poll, and the longest pause between an answer and the next request that still counts as back to back. */
     static final long WINDOW_NS = 100_000;
 
-    /** How many requests go by without a poll after the first one that brought nothing, and at most. */
+    /** How many requests don't poll after the first failed poll, and the maximum after many. */
     private static final int PENALTY_MIN = 8;
 
     private static final int PENALTY_MAX = 4096;
@@ -21,7 +21,7 @@ final class Polling {
     private boolean daemonAwake;
     private boolean answered;
     private long answeredNs;
-    /** Requests that must not poll yet. */
+    /** How many more requests must not poll. */
     private int rest;
 
     private int penalty;
@@ -35,8 +35,8 @@ final class Polling {
         if (!allowed || !answered || nowNs - answeredNs >= WINDOW_NS) {
             return false;
         }
-        // Counted whether or not the daemon is awake: it goes to sleep while this client rests, and the two must not wait
-        // for one another.
+        // Counted even if the daemon is asleep: it falls asleep while this client pauses, and the two must not wait for each
+        // other.
         if (rest > 0) {
             rest--;
             return false;
@@ -54,7 +54,7 @@ final class Polling {
         }
     }
 
-    /** An answer came in. */
+    /** An answer arrived. */
     void answered(long nowNs, boolean daemonAwake) {
         this.daemonAwake = daemonAwake;
         answered = true;

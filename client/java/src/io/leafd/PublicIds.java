@@ -12,7 +12,7 @@ import java.util.List;
 
 /**
  * Converts dense ids of one tag to public ids of one form, and back. Public ids are numbers, or text that encodes the same
- * number. Created by {@link LeafdClient#publicIds}. Objects are immutable, and any thread may use them.
+ * number. Created by {@link LeafdClient#publicIds}. Instances are immutable and thread-safe.
  *
  * <p>A public id reveals neither how many ids exist nor their order; only daemons with the key can convert it. Use the same
  * form in both directions. Each call returns as many ids as it receives, in the same order, with one request for every 240.
@@ -99,7 +99,7 @@ public final class PublicIds {
 
     /**
      * Converts dense ids to public ids, as numbers. A number doesn't contain the number of its key.
-     * After the daemon's key has changed, unmask older numbers with their own {@link #key}; otherwise their ids are wrong.
+     * After the daemon's key has changed, unmask older numbers with their own {@link #key}; otherwise the ids are wrong.
      *
      * @param ids the dense ids
      * @return their public ids

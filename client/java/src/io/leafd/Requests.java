@@ -53,12 +53,12 @@ final class Requests {
         return asked.answer();
     }
 
-    /** Masks or unmasks; {@code put} writes a request of so many bytes about {@code count} ids. */
+    /** Masks or unmasks; {@code put} writes a request of {@code bytes} bytes for {@code count} ids. */
     byte[][] mask(int opcode, int bytes, Link.Writer put, int count, Deadline deadline) {
         return ask(opcode, bytes, put, body -> Wire.readMasked(body, count), deadline).answer();
     }
 
-    /** Draws document numbers of one period. */
+    /** Draws document numbers with a single request. */
     String[] numbers(byte[] series, byte[] tenant, int count, Deadline deadline) {
         Pending<String[]> asked = ask(
                 Wire.SERIES_NEXT,

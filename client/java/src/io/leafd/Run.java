@@ -1,7 +1,7 @@
 package io.leafd;
 
 /**
- * Ids that follow one another: {@code first}, {@code first + stride}, and so on, {@code count} of them.
+ * A series of ids: {@code first}, {@code first + stride}, and so on, {@code count} of them.
  *
  * @param first the first id, a positive number
  * @param count how many ids, from 1
@@ -19,7 +19,7 @@ record Run(long first, int count, long stride) {
         if (first < 1 || count < 1 || count > Integer.MAX_VALUE || stride < 1 || stride > 0xFFFF_FFFFL) {
             return false;
         }
-        // Below 2^31 * 2^32, so the product is no overflow.
+        // Below 2^31 * 2^32, so the product can't overflow.
         return (count - 1) * stride <= Long.MAX_VALUE - first;
     }
 

@@ -6,13 +6,13 @@ import java.util.List;
 
 /**
  * Draws document numbers of a series, or of one of its tenants, such as {@code INV-2026-000123}. Created by
- * {@link LeafdClient#series}. Objects are immutable, and any thread may use them.
+ * {@link LeafdClient#series}. Instances are immutable and thread-safe.
  *
- * <p>Each call draws directly. The daemon decides by the store's clock to which period a number belongs.
+ * <p>Each call draws directly. The daemon uses the store's clock to decide which period a number belongs to.
  *
  * <p>Calls throw {@link LeafdException.Refused} with the status {@link Status#TAG_UNKNOWN} if there is no such series,
- * {@link Status#VALUE_REFUSED} for a tenant that it can't have, and {@link Status#STORE_UNAVAILABLE} in an outage if the
- * daemon doesn't know the period or holds no number of it.
+ * {@link Status#VALUE_REFUSED} for a tenant that the series can't have, and {@link Status#STORE_UNAVAILABLE} during a store
+ * outage if the daemon doesn't know the period or holds no numbers for it.
  */
 public final class Series {
     private final LeafdClient client;
@@ -36,7 +36,7 @@ public final class Series {
     /**
      * Returns a copy for a tenant.
      *
-     * @param tenant letters and digits, in either case
+     * @param tenant letters and digits, in upper or lower case
      * @return a new object with the change
      */
     public Series tenant(String tenant) {
@@ -64,7 +64,7 @@ public final class Series {
     }
 
     /**
-     * Draws several numbers. They may belong to two periods.
+     * Draws several numbers. They may span two periods.
      *
      * @param count how many, from 0; each thousand takes one request
      * @return the numbers, in the order of issue

@@ -5,19 +5,19 @@ package io.leafd;
  *
  * <p>Snowflake ids expire within milliseconds, so their runs should last about three milliseconds at the process's rate.
  * Runs of segment ids start small, double while they are too short to request the next one in time, and shrink when they
- * last too long. So on average, a process that ends skips fewer ids than it has drawn. This class reads no clock.
+ * last too long. So on average, a process that exits skips fewer ids than it has drawn. This class reads no clock.
  */
 final class Sizing {
-    /** The most ids in a run. */
+    /** The maximum number of ids in a run. */
     static final int RUN_COUNT_MAX = 65_536;
 
     /** Ids that may be held for less than this are short-lived. */
     static final long SHORT_HOLD_MS = 1000;
 
-    /** The size of a tag's first run: small, because a process may draw a few ids, end, and skip the rest. */
+    /** The size of a tag's first run: small, because a process may draw a few ids, exit, and skip the rest. */
     private static final int FIRST = 4;
 
-    /** The fewest ids in a run that may be held for long. */
+    /** The minimum size of a run of long-lived ids. */
     static final int LONG_FLOOR = 4;
 
     /** Runs with fewer ids are short. */
@@ -37,9 +37,9 @@ final class Sizing {
     private int wish = FIRST;
 
     /**
-     * Whoever takes the id at this offset requests the next run. A long run is used up quickly, so half of it is left for the
-     * time until the answer arrives. A short run is used slowly, or its process has just started and may end soon: the later
-     * the request, the fewer ids are skipped.
+     * The thread that takes the id at this offset requests the next run. A long run is used up quickly, so half of it is
+     * left for the time until the answer arrives. A short run is used slowly, or its process has just started and may exit
+     * soon: the later the request, the fewer ids are skipped.
      */
     static int refillOffset(int count) {
         return count < SHORT_RUN_COUNT ? count - (count + 3) / 4 : count / 2;

@@ -14,20 +14,20 @@ import java.nio.channels.SocketChannel;
 import java.nio.file.Path;
 
 /**
- * A connected socket, the bytes that it has still to send, and the frames that came in. No call but {@link #await} waits.
+ * A connected socket, its unsent bytes, and its received frames. Only {@link #await} waits.
  *
  * <p>It is never in blocking mode, because interrupting a waiting thread would close the channel for all others.
  */
 final class Socket implements Closeable {
-    /** Room for some thousand requests or replies of one run each. */
+    /** Room for about a thousand requests, or replies of one run each. */
     private static final int BUFFER_BYTES = 64 * 1024;
 
     private final SocketChannel channel;
     private final Selector selector;
     private final SelectionKey key;
-    /** Bytes that the system has not taken, up to the position. */
+    /** Bytes that the system has not accepted yet, up to the position. */
     private ByteBuffer out = allocate(BUFFER_BYTES);
-    /** Bytes received and not yet taken: from {@link #taken} to the position. For the thread that reads alone. */
+    /** Bytes received and not yet taken: from {@link #taken} to the position. Only for the reading thread. */
     private ByteBuffer in = allocate(BUFFER_BYTES);
 
     private int taken;
@@ -64,7 +64,7 @@ final class Socket implements Closeable {
         return ByteBuffer.allocateDirect(bytes).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** Where a request of at most so many bytes is to be written; it goes out by the next {@link #send}. */
+    /** Returns the buffer to which a request of at most this many bytes is written; the next {@link #send} sends it. */
     ByteBuffer room(int bytes) {
         if (out.remaining() < bytes) {
             out = allocate(Math.max(2 * out.capacity(), out.position() + bytes)).put(out.flip());
@@ -101,7 +101,7 @@ final class Socket implements Closeable {
         return channel.read(in);
     }
 
-    /** Sleeps until there are bytes or an end, or unsent bytes can go out, or it is {@code untilNs}, or an interrupt. */
+    /** Sleeps until bytes or the end arrive, unsent bytes can be sent, {@code untilNs} passes, or an interrupt. */
     void await(long untilNs) throws IOException {
         long leftMs = (untilNs - System.nanoTime() + 999_999) / 1_000_000;
         try {
@@ -112,7 +112,7 @@ final class Socket implements Closeable {
         }
     }
 
-    /** The next whole frame, from its opcode on; null: there is none. It is good until the next {@link #makeRoom}. */
+    /** The next whole frame, from its opcode on; null: there is none. It is valid until the next {@link #makeRoom}. */
     ByteBuffer frame() throws Break {
         int length = length();
         int begin = taken + Wire.LENGTH_BYTES;

@@ -18,10 +18,11 @@ import java.util.stream.Stream;
  * <ol>
  *   <li>{@code $LEAFD_SOCKET}, if not empty;
  *   <li>for root {@code /run/leafd/leafd.sock}, where root's daemon listens;
- *   <li>the user's own, if it exists: {@code leafd/leafd.sock} in {@code $XDG_RUNTIME_DIR}, or in the state folder:
+ *   <li>the user's own, if it exists: {@code leafd/leafd.sock} in {@code $XDG_RUNTIME_DIR}, or in the state directory:
  *       {@code $XDG_STATE_HOME}, else {@code ~/.local/state};
  *   <li>{@code /run/leafd/leafd.sock}, if it exists;
- *   <li>the first of 3, where this user's daemon would listen; without a home {@code /run/leafd/leafd.sock}.
+ *   <li>the first path of step 3, where this user's daemon would listen; without a home directory,
+ *       {@code /run/leafd/leafd.sock}.
  * </ol>
  */
 final class SocketPath {
@@ -50,7 +51,7 @@ final class SocketPath {
         Path home = absolute(variable.apply("HOME"));
         Path ofHome = home == null ? null : home.resolve(".local/state");
         Path state = absolute(variable.apply("XDG_STATE_HOME"));
-        // Both are tried, because cron and su start daemons without a runtime folder.
+        // Both are tried, because cron and su start daemons without a runtime directory.
         List<Path> own = Stream.of(absolute(variable.apply("XDG_RUNTIME_DIR")), state == null ? ofHome : state)
                 .filter(Objects::nonNull)
                 .map(folder -> folder.resolve(FOLDER_AND_NAME))
@@ -59,7 +60,7 @@ final class SocketPath {
         return known.filter(exists).findFirst().orElse(own.isEmpty() ? SYSTEM : own.get(0));
     }
 
-    /** By the base directory specification, variables that are not absolute paths count as unset. */
+    /** As the XDG base directory specification requires, variables that are not absolute paths are ignored. */
     private static Path absolute(String value) {
         return value != null && value.startsWith("/") ? Path.of(value) : null;
     }
@@ -75,7 +76,7 @@ final class SocketPath {
     }
 
     /**
-     * Whether a daemon's socket was removed recently: its lock file remains, and the folder has just changed.
+     * Whether a daemon's socket was removed recently: its lock file remains, and the directory has just changed.
      */
     static boolean hasJustGone(Path socket) {
         Path folder = socket.toAbsolutePath().getParent();

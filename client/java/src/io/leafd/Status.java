@@ -74,7 +74,7 @@ public enum Status {
     }
 
     /**
-     * Returns whether the same request for ids may succeed later without any repair.
+     * Returns whether the same request for ids may succeed later without any other action.
      *
      * @return the value in the protocol's status table
      */

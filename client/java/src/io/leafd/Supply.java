@@ -38,7 +38,7 @@ final class Supply {
     private volatile boolean closed;
 
     private final ReentrantLock lock = new ReentrantLock();
-    /** A run was installed, or the thread that fetched one gave up. */
+    /** A run was installed, or the thread that fetched one failed. */
     private final Condition changed = lock.newCondition();
     /** Runs that arrived with an installed one, and when they expire. */
     private final Queue<HeldRun> queued = new ArrayDeque<>();
@@ -191,7 +191,7 @@ final class Supply {
         if (!requests.link.await(ahead, true, deadline.endOfGraceNs())) {
             throw deadline.missed();
         }
-        // The error is old: a new request shows the present one.
+        // The error is old: a new request shows the current one.
         Wire.Drawn drawn = ahead.answer();
         return drawn != null && !ahead.sent.plusMs(drawn.holdMs()).isPast();
     }
@@ -200,7 +200,7 @@ final class Supply {
     private long nextUnheld(Deadline deadline) {
         Wire.Drawn drawn = requests.draw(tag, 1, true, deadline).answer();
         if (drawn.holdMs() > 0) {
-            // The tag was created anew, and its ids may be held now.
+            // The tag was recreated, and its ids may be held now.
             lock.lock();
             neverHold = false;
             lock.unlock();

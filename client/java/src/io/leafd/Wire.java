@@ -7,8 +7,8 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 
 /**
- * The bytes of requests and replies, as in {@code protocol.md}. Buffers are little-endian; a body to decode is all
- * that lies between a buffer's position and its limit.
+ * The bytes of requests and replies, as in {@code protocol.md}. Buffers are little-endian; a body to decode is
+ * everything between a buffer's position and its limit.
  *
  * <p>Allocations depend only on the bytes received, never on the peer's numbers.
  */
@@ -16,7 +16,7 @@ final class Wire {
     static final int VERSION = 1;
     /** The largest length field of a reply. */
     static final int REPLY_LENGTH_MAX = 1 << 20;
-    /** The most ids in one request. */
+    /** The maximum number of ids in one request. */
     static final int COUNT_MAX = 1_000_000;
     /** The longest deadline that the daemon honours. */
     static final int DEADLINE_MS_MAX = 60_000;
@@ -29,7 +29,7 @@ final class Wire {
 
     /** The length of a request for document numbers without the names. */
     static final int SERIES_BYTES = HEADER_BYTES + 12;
-    /** The most document numbers in one request. */
+    /** The maximum number of document numbers in one request. */
     static final int NUMBERS_MAX = 1_000;
 
     static final int INFO = 1;
@@ -50,7 +50,7 @@ final class Wire {
     private static final int LAYOUT_BYTES = 16;
     private static final int SEGMENTS_READY = 1;
     private static final int SNOWFLAKE_READY = 2;
-    /** Longer messages are cut. */
+    /** Longer messages are truncated. */
     private static final int EXPLANATION_CHARACTERS_MAX = 4096;
 
     private Wire() {}
@@ -86,7 +86,7 @@ final class Wire {
         out.putShort((short) versionMin).putShort((short) versionMax);
     }
 
-    /** {@code items}: of 8 bytes each, or texts with a length before each. {@code prefix}: null for numbers. */
+    /** {@code items}: of 8 bytes each, or length-prefixed texts. {@code prefix}: null for numbers. */
     static void putMask(
             ByteBuffer out, int requestId, int opcode, int bits, int key, byte[] tag, byte[] prefix, int count, byte[] items) {
         int prefixBytes = prefix == null ? 0 : prefix.length;
@@ -142,7 +142,7 @@ final class Wire {
         return new Drawn(holdMs, runs);
     }
 
-    /** The items of an answer about {@code count} of them; they are as long as each other. */
+    /** The items of an answer with {@code count} of them; all have the same length. */
     static byte[][] readMasked(ByteBuffer body, int count) throws Break {
         need(body, 4);
         int answered = u16(body);

@@ -12,6 +12,6 @@
  */
 package io.leafd;
 
-// Inside: Supply, HeldRun and Sizing are the held runs, and where the next one comes from. Requests has the deadlines and
+// Internals: Supply, HeldRun and Sizing are the held runs, and where the next one comes from. Requests has the deadlines and
 // retries of requests. Link, Connection, Pending and Polling are the connection that all threads share. Wire and Socket
 // read and write bytes.

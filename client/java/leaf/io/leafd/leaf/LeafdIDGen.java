@@ -31,7 +31,7 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
     private static final String SNOWFLAKE = "snowflake";
 
     private final LeafdClient client;
-    /** The layout whose ids are drawn, whatever the key; null: those of the tag that the key names. */
+    /** The layout whose ids are drawn, regardless of the key; null: draws ids of the tag that the key names. */
     private final String layout;
 
     /** The result of a failed call. */

@@ -15,7 +15,7 @@ import org.hibernate.generator.GeneratorCreationContext;
 import org.hibernate.id.IdentifierGenerationException;
 
 /**
- * Assigns ids of leafd to entities whose id is marked with {@link LeafdId}. Ids are assigned when the entity is persisted,
+ * Assigns leafd's ids to entities whose id is annotated with {@link LeafdId}. Ids are assigned when the entity is persisted,
  * so inserts can be batched.
  */
 public final class LeafdIdGenerator implements BeforeExecutionGenerator, AnnotationBasedGenerator<LeafdId> {
@@ -35,7 +35,7 @@ public final class LeafdIdGenerator implements BeforeExecutionGenerator, Annotat
         static final LeafdClient CLIENT = LeafdClient.builder().build();
     }
 
-    /** Made by Hibernate. */
+    /** Called by Hibernate. */
     public LeafdIdGenerator() {}
 
     @Override

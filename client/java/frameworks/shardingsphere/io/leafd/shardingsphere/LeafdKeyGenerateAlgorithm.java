@@ -14,12 +14,12 @@ import org.apache.shardingsphere.infra.algorithm.keygen.core.KeyGenerateAlgorith
 public final class LeafdKeyGenerateAlgorithm implements KeyGenerateAlgorithm {
     private String tag;
 
-    /** All tables share it. It connects on first use. */
+    /** Shared by all tables. It connects on first use. */
     private static final class Shared {
         static final LeafdClient CLIENT = LeafdClient.builder().build();
     }
 
-    /** Made by ShardingSphere. */
+    /** Called by ShardingSphere. */
     public LeafdKeyGenerateAlgorithm() {}
 
     @Override

@@ -14,11 +14,11 @@ import org.springframework.boot.context.properties.bind.DefaultValue;
 import org.springframework.context.annotation.Bean;
 import org.springframework.context.annotation.Configuration;
 
-/** Makes a {@link LeafdClient} bean, unless the application has an {@link IdSource}, and a health indicator {@code leafd}. */
+/** Provides a {@link LeafdClient} bean, unless there is an {@link IdSource} bean, and a health indicator {@code leafd}. */
 @AutoConfiguration
 @EnableConfigurationProperties(LeafdAutoConfiguration.Properties.class)
 public class LeafdAutoConfiguration {
-    /** Made by Spring. */
+    /** Called by Spring. */
     public LeafdAutoConfiguration() {}
 
     /**
