@@ -1,4 +1,4 @@
-// Package leafd draws unique 64-bit ids from the leafd daemon of this host.
+// Package leafd draws unique 64-bit ids from the leafd daemon on this host.
 //
 //	client, err := leafd.New(leafd.Options{})
 //	id, err := client.Next(ctx, "orders")
@@ -29,8 +29,8 @@ type Options struct {
 	// Timeout limits calls whose context has no deadline: 2 s by default, at most 60 s. Such a call waits up to 250 ms longer
 	// for the daemon's error.
 	Timeout time.Duration
-	// Wait makes calls wait for a daemon that has not been started yet, up to their time limit. By default they fail at
-	// once. Calls always wait for a daemon that appears to be restarting.
+	// Wait makes calls wait for a daemon that has not been started yet, up to their time limit. By default they fail
+	// immediately. Calls always wait for a daemon that appears to be restarting.
 	Wait bool
 	// Direct makes Next draw every id directly from the daemon.
 	Direct bool
@@ -70,8 +70,8 @@ func New(options Options) (*Client, error) {
 
 // Next returns the next id of a segment tag or a snowflake layout.
 //
-// Most calls return an id from a run that the process holds, and don't check the context. Ids drawn by different
-// goroutines or processes are then not in order of time.
+// Most calls return an id from a run that the process holds, and don't check the context. Ids are then not in
+// chronological order across goroutines and processes.
 func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	if c.link.Direct {
 		return c.NextDirect(ctx, tag)
@@ -90,7 +90,8 @@ func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	return id, err
 }
 
-// NextDirect draws the next id of a tag with a separate request. It is above all ids drawn directly on this host before.
+// NextDirect draws the next id of a tag with a separate request. It is higher than any id drawn directly on this host
+// before.
 func (c *Client) NextDirect(ctx context.Context, tag string) (int64, error) {
 	ids, err := c.NextBatch(ctx, tag, 1)
 	if err != nil {
@@ -99,8 +100,8 @@ func (c *Client) NextDirect(ctx context.Context, tag string) (int64, error) {
 	return ids[0], nil
 }
 
-// NextBatch draws up to a billion ids directly, in the order of issue. Each million is a separate request. If one of them
-// fails, the ids of the others are skipped.
+// NextBatch draws up to a billion ids directly, in the order of issue. Each million takes one request. If one of several
+// requests fails, the ids of the others are skipped.
 func (c *Client) NextBatch(ctx context.Context, tag string, count int) ([]int64, error) {
 	if count < 0 || count > batchMax {
 		return nil, invalid("a batch has 0 to %d ids, not %d", batchMax, count)

@@ -12,7 +12,7 @@ import (
 var (
 	// ErrUnreachable means that no connection to the daemon could be made.
 	ErrUnreachable = errors.New("daemon unreachable")
-	// ErrDisconnected means that the connection broke, and so did those of all retries.
+	// ErrDisconnected means that the connection broke, and so did the connections of all retries.
 	ErrDisconnected = errors.New("connection lost")
 	// ErrProtocol means that the peer violated leafd's protocol.
 	ErrProtocol = errors.New("protocol error")
@@ -24,7 +24,7 @@ var (
 
 // Error is the type of all errors that a client returns.
 //
-// [errors.Is] compares it with a [Status], with the causes above, with [context.Canceled] and [context.DeadlineExceeded] if
+// [errors.Is] matches it against a [Status], the causes above, [context.Canceled] and [context.DeadlineExceeded] if
 // the caller's context ended the call, and with [os.ErrDeadlineExceeded] if [Options.Timeout] did.
 type Error struct {
 	// Status is the daemon's answer. It is StatusOK if the client failed the call without one.
@@ -53,8 +53,8 @@ func (e *Error) Is(target error) bool {
 	return ok && status == e.Status && status != StatusOK
 }
 
-// Retryable reports whether the same call may succeed later without any repair. It is false if the caller's context has
-// ended, because the same call would fail at once.
+// Retryable reports whether the same call may succeed later without any other action. It is false if the caller's context
+// has ended, because the same call would fail at once.
 func (e *Error) Retryable() bool {
 	is := func(cause error) bool { return errors.Is(e.Cause, cause) }
 	if is(os.ErrPermission) || is(context.Canceled) || is(context.DeadlineExceeded) {
@@ -65,7 +65,7 @@ func (e *Error) Retryable() bool {
 	return is(ErrUnreachable) || is(ErrDisconnected) || is(os.ErrDeadlineExceeded)
 }
 
-// Timeout reports whether the call ran out of time.
+// Timeout reports whether the call timed out.
 func (e *Error) Timeout() bool {
 	return e.Status == StatusDeadline || errors.Is(e.Cause, os.ErrDeadlineExceeded) ||
 		errors.Is(e.Cause, context.DeadlineExceeded)
@@ -97,20 +97,20 @@ const (
 	StatusCountInvalid            // The count is zero or above the limit.
 	StatusDenied                  // This user may not do this.
 	StatusOverloaded              // A queue is full.
-	StatusDeadline                // The deadline passed; the message says what was waited for.
-	StatusStoreUnavailable        // The central store is unreachable.
+	StatusDeadline                // The deadline passed; the message says what the request was waiting for.
+	StatusStoreUnavailable        // The store is unavailable.
 	StatusClockBehind             // The clock is too far behind the last id.
 	StatusNoWorker                // The daemon has no worker number; the message says why.
-	StatusTagExhausted            // The tag's ids are exhausted up to its ceiling.
-	StatusTimeExhausted           // The layout's time bits cannot represent the present time.
+	StatusTagExhausted            // All ids up to the tag's ceiling are used.
+	StatusTimeExhausted           // The current time doesn't fit the layout's time bits.
 	StatusJournal                 // The daemon's state directory is not writable.
 	StatusShuttingDown            // The daemon is stopping.
-	StatusTagExists               // There already is a tag of this name.
+	StatusTagExists               // A tag of this name already exists.
 	StatusValueRefused            // A value is not allowed, for example a mistyped public id.
-	StatusInternal                // A defect in the daemon.
-	StatusConnectionLimit         // The daemon accepts no more connections.
-	StatusStoreRefused            // The store's data for this tag is not safe to use.
-	StatusMaskKey                 // The daemon lacks the key for masking, or the store knows a different one.
+	StatusInternal                // A bug in the daemon.
+	StatusConnectionLimit         // The daemon has reached its connection limit.
+	StatusStoreRefused            // The store's data for this tag can't be used safely.
+	StatusMaskKey                 // The daemon has no key for masking, or its key differs from the one that the store knows.
 )
 
 var statusNames = [...]string{"OK", "MALFORMED", "UNKNOWN_OPCODE", "VERSION", "FRAME_LENGTH", "TAG_INVALID", "TAG_UNKNOWN",
@@ -128,7 +128,7 @@ func (s Status) String() string {
 
 func (s Status) Error() string { return "leafd: " + s.String() }
 
-// Retryable reports whether the same request for ids may succeed later without any repair.
+// Retryable reports whether the same request for ids may succeed later without any other action.
 func (s Status) Retryable() bool {
 	return s >= StatusOverloaded && s <= StatusNoWorker || s == StatusJournal || s == StatusShuttingDown ||
 		s == StatusConnectionLimit

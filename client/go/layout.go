@@ -15,11 +15,11 @@ var Leaf = Layout{TimeBits: 41, WorkerBits: 10, SequenceBits: 12, Tick: time.Mil
 
 const (
 	tickMax = time.Hour
-	// Half of the range, so that computations with instants never overflow.
+	// Half the range, so that arithmetic on instants can't overflow.
 	unixMsMax = 1<<62 - 1
 )
 
-// Parts are the fields of a snowflake id.
+// Parts contains the parts of a snowflake id.
 type Parts struct {
 	Time                   time.Time // when the tick begins
 	Tick, Worker, Sequence int64
@@ -39,7 +39,7 @@ func (l Layout) Check() error {
 	return nil
 }
 
-// Decode splits an id of this layout into its fields.
+// Decode splits an id of this layout into its parts.
 func (l Layout) Decode(id int64) (Parts, error) {
 	if err := l.Check(); err != nil {
 		return Parts{}, err

@@ -14,7 +14,7 @@ import (
 const (
 	requestsMax = 64 // at once; further calls wait for their turn
 	refillsMax  = 32
-	idleMax     = 8 // connections that are kept for later calls
+	idleMax     = 8 // idle connections kept for later calls
 	resendsMax  = 5 // of a request whose connections break, while the daemon stops and starts
 
 	// The pauses between the attempts of one call.
@@ -50,7 +50,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// call is the context of one call, which always has an end.
+// call is the context of one call, which always has a deadline.
 type call struct {
 	context.Context
 	caller  context.Context
@@ -81,7 +81,7 @@ func (c call) deadlineMs() uint32 {
 	return uint32(min(left+time.Millisecond-1, deadlineMax) / time.Millisecond)
 }
 
-// over returns the error of a call that ran out of time.
+// over returns the error of a call that timed out.
 func (c call) over() error {
 	why := c.caller.Err()
 	if why == nil {
@@ -124,13 +124,13 @@ func (l *link) ask(c call, frame []byte) ([]byte, error) {
 	}
 }
 
-// mayTryAgain reports whether the failure of an attempt may be that of a daemon that restarts or has no room for now.
+// mayTryAgain reports whether an attempt may have failed because the daemon is restarting or has no room at the moment.
 func (l *link) mayTryAgain(failed *Error) bool {
 	switch {
 	case failed.Status != StatusOK:
 		return failed.Status.closes() && failed.Retryable()
 	case errors.Is(failed, ErrUnreachable):
-		// A full backlog means that a daemon is there. A socket that refuses was left by a daemon that was killed.
+		// A full backlog means that a daemon is running. A socket that refuses connections was left by a killed daemon.
 		return failed.Retryable() && (l.Wait || l.reached.Load() || exists(l.Socket) || hasJustGone(l.Socket))
 	}
 	return errors.Is(failed, ErrDisconnected)
@@ -191,7 +191,7 @@ func (l *link) connect(fresh bool) (*conn, *Error) {
 // exchange sends a request and returns the body of its answer.
 func (c *conn) exchange(frame []byte) ([]byte, *Error) {
 	if c.lastID++; c.lastID == 0 {
-		c.lastID = 1 // the daemon addresses the whole connection with 0
+		c.lastID = 1 // the id 0 marks connection-level errors
 	}
 	le.PutUint32(frame[8:], c.lastID)
 	c.Write(frame) // if this fails, the daemon may still have sent a reason

@@ -7,9 +7,9 @@ const numbersMax = 1_000 // in one request; one call draws up to countMax
 // Series draws the document numbers of a series, or of one of its tenants, such as "INV-2026-000123". Use [Client.Series] to
 // get one. It is safe for concurrent use.
 //
-// Each call draws directly from the daemon, which decides by the store's clock to which period a number belongs. Errors
-// are [StatusTagUnknown] if there is no such series, [StatusValueRefused] for a tenant that it can't have, and
-// [StatusStoreUnavailable] in an outage if the daemon doesn't know the period or holds no number of it.
+// Each call draws directly from the daemon, which uses the store's clock to decide which period a number belongs to.
+// Errors are [StatusTagUnknown] if there is no such series, [StatusValueRefused] for a tenant that the series can't have,
+// and [StatusStoreUnavailable] during a store outage if the daemon doesn't know the period or holds no numbers for it.
 type Series struct {
 	draw         DrawNumbers
 	name, tenant string
@@ -24,7 +24,7 @@ func NewSeries(name string, draw DrawNumbers) *Series { return &Series{draw, nam
 // Series returns the numbers of a series. It does not check whether the series exists.
 func (c *Client) Series(name string) *Series { return NewSeries(name, c.link.drawNumbers) }
 
-// Tenant returns the numbers of a tenant: letters and digits, in either case.
+// Tenant returns the numbers of a tenant: letters and digits, in upper or lower case.
 func (s *Series) Tenant(tenant string) *Series { return &Series{s.draw, s.name, tenant} }
 
 // Next draws the next number.
@@ -36,8 +36,8 @@ func (s *Series) Next(ctx context.Context) (string, error) {
 	return numbers[0], nil
 }
 
-// NextBatch draws up to a million numbers, in the order of issue. They may belong to two periods. Each thousand is a
-// separate request. If one of them fails, the numbers of the others are skipped.
+// NextBatch draws up to a million numbers, in the order of issue. They may span two periods. Each thousand takes one
+// request. If one of several requests fails, the numbers of the others are skipped.
 func (s *Series) NextBatch(ctx context.Context, count int) ([]string, error) {
 	if count < 0 || count > countMax {
 		return nil, invalid("a batch has 0 to %d document numbers, not %d", countMax, count)

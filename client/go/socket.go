@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	socketName     = "leafd/leafd.sock" // in a folder for sockets
+	socketName     = "leafd/leafd.sock" // in a directory for sockets
 	justGoneWithin = 10 * time.Second
 )
 
@@ -43,7 +43,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// hasJustGone reports whether a daemon's socket was removed recently: its lock file remains, and the folder has just changed.
+// hasJustGone reports whether a daemon's socket was removed recently: its lock file remains, and the directory has just
+// changed.
 func hasJustGone(socket string) bool {
 	folder, err := os.Stat(filepath.Dir(socket))
 	return err == nil && time.Since(folder.ModTime()) < justGoneWithin && exists(socket+".lock")

@@ -69,12 +69,12 @@ func (s *supply) nextUnheld(c call) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	s.neverHold.Store(hold == 0) // else the tag was created anew
+	s.neverHold.Store(hold == 0) // otherwise the tag was recreated
 	return runs[0].first, nil
 }
 
 // refill fetches the next run in the background, unless another goroutine has the turn, or too many other runs are being
-// fetched. Otherwise, or if it fails, the end of the run asks again.
+// fetched. If it fetches nothing, the run is requested again when the current one ends.
 func (s *supply) refill() {
 	select {
 	case s.turn <- struct{}{}:
@@ -103,7 +103,7 @@ func (s *supply) fetch(c call, ahead bool) (int64, error) {
 		s.unlearned = nil
 		s.wish = nextWish(s.wish, run.hold, run.count, run.used(), time.Since(s.installedAt))
 	}
-	// Each goroutine that waits is to get an id.
+	// Each waiting goroutine should get an id.
 	sent := time.Now()
 	runs, hold, err := s.link.draw(c, s.tag, int(min(max(s.wish, s.waiting.Load()), runCountMax)), true)
 	if failure, _ := err.(*Error); c.caller.Err() == nil {
@@ -118,7 +118,7 @@ func (s *supply) fetch(c call, ahead bool) (int64, error) {
 		first.first += first.stride
 		first.count--
 	}
-	s.neverHold.Store(hold == 0) // then what came beyond the first id is skipped
+	s.neverHold.Store(hold == 0) // then all ids except the first are skipped
 	for _, run := range runs {
 		if hold > 0 {
 			s.queued = append(s.queued, newHeldRun(run, sent, hold))

@@ -38,7 +38,7 @@ func request(opcode byte, flag bool, flags byte, bodyBytes int) []byte {
 	return frame
 }
 
-// cut shortens a text that is longer than any valid one. The daemon rejects the rest as well.
+// cut truncates a text that is longer than any valid one. The daemon rejects the truncated text as well.
 func cut(text string, bytesMax int) string { return text[:min(len(text), bytesMax+1)] }
 
 // idsRequest makes an IDS request. The deadline is set again whenever it is sent.

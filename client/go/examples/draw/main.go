@@ -1,4 +1,4 @@
-// Draws ids of a tag, directly where asked to: go run ./examples/draw [-direct] [-n COUNT] TAG
+// Draws ids of a tag, with -direct each from the daemon: go run ./examples/draw [-direct] [-n COUNT] TAG
 package main
 
 import (
