@@ -2,7 +2,7 @@
 export interface ClientOptions {
   /** The path of the daemon's socket; by default {@link defaultSocket}. */
   socket?: string;
-  /** How long a call may take: 2000 by default, at most 60000. The call waits up to 250 ms longer for the daemon's error. */
+  /** How long a call may take, in milliseconds: 2000 by default, at most 60000. 250 ms are added for the daemon's error. */
   timeoutMs?: number;
   /** Makes calls wait for a daemon that has not been started yet, up to their time limit. By default, they fail at once. */
   wait?: boolean;
@@ -14,11 +14,11 @@ export interface ClientOptions {
 export interface CallOptions {
   /** Rejects the call with the signal's reason when it is aborted. */
   signal?: AbortSignal | undefined;
-  /** Overrides the client's limit. */
+  /** Overrides the client's `timeoutMs`. */
   timeoutMs?: number | undefined;
 }
 
-/** A kind of ids: those of segment tags, or of snowflake layouts. */
+/** A kind of id: ids of segment tags, or ids of snowflake layouts. */
 export type Kind = 'segments' | 'snowflake';
 
 /** The part of a client that most programs need. The fake in `leafd/testing` implements it too. */
@@ -29,14 +29,14 @@ export interface Generator {
   nextNumber(tag: string, options?: CallOptions): Promise<number>;
   /** Returns the next id in decimal digits, for JSON. */
   nextString(tag: string, options?: CallOptions): Promise<string>;
-  /** Draws the next id with a separate request. It is above all ids drawn directly on this host before. */
+  /** Draws the next id with a separate request. It is higher than any id drawn directly on this host before. */
   nextIdDirect(tag: string, options?: CallOptions): Promise<bigint>;
   /** Draws up to 100,000,000 ids from the daemon, in the order of issue. */
   nextIds(tag: string, count: number, options?: CallOptions): Promise<bigint[]>;
   close(): void;
 }
 
-/** Draws ids from the daemon of this host. It connects on first use. */
+/** Draws ids from the daemon on this host. It connects on first use. */
 export declare class Client implements Generator {
   constructor(options?: ClientOptions);
   /** The path of the daemon's socket. */
@@ -50,7 +50,7 @@ export declare class Client implements Generator {
   heldId(tag: string): bigint | undefined;
   /** Returns the converter for a tag's public ids. */
   publicIds(tag: string, form?: PublicForm): PublicIds;
-  /** Returns the document numbers of a series. It does not check whether the series exists. */
+  /** Returns a handle for the document numbers of a series. It does not check whether the series exists. */
   series(name: string, options?: SeriesOptions): Series;
   /** Returns what the daemon reports about itself. */
   info(options?: CallOptions): Promise<Info>;
@@ -85,19 +85,19 @@ export declare class PublicIds {
 
 /** Which numbers of a series to draw. */
 export interface SeriesOptions {
-  /** The tenant of a series with tenants: letters and digits, in either case. */
+  /** The tenant of a series with tenants: letters and digits, in upper or lower case. */
   tenant?: string | undefined;
 }
 
 /**
  * Draws document numbers, such as `INV-2026-000123`, each from the daemon. Calls reject with `TAG_UNKNOWN` if there is no
- * such series, with `VALUE_REFUSED` for a tenant that it can't have, and with `STORE_UNAVAILABLE` in an outage if the
- * daemon doesn't know the period or holds no number of it.
+ * such series, with `VALUE_REFUSED` for a tenant that the series can't have, and with `STORE_UNAVAILABLE` during a
+ * store outage if the daemon doesn't know the period or holds no numbers for it.
  */
 export interface Series {
   /** Draws the next number. */
   next(options?: CallOptions): Promise<string>;
-  /** Draws up to 1,000,000 numbers, in the order of issue. They may belong to two periods. Each thousand is one request. */
+  /** Draws up to 1,000,000 numbers, in the order of issue. They may span two periods. Each thousand takes one request. */
   nextBatch(count: number, options?: CallOptions): Promise<string[]>;
 }
 
@@ -106,9 +106,9 @@ export interface Layout {
   readonly timeBits: number;
   readonly workerBits: number;
   readonly sequenceBits: number;
-  /** The length of a tick. */
+  /** The length of a tick, in milliseconds. */
   readonly tickMs: number;
-  /** When time starts, in milliseconds of Unix time. */
+  /** The epoch, at which time starts, in milliseconds of Unix time. */
   readonly epochMs: number;
 }
 
@@ -130,7 +130,7 @@ export interface Info {
   layouts: Record<string, Layout>;
 }
 
-/** The fields of a snowflake id. */
+/** The parts of a snowflake id. */
 export interface Decoded {
   /** When the tick starts. */
   time: Date;
@@ -139,7 +139,7 @@ export interface Decoded {
   sequence: number;
 }
 
-/** The reason of a failure: a status of the protocol, or a cause in the client. */
+/** The reason for a failure: a status of the protocol, or a cause in the client. */
 export type Code =
   | 'UNREACHABLE' | 'DISCONNECTED' | 'TIMED_OUT' | 'NOT_READY' | 'PROTOCOL' | 'CLOSED' | 'INVALID_ARGUMENT' | 'UNSAFE_NUMBER'
   | 'MALFORMED' | 'UNKNOWN_OPCODE' | 'VERSION' | 'FRAME_LENGTH' | 'TAG_INVALID' | 'TAG_UNKNOWN' | 'COUNT_INVALID' | 'DENIED'
@@ -150,11 +150,11 @@ export type Code =
 export declare class LeafdError extends Error {
   constructor(code: Code, message: string, options?: { retryAfterMs?: number; cause?: unknown });
   readonly code: Code;
-  /** Whether the same call may succeed later without any repair. */
+  /** Whether the same call may succeed later without any other action. */
   readonly retryable: boolean;
-  /** Whether the call ran out of time. */
+  /** Whether the call timed out. */
   readonly isTimeout: boolean;
-  /** The daemon's estimate of when a retry may succeed, or 0. */
+  /** The daemon's estimate of when a retry may succeed, in milliseconds, or 0. */
   readonly retryAfterMs: number;
   /** The number of the daemon's status. If this client doesn't know it, `code` is INTERNAL. */
   readonly statusNumber: number | undefined;
@@ -162,7 +162,7 @@ export declare class LeafdError extends Error {
 
 /** The layout of Leaf's snowflake ids, which leafd issues under the name "snowflake". */
 export declare const LEAF: Layout;
-/** Splits a snowflake id into its fields. */
+/** Splits a snowflake id into its parts. */
 export declare function decode(id: bigint | number | string, layout?: Layout): Decoded;
 /** Returns the smallest id that can be issued at a given time or later, for range queries by time. */
 export declare function firstIdAt(time: Date, layout?: Layout): bigint;

@@ -14,7 +14,7 @@ class FakeClient {
     for (const [tag, start] of Object.entries(starts)) this.#last.set(tag, BigInt(start) - 1n);
   }
 
-  /** Makes the next calls fail with these errors, one each, such as new LeafdError('STORE_UNAVAILABLE', 'the store is away'). */
+  /** Makes the next calls fail with these errors, one each, such as new LeafdError('STORE_UNAVAILABLE', 'the store is unavailable'). */
   fail(...errors) { this.#errors.push(...errors); }
 
   async nextId(tag, options) {

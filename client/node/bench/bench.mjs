@@ -1,4 +1,4 @@
-// Measures what an id costs, beside nanoid, uuid and node:crypto, in one run. `client/node/bench/run` runs it.
+// Measures the cost of an id, next to nanoid, uuid and node:crypto, in one run. `client/node/bench/run` runs it.
 import { randomUUID } from 'node:crypto';
 import { Client } from 'leafd';
 import { nanoid } from 'nanoid';
@@ -8,7 +8,7 @@ const ROUNDS = 5;
 const ROUND_MS = 500;
 const MANY = 10_000;
 
-/** The median of some rounds, in nanoseconds, of `batch`, which makes so many ids. */
+/** The median time per id, in nanoseconds, over several rounds of `batch`. */
 async function measure(name, each, batch) {
   const rounds = [];
   for (let round = -1; round < ROUNDS; round++) {

@@ -10,7 +10,7 @@ const { Supply } = require('./supply.js');
 const { DEADLINE_MS_MAX, MASK, UNMASK, VERSION, infoRequest, maskRequest, readInfo, readMasked, tagBytes } = require('./wire.js');
 
 const TAGS_MAX = 65_536;
-const BATCH_MAX = 100_000_000; // what fits into an array without trouble
+const BATCH_MAX = 100_000_000; // fits comfortably into an array
 const PATH_BYTES_MAX = 107;
 const TIMEOUT_MS = 2000;
 const MASK_BATCH = 240; // a text takes up to 256 bytes in a request, so a batch of this size always fits into a frame

@@ -32,11 +32,11 @@ class Connection {
 
   /** Sends a frame. done(error, body) is called once. */
   send(frame, done) {
-    // From 1, because the daemon addresses the whole connection with the id 0.
+    // From 1, because the id 0 marks connection-level errors.
     this.#lastId = (this.#lastId % 0xffff_ffff) + 1;
     frame.writeUInt32LE(this.#lastId, 8);
     this.#inFlight.set(this.#lastId, { opcode: frame[4], done });
-    // The requests of one turn of the event loop are one write.
+    // All requests of one turn of the event loop are sent in one write.
     this.#socket.cork();
     process.nextTick(() => this.#socket.uncork());
     this.#socket.write(frame);
@@ -69,7 +69,7 @@ class Connection {
 
   #dispatch({ opcode, status, id }, body) {
     const { closes } = statusOf(status);
-    if (id === 0 && closes) throw readRefusal(status, body); // addressed to all requests on the connection
+    if (id === 0 && closes) throw readRefusal(status, body); // a connection-level error applies to all requests
     const request = this.#inFlight.get(id);
     if (request === undefined || opcode !== request.opcode + REPLY) throw broken('a reply belongs to no request');
     this.#inFlight.delete(id);

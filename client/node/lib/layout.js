@@ -23,7 +23,7 @@ function checkLayout({ timeBits, workerBits, sequenceBits, tickMs, epochMs }) {
   }
 }
 
-/** Splits a snowflake id into its fields. */
+/** Splits a snowflake id into its parts. */
 function decode(id, layout = LEAF) {
   checkLayout(layout);
   const [value, worker, sequence] = [BigInt(id), BigInt(layout.workerBits), BigInt(layout.sequenceBits)];

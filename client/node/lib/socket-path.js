@@ -7,7 +7,7 @@ const path = require('node:path');
 const SYSTEM = '/run/leafd/leafd.sock';
 const JUST_GONE_MS = 10_000;
 
-/** $LEAFD_SOCKET if set; for root the system's socket; else the first that exists of the user's own and the system's. */
+/** $LEAFD_SOCKET if set; for root the system's socket; else the first existing one of the user's own and the system's. */
 function defaultSocket(variables = process.env, root = process.geteuid?.() === 0, exists = fs.existsSync) {
   if (variables.LEAFD_SOCKET) return variables.LEAFD_SOCKET;
   if (root) return SYSTEM;
@@ -19,7 +19,7 @@ function defaultSocket(variables = process.env, root = process.geteuid?.() === 0
   return known.find((socket) => exists(socket)) ?? known[0];
 }
 
-/** Whether a daemon is here, or was a moment ago: its lock is left, and the folder has just changed. */
+/** Whether a socket exists, or was removed recently: its lock file remains, and the directory has just changed. */
 function mayComeBack(socket) {
   try {
     if (fs.existsSync(socket)) return true;

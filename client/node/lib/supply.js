@@ -5,8 +5,8 @@ const { closed } = require('./errors.js');
 const { COUNT_MAX, idsRequest, readIds } = require('./wire.js');
 
 const RUN_COUNT_MAX = 65_536;
-const FIRST_COUNT = 4; // small, because a process may draw a few ids and end
-const LONG_FLOOR = 4; // fewest ids of a run that may be held for long
+const FIRST_COUNT = 4; // small, because a process may draw a few ids and exit
+const LONG_FLOOR = 4; // the minimum size of a run of long-lived ids
 const SHORT_RUN_COUNT = 256; // runs of fewer ids are short
 const GROWTH_MAX = 16;
 const SHORT_HOLD_MS = 1000; // ids that may be held for less are short-lived
@@ -14,7 +14,7 @@ const SHORT_RUN_MS = 3;
 const LONG_RUN_MIN_MS = 250;
 const LONG_RUN_MAX_MS = 2000;
 
-/** The size of the next run, from the use of the last one. It reads no clock. */
+/** Computes the size of the next run from the use of the last one. It reads no clock. */
 function nextWish(wish, { holdMs, count }, used, lastedMs) {
   const [taken, lasted] = [Math.max(used, 1), Math.max(lastedMs, 1e-6)];
   let [next, floor] = [wish, LONG_FLOOR];
@@ -34,7 +34,7 @@ class HeldRun {
   constructor({ first, count, stride }, holdMs, sent, owed = 0) {
     Object.assign(this, { count, holdMs, sent, owed, used: 0, first, stride: BigInt(stride) });
     // A long run is used up quickly, so half of it is left for the time until the answer arrives. A short run is used
-    // slowly, or its process has just started and may end soon: the later the request, the fewer ids are skipped.
+    // slowly, or its process has just started and may exit soon: the later the request, the fewer ids are skipped.
     this.refillAt = count < SHORT_RUN_COUNT ? count - Math.floor((count + 3) / 4) : Math.floor(count / 2);
   }
 
@@ -122,7 +122,7 @@ class Supply {
   /** Draws a single id that may not be held. */
   async #nextUnheld(call) {
     const { holdMs, runs: [{ first }] } = await this.#draw(call, 1, !this.#direct);
-    this.#neverHold &&= holdMs === 0; // else the tag was created anew
+    this.#neverHold &&= holdMs === 0; // otherwise the tag was recreated
     return first;
   }
 
@@ -138,7 +138,7 @@ class Supply {
     const count = Math.min(Math.max(this.#wish, before.length), RUN_COUNT_MAX);
     const drawn = this.#draw(call, count, true).finally(() => { this.#fetching = false; });
     drawn.then((reply) => this.#stow(reply, before), (error) => {
-      // An error of a fetch ahead of use is dropped: the next fetch reports the present one.
+      // An error of a fetch ahead of use is dropped: the next fetch reports the current one.
       for (const waiter of before) if (this.#waiting.delete(waiter)) waiter.reject(error);
     }).then(() => this.#fetch());
   }
@@ -173,7 +173,7 @@ class Supply {
     this.#learn();
     do this.#current = this.#queued.shift(); while (this.#current?.isTooOld && this.#current.owed === 0);
     this.#unlearned = this.#current;
-    // Only waiting calls use a run that came too late: their rate is that of the round trips.
+    // Only waiting calls use a run that arrived too late, so their rate is that of the round trips.
     this.#installedAt = this.#current?.isTooOld ? this.#current.sent.monotonic : performance.now();
   }
 

@@ -11,7 +11,7 @@ const COUNT_MAX = 1_000_000;
 const NUMBERS_MAX = 1_000;
 const DEADLINE_MS_MAX = 60_000;
 const TAG_CHARACTERS_MAX = 128;
-const MESSAGE_CHARACTERS_MAX = 4096; // longer messages are cut
+const MESSAGE_CHARACTERS_MAX = 4096; // longer messages are truncated
 const RUN_BYTES = 16;
 const ID_MAX = 2n ** 63n - 1n;
 
@@ -78,7 +78,7 @@ function readIds(body, count, hold) {
   return { holdMs: body.readUInt32LE(0), runs };
 }
 
-/** The items of the answer to a request for `count` of them. */
+/** The items of the answer to a MASK or UNMASK request for `count` of them. */
 function readMasked(body, count) {
   const length = body.length < 4 ? 0 : body.readUInt16LE(2);
   if (length === 0 || body.readUInt16LE(0) !== count || body.length !== 4 + count * length) {
