@@ -24,8 +24,8 @@ var (
 
 // Error is the type of all errors that a client returns.
 //
-// [errors.Is] matches it against a [Status], the causes above, [context.Canceled] and [context.DeadlineExceeded] if
-// the caller's context ended the call, and with [os.ErrDeadlineExceeded] if [Options.Timeout] did.
+// [errors.Is] matches it against a [Status], and the causes above. It also matches [context.Canceled] or
+// [context.DeadlineExceeded] if the caller's context ended the call, and [os.ErrDeadlineExceeded] if [Options.Timeout] did.
 type Error struct {
 	// Status is the daemon's answer. It is StatusOK if the client failed the call without one.
 	Status Status
@@ -91,11 +91,11 @@ const (
 	StatusMalformed               // The daemon could not parse the request.
 	StatusUnknownOpcode           // The daemon does not know this kind of request.
 	StatusVersion                 // Client and daemon have no protocol version in common.
-	StatusFrameLength             // The request is too long.
+	StatusFrameLength             // A length field is out of range.
 	StatusTagInvalid              // No tag can have this name.
 	StatusTagUnknown              // The store has no such tag.
 	StatusCountInvalid            // The count is zero or above the limit.
-	StatusDenied                  // This user may not do this.
+	StatusDenied                  // This user has no right to do this.
 	StatusOverloaded              // A queue is full.
 	StatusDeadline                // The deadline passed; the message says what the request was waiting for.
 	StatusStoreUnavailable        // The store is unavailable.
