@@ -179,7 +179,7 @@ class UnknownTagError(Error, LookupError):
 
 
 class DeniedError(Error, PermissionError):
-    """This user may not do this."""
+    """This user has no right to do this."""
 
     _status = Status.DENIED
     _errno = numbers.EACCES
@@ -192,13 +192,13 @@ class ExhaustedError(Error):
 
 
 class MaskKeyError(Error):
-    """The daemon lacks the key for masking, or its key is not the one that the store records."""
+    """The daemon has no key for masking, or its key differs from the one that the store knows."""
 
     _status = Status.MASK_KEY
 
 
 class StoreError(Error):
-    """The store answered with something that can't be used safely."""
+    """The store's data for this tag can't be used safely."""
 
     _status = Status.STORE_REFUSED
 

@@ -22,7 +22,7 @@ PAUSE_MIN, PAUSE_MAX = 0.002, 0.1
 """The first pause before another attempt to connect, and the longest, in seconds."""
 
 SERVED_BREAKS_MAX, BREAKS_MAX = 1, 5
-"""How many broken connections a request survives: those that had answered before, and in total."""
+"""After how many broken connections a request is retried: of those that had answered before, and in total."""
 
 FOLLOWS_MAX = 2
 """How often a call waits for another one's request. If replies arrive too late to be held, it then sends its own."""
@@ -81,13 +81,13 @@ class Link:
         return connection if connection is not None and not connection.gone else None
 
     async def connected(self, deadline: Deadline) -> Connection:
-        """Returns the connection. Reconnects if necessary, with growing pauses, up to the deadline, and then a last time."""
+        """Returns the connection. Reconnects if necessary, with growing pauses, up to the deadline, and then once more."""
         while True:
             if self.closed:
                 raise library.closed()
             connection = self.live()
             if connection is not None:
-                # Another task may have made it while this one waited.
+                # Another task may have connected while this one waited.
                 deadline.connected(connection.made)
                 return connection
             if self._connecting is not None:
