@@ -140,7 +140,7 @@ function readRefusal(number, body) {
     { retryAfterMs: body.readUInt32LE(0), statusNumber: number });
 }
 
-/** The bytes of a name, after the daemon's checks of tags. */
+/** Returns the bytes of a name, after the same checks as in the daemon. */
 function tagBytes(tag, what = 'tag') {
   if (typeof tag !== 'string') throw invalid(`a ${what} is a string, not ${typeof tag}`);
   const characters = [...tag].length;

@@ -232,7 +232,7 @@ final class Link {
     }
 
     /**
-     * Takes the lock, and reconnects if necessary: with growing pauses, up to the deadline, and then a last time. If no
+     * Takes the lock, and reconnects if necessary: with growing pauses, up to the deadline, and then one last time. If no
      * daemon has ever run, it fails immediately, unless the call waits for one.
      */
     private void lockConnected(Deadline deadline) {
@@ -263,7 +263,7 @@ final class Link {
                 }
                 keep = connection != null;
                 if (keep) {
-                    // Another thread may have made it while this one waited.
+                    // Another thread may have connected while this one waited.
                     deadline.connected(connection.madeNs);
                     return;
                 }

@@ -299,7 +299,7 @@ final class Supply {
         try {
             if (refill == null && !fetching && queued.isEmpty() && !neverHold && !closed) {
                 learn();
-                // If it can't be sent, the end of the run asks again.
+                // If it can't be sent, the run is requested again when the current one ends.
                 refill = requests.tryDraw(tag, wish(), limit);
             }
         } finally {

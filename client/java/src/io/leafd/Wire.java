@@ -67,7 +67,7 @@ final class Wire {
      * The daemon's refusal.
      *
      * @param status its number, from 1
-     * @param retryAfterMs when a retry may succeed; 0: unknown
+     * @param retryAfterMs the number of milliseconds after which a retry may succeed; 0: unknown
      */
     record Refusal(int status, long retryAfterMs, String explanation) {
         /** Created by the calling thread, so it has that thread's stack trace. */
@@ -266,7 +266,7 @@ final class Wire {
         return Short.toUnsignedInt(body.getShort());
     }
 
-    /** A tag's bytes, after the daemon's checks. */
+    /** Returns a tag's bytes, after the same checks as in the daemon. */
     static byte[] tagBytes(String tag) {
         int characters = Argument.given(tag, "a tag's name").codePointCount(0, tag.length());
         if (characters < 1 || characters > TAG_CHARACTERS_MAX) {
