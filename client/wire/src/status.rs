@@ -85,9 +85,9 @@ statuses! {
     Internal = 20, "INTERNAL", false, false;
     /// The daemon has reached its connection limit.
     ConnectionLimit = 21, "CONNECTION_LIMIT", true, true;
-    /// The store answered with something that can't be used safely.
+    /// The store's data for this tag can't be used safely.
     StoreRefused = 22, "STORE_REFUSED", false, false;
-    /// The daemon lacks the key for masking, or its key is not the one that the store records.
+    /// The daemon has no key for masking, or its key differs from the one that the store knows.
     MaskKey = 23, "MASK_KEY", false, false;
 }
 
