@@ -6,7 +6,6 @@ import jakarta.persistence.GenerationType;
 import jakarta.persistence.Id;
 import jakarta.persistence.SequenceGenerator;
 import jakarta.persistence.Table;
-import java.util.function.Supplier;
 import org.hibernate.cfg.Configuration;
 
 /** Inserts rows through Hibernate. */
@@ -20,7 +19,7 @@ final class HibernateInserts {
         @LeafdId("orders")
         Long id;
 
-        String item = "tea";
+        String item;
     }
 
     @Entity
@@ -28,24 +27,25 @@ final class HibernateInserts {
     static class PooledOrder {
         @Id
         @GeneratedValue(strategy = GenerationType.SEQUENCE, generator = "pooled")
-        @SequenceGenerator(name = "pooled", sequenceName = "pooled", allocationSize = Inserts.ROWS)
+        @SequenceGenerator(name = "pooled", sequenceName = "pooled", allocationSize = 50)
         Long id;
 
-        String item = "tea";
+        String item = "own";
     }
 
-    static Runnable of(String source, int threads) {
+    static Runnable of(String source) {
+        boolean own = source.equals("own");
         var configuration = new Configuration()
-                .addAnnotatedClass(source.equals("own") ? PooledOrder.class : Order.class)
-                .setProperty("hibernate.connection.url", System.getenv("JDBC_URL"))
-                .setProperty("hibernate.connection.pool_size", "" + threads)
-                .setProperty("hibernate.jdbc.batch_size", "" + Inserts.ROWS);
+                .addAnnotatedClass(own ? PooledOrder.class : Order.class)
+                .setProperty("hibernate.jdbc.batch_size", "50");
+        configuration.getProperties().put("hibernate.connection.datasource", Inserts.database());
         configuration.getProperties().put(LeafdIdGenerator.IDS, Inserts.ids(source));
         var sessions = configuration.buildSessionFactory();
-        Supplier<Object> order = source.equals("own") ? PooledOrder::new : Order::new;
         return () -> sessions.inTransaction(session -> {
             for (int row = 0; row < Inserts.ROWS; row++) {
-                session.persist(order.get());
+                var order = new Order();
+                order.item = source;
+                session.persist(own ? new PooledOrder() : order);
             }
         });
     }

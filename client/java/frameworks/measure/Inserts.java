@@ -1,52 +1,71 @@
+import com.zaxxer.hikari.HikariConfig;
+import com.zaxxer.hikari.HikariDataSource;
 import io.leafd.FakeClient;
 import io.leafd.IdSource;
 import io.leafd.LeafdClient;
-import java.util.Arrays;
-import java.util.concurrent.Executors;
-import java.util.concurrent.TimeUnit;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import javax.sql.DataSource;
 
-/** Inserts rows in batches of 50, one transaction each, on several threads. Prints transaction times and failures. */
+/** A process that inserts batches of rows, with ids from each source in turn: examples/frameworks/measure runs it. */
 public final class Inserts {
-    static final int ROWS = 50;
+    static final int ROWS = Integer.parseInt(System.getenv("ROWS"));
+    static final String JDBC_URL = System.getenv("JDBC_URL");
+    static final int CONNECTIONS = 20;
+
+    private Inserts() {}
 
     static IdSource ids(String source) {
         return source.equals("leafd") ? LeafdClient.builder().build() : new FakeClient();
     }
 
-    public static void main(String[] args) throws Exception {
-        int threads = Integer.parseInt(args[2]);
-        int transactions = Integer.parseInt(args[3]);
-        Runnable insert = switch (args[0]) {
-            case "hibernate" -> HibernateInserts.of(args[1], threads);
-            case "mybatis-plus" -> MybatisPlusInserts.of(args[1], threads);
-            default -> ShardedInserts.of(args[1], threads);
+    static DataSource database() {
+        var configuration = new HikariConfig();
+        configuration.setJdbcUrl(JDBC_URL);
+        configuration.setMaximumPoolSize(CONNECTIONS);
+        configuration.setConnectionTimeout(300_000);
+        return new HikariDataSource(configuration);
+    }
+
+    private static Runnable of(String framework, String source) throws Exception {
+        return switch (framework) {
+            case "hibernate" -> HibernateInserts.of(source);
+            case "mybatis-plus" -> MybatisPlusInserts.of(source);
+            case "shardingsphere" -> ShardedInserts.of(source);
+            case "jooq" -> JooqInserts.of(source);
+            default -> SpringInserts.of(source);
         };
-        long[] tookNs = new long[transactions];
-        var next = new AtomicInteger();
-        var failed = new AtomicInteger();
-        var pool = Executors.newFixedThreadPool(threads);
-        for (int thread = 0; thread < threads; thread++) {
-            pool.execute(() -> {
-                for (int index; (index = next.getAndIncrement()) < transactions; ) {
-                    long beganNs = System.nanoTime();
-                    try {
-                        insert.run();
-                    } catch (RuntimeException e) {
-                        failed.incrementAndGet();
-                        System.err.println(e);
-                    }
-                    tookNs[index] = System.nanoTime() - beganNs;
-                }
-            });
+    }
+
+    public static void main(String[] args) throws Exception {
+        Map<String, Runnable> inserts = new LinkedHashMap<>();
+        for (String source : args[1].split(",")) {
+            inserts.put(source, of(args[0], source));
         }
-        pool.shutdown();
-        pool.awaitTermination(1, TimeUnit.HOURS);
-        // The first tenth is warm-up.
-        long[] warm = Arrays.stream(tookNs, transactions / 10, transactions).sorted().toArray();
-        System.out.printf(
-                "%s, %s: %d transactions of %d rows, %d failed; p50 %.1f ms, p99.9 %.1f ms%n",
-                args[0], args[1], transactions, ROWS, failed.get(), warm[warm.length / 2] / 1e6, warm[(int) (warm.length * 0.999)] / 1e6);
-        System.exit(0);
+        Path running = Path.of(System.getenv("RUNNING"));
+        for (int task = 0; task < Integer.parseInt(System.getenv("TASKS")); task++) {
+            new Thread(() -> {
+                while (Files.exists(running)) {
+                    inserts.forEach(Inserts::insert);
+                }
+            }).start();
+        }
+        while (Files.exists(running)) {
+            Thread.sleep(100);
+        }
+        Thread.sleep(5_000); // transactions end
+        System.exit(0); // the pools' threads don't end by themselves
+    }
+
+    private static void insert(String source, Runnable insert) {
+        long beganNs = System.nanoTime();
+        try {
+            insert.run();
+            System.out.println(source + " " + (System.nanoTime() - beganNs) / 1000);
+        } catch (RuntimeException e) {
+            System.out.println("failed " + source + ": " + e);
+        }
     }
 }

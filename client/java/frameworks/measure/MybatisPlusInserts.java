@@ -5,7 +5,6 @@ import com.baomidou.mybatisplus.core.incrementer.DefaultIdentifierGenerator;
 import com.baomidou.mybatisplus.core.mapper.BaseMapper;
 import com.baomidou.mybatisplus.core.toolkit.GlobalConfigUtils;
 import io.leafd.mybatisplus.LeafdIdentifierGenerator;
-import org.apache.ibatis.datasource.pooled.PooledDataSource;
 import org.apache.ibatis.mapping.Environment;
 import org.apache.ibatis.session.ExecutorType;
 import org.apache.ibatis.transaction.jdbc.JdbcTransactionFactory;
@@ -17,15 +16,13 @@ public final class MybatisPlusInserts {
     @TableName("orders")
     public static class Row {
         public Long id;
-        public String item = "tea";
+        public String item;
     }
 
     public interface Rows extends BaseMapper<Row> {}
 
-    static Runnable of(String source, int threads) {
-        var database = new PooledDataSource("org.postgresql.Driver", System.getenv("JDBC_URL"), null, null);
-        database.setPoolMaximumActiveConnections(threads);
-        var configuration = new MybatisConfiguration(new Environment("x", new JdbcTransactionFactory(), database));
+    static Runnable of(String source) {
+        var configuration = new MybatisConfiguration(new Environment("x", new JdbcTransactionFactory(), Inserts.database()));
         configuration.addMapper(Rows.class);
         GlobalConfigUtils.getGlobalConfig(configuration).setIdentifierGenerator(source.equals("own")
                 ? new DefaultIdentifierGenerator()
@@ -34,7 +31,9 @@ public final class MybatisPlusInserts {
         return () -> {
             try (var session = sessions.openSession(ExecutorType.BATCH)) {
                 for (int row = 0; row < Inserts.ROWS; row++) {
-                    session.getMapper(Rows.class).insert(new Row());
+                    var added = new Row();
+                    added.item = source;
+                    session.getMapper(Rows.class).insert(added);
                 }
                 session.commit();
             }

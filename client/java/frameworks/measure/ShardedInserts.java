@@ -13,6 +13,7 @@ final class ShardedInserts {
                 driverClassName: org.postgresql.Driver
                 jdbcUrl: %s
                 maximumPoolSize: %d
+                connectionTimeout: 300000
             rules:
             - !SHARDING
               tables:
@@ -25,18 +26,18 @@ final class ShardedInserts {
 
     private ShardedInserts() {}
 
-    static Runnable of(String source, int threads) throws Exception {
+    static Runnable of(String source) throws Exception {
         String type = source.equals("leafd") ? "LEAFD" : "SNOWFLAKE";
-        String yaml = CONFIGURATION.formatted(System.getenv("JDBC_URL"), threads, type);
+        String yaml = CONFIGURATION.formatted(Inserts.JDBC_URL, Inserts.CONNECTIONS, type);
         DataSource database = YamlShardingSphereDataSourceFactory.createDataSource(yaml.getBytes(StandardCharsets.UTF_8));
-        boolean given = source.equals("constant");
+        boolean given = source.equals("counter");
         IdSource counter = Inserts.ids(source);
         String statement = given ? "INSERT INTO orders (item, id) VALUES (?, ?)" : "INSERT INTO orders (item) VALUES (?)";
         return () -> {
             try (var connection = database.getConnection(); var insert = connection.prepareStatement(statement)) {
                 connection.setAutoCommit(false);
                 for (int row = 0; row < Inserts.ROWS; row++) {
-                    insert.setString(1, "tea");
+                    insert.setString(1, source);
                     if (given) {
                         insert.setLong(2, counter.nextId("orders"));
                     }
