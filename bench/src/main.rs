@@ -5,7 +5,7 @@
 //!
 //! - `host`: one host's daemon: ids in every form of asking, memory, starts; compared with an echo and Redis, by the
 //!   medians of the rounds' ratios;
-//! - `fleet`: what many hosts cost their database, compared with its own sequences;
+//! - `fleet`: what many hosts cost their database, compared with its own sequences, and a whole fleet;
 //! - `many_tags`: what a hundred thousand tags cost;
 //! - `hostile`: what one user can do to others;
 //! - `duplicates`: checks that no id came twice, without which no number is worth anything;
@@ -47,7 +47,7 @@ struct Cli {
     #[command(flatten)]
     args: Args,
     #[command(subcommand)]
-    helper: Option<Helper>,
+    command: Option<Command>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -78,6 +78,13 @@ struct Args {
     #[arg(long, conflicts_with_all = ["rounds", "seconds"])]
     smoke: bool,
 
+    #[command(flatten)]
+    output: Output,
+}
+
+/// How to report.
+#[derive(Debug, clap::Args)]
+struct Output {
     /// Print the tables as Markdown, without budgets
     #[arg(long)]
     markdown: bool,
@@ -87,10 +94,17 @@ struct Args {
     json: Option<PathBuf>,
 }
 
-/// The processes that the bench starts from its own program.
 #[derive(Debug, clap::Subcommand)]
 #[command(disable_help_subcommand = true)]
-enum Helper {
+enum Command {
+    /// Run a whole fleet on this machine, behind PgBouncer, through restarts, an outage, a fail-over and dying hosts
+    Fleet {
+        #[command(flatten)]
+        options: fleet::daemons::Options,
+        #[command(flatten)]
+        output: Output,
+    },
+    // The processes that the bench starts from its own program.
     /// Be an echo on standard input
     #[command(name = "helper-echo", hide = true)]
     Echo {
@@ -126,7 +140,8 @@ const EXAMPLES: &str = "\
 Examples, after `cargo run --release -p leafd-bench --`:
   'back to back' --rounds 9      some rows, more closely
   segment snowflake redis echo   one host's ids
-  fleet                          what many hosts cost a PostgreSQL
+  database                       what many hosts cost a PostgreSQL
+  fleet --daemons 50             a whole fleet through restarts and outages
   hostile                        what one user can do to others (as root)
   --json bench.json              everything, and a file to compare later
   --tag scratch                  the daemon that is running; use a tag made for it";
@@ -145,10 +160,11 @@ const SMOKE: Duration = Duration::from_millis(20);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let outcome = match cli.helper {
-        Some(Helper::Echo { polls }) => echo::serve(polls),
-        Some(Helper::Draw { socket, tag, seconds }) => held::draw_and_tell(&socket, &tag, seconds),
-        Some(Helper::Pace { server, socket, tag, seconds, first_us }) => {
+    let outcome = match cli.command {
+        Some(Command::Fleet { options, output }) => run_fleet(&options, &output),
+        Some(Command::Echo { polls }) => echo::serve(polls),
+        Some(Command::Draw { socket, tag, seconds }) => held::draw_and_tell(&socket, &tag, seconds),
+        Some(Command::Pace { server, socket, tag, seconds, first_us }) => {
             let first = Duration::from_micros(first_us);
             paced::draw_and_tell(server, &socket, &tag, seconds, first)
         }
@@ -161,6 +177,14 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn run_fleet(options: &fleet::daemons::Options, output: &Output) -> Result<()> {
+    stop::on_signals()?;
+    let machine = Machine::look();
+    let (mut duplicates, mut report) = (Duplicates::default(), Report::default());
+    fleet::daemons::measure(options, &mut duplicates, &mut report)?;
+    finish(report, &machine, &duplicates, output)
 }
 
 fn run(args: Args) -> Result<()> {
@@ -184,10 +208,19 @@ fn run(args: Args) -> Result<()> {
         fleet::measure(&plan, &mut duplicates, &mut report)?;
         hostile::measure(&plan, &mut duplicates, &mut report)?;
     }
+    finish(report, &machine, &duplicates, &args.output)
+}
+
+fn finish(
+    mut report: Report,
+    machine: &Machine,
+    duplicates: &Duplicates,
+    output: &Output,
+) -> Result<()> {
     progress("");
     report.ids_compared = duplicates.ids();
     report.about = machine.about();
-    tell(&report, args.json.as_deref(), args.markdown)
+    tell(&report, output.json.as_deref(), output.markdown)
 }
 
 // === impl Plan ===

@@ -58,8 +58,8 @@ fn many_tags_bring_numbers() {
 }
 
 #[test]
-fn everything_of_a_fleet_brings_numbers() {
-    let json = measured(&["fleet"]);
+fn everything_of_a_database_brings_numbers() {
+    let json = measured(&["database"]);
     for (name, rows) in
         [("strict", 9), ("claims", 6), ("call", 3), ("10,000 hosts", 4), ("rate", 3)]
     {
@@ -79,6 +79,25 @@ fn everything_of_a_fleet_brings_numbers() {
     ] {
         assert!(median(name, row, column).unwrap() > 0.0, "{row}, {column}");
     }
+}
+
+#[test]
+fn a_fleet_goes_through_all_its_phases() {
+    let temporary = tempfile::tempdir().unwrap();
+    let phases = ["--steady", "1", "--away", "1", "--after", "1"];
+    let args = [&["fleet", "--daemons", "4", "--json", "-"], &phases[..]].concat();
+    let output = bench(temporary.path(), &args);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(std::fs::read_dir(temporary.path()).unwrap().count(), 0);
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let phases = section(&json, "phase");
+    assert_eq!(phases.len(), 6);
+    for phase in phases {
+        assert!(phase["medians"]["recovered after s"].as_f64().unwrap() > 0.0, "{phase}");
+        assert_eq!(phase["medians"]["failed"], 0.0, "{phase}");
+    }
+    assert_eq!(section(&json, "fleet").len(), 4);
+    assert!(json["ids_compared"].as_u64().unwrap() > 0);
 }
 
 #[test]

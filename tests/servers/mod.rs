@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use nix::unistd::Pid;
 
-use self::process::children;
+use self::process::{children, cpu};
 use crate::host::{eventually, leafd_binary};
 use crate::relay::Relay;
 
@@ -173,11 +173,7 @@ pub trait Server: Sized + Send + 'static {
     /// The processor time so far of the server and each of its processes, by process.
     fn cpu(&self) -> BTreeMap<Pid, Duration> {
         let server = self.process().pid();
-        let used = |process: Pid| {
-            let read = std::fs::read_to_string(format!("/proc/{process}/schedstat")).ok()?;
-            let nanos = read.split(' ').next()?.parse().ok()?;
-            Some((process, Duration::from_nanos(nanos)))
-        };
+        let used = |process: Pid| Some((process, cpu(process)?));
         children(server).into_iter().chain([server]).filter_map(used).collect()
     }
 

@@ -1,5 +1,11 @@
 //! PgBouncer from Debian's package: a pooler before PostgreSQL.
 
+use std::path::Path;
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+
+use super::process::cpu;
 use super::{DATABASE, PASSWORD, Postgres, Process, Server as _, USER};
 
 /// When a client's server connection serves another client.
@@ -11,22 +17,55 @@ pub enum Pooling {
     Session,
 }
 
-/// A pooler before a server.
+/// A pooler before a server, with at most [`CONNECTIONS`] to it.
 pub struct PgBouncer {
     process: Process,
+    pooling: Pooling,
 }
+
+/// How many connections to the server a pooler makes for all its clients.
+pub const CONNECTIONS: usize = 20;
 
 impl PgBouncer {
     /// Before the server on this port.
     pub fn new(pooling: Pooling, server: u16) -> PgBouncer {
-        let mode = match pooling {
-            Pooling::Transaction => "transaction",
-            Pooling::Session => "session",
-        };
         let mut process = Process::new("postgres", "TERM", |dir, port| {
-            let file = dir.join("pgbouncer.ini");
-            let settings = format!(
-                "[databases]
+            configure(dir, port, pooling, server);
+            std::fs::write(dir.join("users"), format!("\"{USER}\" \"{PASSWORD}\"\n")).unwrap();
+            vec!["/usr/sbin/pgbouncer".to_owned(), dir.join(SETTINGS).display().to_string()]
+        });
+        let listens =
+            |process: &Process| std::net::TcpStream::connect(("127.0.0.1", process.port)).is_ok();
+        process.start(listens);
+        PgBouncer { process, pooling }
+    }
+
+    /// Moves it to the server on another port, as an operator does after a fail-over.
+    pub fn lead_to(&self, server: u16) {
+        configure(&self.process.dir, self.process.port, self.pooling, server);
+        kill(self.process.pid(), Signal::SIGHUP).unwrap();
+    }
+
+    /// Its processor time so far.
+    pub fn cpu(&self) -> Duration {
+        cpu(self.process.pid()).expect("it runs")
+    }
+
+    /// The store's URL.
+    pub fn url(&self) -> String {
+        Postgres::url_of(&[self.process.port], DATABASE)
+    }
+}
+
+const SETTINGS: &str = "pgbouncer.ini";
+
+fn configure(dir: &Path, port: u16, pooling: Pooling, server: u16) {
+    let mode = match pooling {
+        Pooling::Transaction => "transaction",
+        Pooling::Session => "session",
+    };
+    let settings = format!(
+        "[databases]
 * = host=127.0.0.1 port={server}
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -35,23 +74,11 @@ unix_socket_dir =
 auth_type = scram-sha-256
 auth_file = {dir}/users
 pool_mode = {mode}
-default_pool_size = 20
+default_pool_size = {CONNECTIONS}
+max_client_conn = 2000
 server_login_retry = 1
 ",
-                dir = dir.display()
-            );
-            std::fs::write(&file, settings).unwrap();
-            std::fs::write(dir.join("users"), format!("\"{USER}\" \"{PASSWORD}\"\n")).unwrap();
-            vec!["/usr/sbin/pgbouncer".to_owned(), file.display().to_string()]
-        });
-        let listens =
-            |process: &Process| std::net::TcpStream::connect(("127.0.0.1", process.port)).is_ok();
-        process.start(listens);
-        PgBouncer { process }
-    }
-
-    /// The store's URL.
-    pub fn url(&self) -> String {
-        Postgres::url_of(&[self.process.port], DATABASE)
-    }
+        dir = dir.display()
+    );
+    std::fs::write(dir.join(SETTINGS), settings).unwrap();
 }

@@ -5,13 +5,15 @@
 //! - `calls`: what each of a daemon's calls costs the server's processors, and from that the cost of a
 //!   fleet;
 //! - `rates`: how many claims a tag costs as its rate grows;
-//! - `callers`: clients that ask again as soon as they are answered.
+//! - `callers`: clients that ask again as soon as they are answered;
+//! - `daemons`: a whole fleet behind PgBouncer, through restarts and outages.
 //!
 //! The servers and hosts are the tests' own. One that can't be started ends the bench.
 
 mod callers;
 mod calls;
 mod claims;
+pub(crate) mod daemons;
 mod rates;
 mod strict;
 
@@ -61,10 +63,10 @@ type Measurement = (&'static str, fn(&mut Bench<'_>) -> Result<Vec<Section>>);
 
 /// In order. Everything that one has started ends before the next begins.
 const MEASUREMENTS: [Measurement; 4] = [
-    ("fleet: strict tags beside nextval", strict::measure),
-    ("fleet: claims", claims::measure),
-    ("fleet: calls", calls::measure),
-    ("fleet: rates", rates::measure),
+    ("database: strict tags beside nextval", strict::measure),
+    ("database: claims", claims::measure),
+    ("database: calls", calls::measure),
+    ("database: rates", rates::measure),
 ];
 
 /// One measurement's own database, with leafd's tables.
@@ -92,7 +94,7 @@ pub(crate) fn measure(plan: &Plan, duplicates: &mut Duplicates, report: &mut Rep
         return Ok(());
     }
     if !Path::new(POSTGRES).exists() {
-        report.not_measured.push("fleet: PostgreSQL is not installed".to_owned());
+        report.not_measured.push("database: PostgreSQL is not installed".to_owned());
         return Ok(());
     }
     let mut bench = Bench {
