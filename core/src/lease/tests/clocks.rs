@@ -1,7 +1,65 @@
 //! Clocks that are wrong, step, or are years ahead.
 
 use super::*;
-use crate::lease::{Reference, Skew};
+use crate::lease::{Clock, Reference, Skew};
+
+const THRESHOLD_MS: u64 = 50;
+
+fn at(unix: u64, boot: u64) -> Now {
+    Now { unix: UnixMs(unix), boot: BootMs(boot) }
+}
+
+/// A clock that a registry has confirmed at 100,000.
+fn confirmed() -> Clock {
+    let mut clock = Clock::new(at(100_000, 1_000), THRESHOLD_MS);
+    clock.judge(at(100_000, 1_000), at(100_000, 1_000), UnixMs(100_000), Vec::new());
+    clock
+}
+
+#[test]
+fn a_clock_is_measured_at_the_middle_between_question_and_answer() {
+    let mut clock = Clock::new(at(100_000, 1_000), THRESHOLD_MS);
+    clock.judge(at(100_000, 1_000), at(100_040, 1_040), UnixMs(99_980), Vec::new());
+    assert_eq!((clock.offset_ms, clock.skew), (Some(40), None), "20 to 60 ms ahead");
+}
+
+#[test]
+fn a_clock_may_differ_by_the_threshold_and_no_more() {
+    for (own, by_ms) in [(100_050, 0), (100_051, 51), (99_950, 0), (99_949, 51)] {
+        let mut clock = Clock::new(at(own, 1_000), THRESHOLD_MS);
+        clock.judge(at(own, 1_000), at(own, 1_000), UnixMs(100_000), Vec::new());
+        assert_eq!(clock.skew.map_or(0, |skew| skew.by_ms), by_ms, "at {own}");
+    }
+}
+
+#[test]
+fn a_confirmed_clock_is_doubted_only_by_three_peers() {
+    let now = at(100_000, 1_000);
+    for (mut clock, peers, doubted) in
+        [(Clock::new(now, THRESHOLD_MS), 1, true), (confirmed(), 2, false), (confirmed(), 3, true)]
+    {
+        clock.judge(now, now, now.unix, vec![-60; peers]);
+        let skew = Skew { by_ms: 60, ahead: true, of: Reference::Peers(peers) };
+        assert_eq!(clock.skew, doubted.then_some(skew));
+    }
+}
+
+#[test]
+fn steps_count_from_the_last_confirmation() {
+    let mut clock = confirmed();
+    clock.judge(at(100_040, 1_000), at(100_040, 1_000), UnixMs(100_040), Vec::new());
+    assert_eq!(clock.held_back_ms(at(100_090, 1_000)), 0, "within the threshold");
+    assert_eq!(clock.held_back_ms(at(100_091, 1_000)), 51);
+    assert_eq!(
+        confirmed().held_back_ms(at(200_150, 101_000)),
+        0,
+        "it may have been slewed by 100 ms"
+    );
+    // The registry's clock is moved. This host's is accepted as long as it has not stepped back.
+    clock.judge(at(100_040, 1_000), at(100_040, 1_000), UnixMs(200_000), Vec::new());
+    assert_eq!(clock.refuses(at(99_990, 1_000)), None);
+    assert_eq!(clock.refuses(at(99_989, 1_000)), clock.skew);
+}
 
 #[test]
 fn a_host_whose_clock_is_off_claims_nothing_and_says_by_how_much() {

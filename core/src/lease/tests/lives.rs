@@ -264,3 +264,88 @@ fn a_renewal_under_a_clock_that_fell_behind_does_not_move_the_expiry_back() {
     assert_ne!(host.lease.renewed, renewed, "it was renewed");
     assert_eq!(world.entries[&worker].holding.expires, before);
 }
+
+#[test]
+fn renewals_come_well_within_the_lease_and_the_settling_time() {
+    for (lease_ms, settle_ms, renewed_ms, alive_ms) in [
+        (600_000, None, 10_000, 30_000),
+        (1_200_000, None, 10_000, 30_000),
+        (300_000, None, 5_000, 15_000),
+        (6_000, None, 1_000, 5_000),
+        (600_000, Some(12_000), 4_000, 12_000),
+        (600_000, Some(1_500), 1_000, 5_000),
+    ] {
+        let settings = World::new().settings("a", 0..1);
+        let settings = LeaseSettings { lease_ms, settle_ms, ..settings };
+        assert_eq!((settings.renew_every_ms(), settings.alive_ms()), (renewed_ms, alive_ms));
+    }
+}
+
+#[test]
+fn what_is_held_is_shown() {
+    let mut world = World::new();
+    let host = drawing(&mut world, "a", 0..1);
+    let expires = world.entries[&0].holding.expires;
+    assert!(host.lease.is_used() && !host.lease.is_leaving());
+    assert_eq!(host.lease.held(), Some((WorkerId(0), expires)));
+    assert_eq!(host.lease.registry(), Some(&world.registry));
+}
+
+#[test]
+fn a_release_without_a_worker_succeeds() {
+    let mut world = World::new();
+    let mut host = world.host("a", 0..1);
+    host.lease.release(UnixMs(0));
+    assert!(host.lease.is_leaving());
+    assert_eq!(host.settle(&mut world), Step::Wait(None));
+    assert!(matches!(host.lease.released(), Some(Ok(()))));
+    assert!(!host.lease.is_leaving());
+}
+
+#[test]
+fn a_release_that_the_journal_refuses_changes_nothing() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    let before = world.entries[&0].clone();
+    host.lease.release(host.generator.issued_below());
+    let now = host.now(&world);
+    assert_eq!(host.lease.next(now, 0), Step::Request(Request::Record(None)));
+    host.lease.answered(now, Response::Record(Err("the disk is full".to_owned())), 0);
+    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Refused(_)))));
+    assert!(!host.lease.is_leaving());
+    host.draw(&mut world).unwrap();
+    assert_eq!(world.entries[&0], before);
+}
+
+#[test]
+fn a_worker_whose_release_is_refused_is_used_once_the_journal_has_it_again() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    host.lease.release(host.generator.issued_below());
+    let now = host.now(&world);
+    assert_eq!(host.lease.next(now, 0), Step::Request(Request::Record(None)));
+    host.lease.answered(now, Response::Record(Ok(())), 0);
+    let Step::Request(Request::CompareAndSet(..)) = host.lease.next(now, 0) else { panic!() };
+    let refused = Err(RegistryError::Refused("no rights".to_owned().into()));
+    host.lease.answered(now, Response::CompareAndSet(refused), 0);
+    assert!(host.worker(&world).is_err());
+    let Step::Request(Request::Record(Some(claim))) = host.lease.next(now, 0) else { panic!() };
+    assert_eq!(claim.holding, world.entries[&0].holding);
+    host.lease.answered(now, Response::Record(Ok(())), 0);
+    assert_eq!(host.worker(&world), Ok(0));
+}
+
+#[test]
+fn a_stop_writes_the_same_to_the_registry_as_to_the_journal() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "a", 0..1);
+    host.lease.stop(host.generator.issued_below());
+    let now = host.now(&world);
+    let Step::Request(Request::Record(Some(claim))) = host.lease.next(now, 0) else { panic!() };
+    assert_eq!(claim.earlier.as_ref(), Some(&world.entries[&0].holding));
+    world.time_ms += 700;
+    let now = host.now(&world);
+    host.lease.answered(now, Response::Record(Ok(())), 0);
+    let Step::Request(Request::CompareAndSet(_, swap)) = host.lease.next(now, 0) else { panic!() };
+    assert_eq!((Some(swap.next), swap.expected), (Some(claim.holding), claim.earlier));
+}

@@ -275,3 +275,67 @@ fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
     assert!(late.draw(&mut world).is_err());
     assert_eq!(world.entries[&0].holding.holder.as_ref().map(|one| &*one.id), Some("heir"));
 }
+
+#[test]
+fn a_worker_that_another_host_has_after_a_fail_over_is_not_written_again() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut host = drawing(&mut world, "a", 0..1);
+    let mut other = world.entries[&0].holding.clone();
+    other.holder.as_mut().unwrap().id = "b".into();
+    other.expires = UnixMs(other.expires.0 - 1_000);
+    world.enter(WorkerId(0), other.clone(), UnixMs(START_MS));
+    world.registry.history = History("2".into());
+    world.history_age = Some(Duration::ZERO);
+    host.pass(&mut world, 4);
+    assert_eq!(world.entries[&0].holding, other);
+    assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+    assert_eq!(host.journal, None, "the journal forgets a lost worker");
+}
+
+#[test]
+fn an_expiry_that_the_registry_lost_is_not_moved_back_by_a_clock_that_fell_behind() {
+    let mut world = World::new();
+    world.history_age = Some(Duration::from_secs(3_600));
+    let mut host = drawing(&mut world, "a", 0..1);
+    let old = world.entries.clone();
+    host.pass(&mut world, 60);
+    let before = world.entries[&0].holding.expires;
+    host.offset_ms = -4_900;
+    world.entries = old;
+    world.registry.history = History("2".into());
+    host.pass(&mut world, 4);
+    assert!(world.entries[&0].holding.expires >= before, "{:?} < {before:?}", world.entries[&0]);
+}
+
+#[test]
+fn a_look_that_shows_an_older_renewal_brings_the_next_one_forward() {
+    let mut world = World::new();
+    let mut settings = world.settings("a", 0..1);
+    // Renewals come every 7 s, and the entries are read after 60 s, when none is due.
+    (settings.lease_ms, settings.settle_ms) = (420_000, None);
+    let mut host = Host::start(&mut world, settings, None, UnixMs(0), 0);
+    host.lease.want();
+    host.settle(&mut world);
+    let old = world.entries.clone();
+    host.pass(&mut world, 57);
+    world.entries = old;
+    host.pass(&mut world, 3);
+    assert_eq!(world.entries[&0].holding.expires.0, world.time_ms + 420_000);
+}
+
+#[test]
+fn a_host_whose_own_registry_file_was_replaced_leases_anew() {
+    let mut world = World::new();
+    let mut settings = world.settings("a", 0..4);
+    settings.embedded = true;
+    let mut host = Host::start(&mut world, settings, None, UnixMs(0), 0);
+    host.lease.want();
+    host.settle(&mut world);
+    host.draw(&mut world).unwrap();
+    world.entries.clear();
+    world.registry.id = StoreId("another".into());
+    host.pass(&mut world, 4);
+    assert_eq!(host.lease.registry(), Some(&world.registry));
+    assert_eq!(world.entries.len(), 1);
+}

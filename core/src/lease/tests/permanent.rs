@@ -199,3 +199,30 @@ fn a_doubtful_start_stays_high_when_the_answer_that_brought_it_is_lost() {
     host.pass(&mut world, 8);
     assert!(host.draw(&mut world).unwrap() > later.last_id);
 }
+
+#[test]
+fn a_number_that_is_assigned_to_another_host_is_not_used() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    let other = world.entries.get_mut(&0).unwrap().holding.holder.as_mut().unwrap();
+    (other.id, other.name) = ("10.0.0.2:80".into(), "10.0.0.2:80".into());
+    // It is found out by a renewal, or by a start.
+    host.pass(&mut world, 10);
+    for _ in 0..2 {
+        assert!(host.worker(&world).is_err(), "{:?}", host.lease);
+        assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+        host = host.restart(&mut world);
+        host.lease.want();
+        host.pass(&mut world, 10);
+    }
+    assert_eq!(world.entries[&0].holding.holder.as_ref().unwrap().id, "10.0.0.2:80".into());
+}
+
+#[test]
+fn a_stop_records_the_time_of_the_stop() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    host.pass(&mut world, 2);
+    host.stop(&mut world);
+    assert_eq!(world.entries[&0].holding.expires.0, world.time_ms);
+}
