@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 
-use super::process::cpu;
+use super::cpu;
 use super::{DATABASE, PASSWORD, Postgres, Process, Server as _, USER};
 
 /// When a client's server connection serves another client.

@@ -163,12 +163,6 @@ pub fn children(of: Pid) -> Vec<Pid> {
     listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }
 
-/// The processor time of a process's first thread so far, if it runs.
-pub fn cpu(of: Pid) -> Option<Duration> {
-    let read = std::fs::read_to_string(format!("/proc/{of}/schedstat")).ok()?;
-    Some(Duration::from_nanos(read.split(' ').next()?.parse().ok()?))
-}
-
 /// SIGSTOP, and waits until none of its threads runs: on a busy machine that takes a while, and until then they answer.
 /// A process that has ended is as good as frozen.
 pub fn freeze(process: Pid) {
