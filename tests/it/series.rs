@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use crate::access::{STRANGER, raw_as};
 use crate::c_library::{Way, folder, program, succeed};
 use crate::host::{Host, die_with_parent, eventually};
+use crate::raw::ids_request;
 
 const WITHIN: Duration = Duration::from_secs(30);
 
@@ -232,6 +233,9 @@ fn access_rules_name_series_and_tenants_as_tags() {
         }
     }
     let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
+    // A user who drew from it would use up the tenants of everybody.
+    let counter = "series.dense/orders/tenants";
+    stranger.refused(&ids_request(counter, 1, 1, 2_000), Status::Denied);
     for opcode in [opcode::SERIES_CREATE, opcode::SERIES_LIST, opcode::SERIES_ACCOUNT] {
         stranger.request(opcode, 1, b"{}");
         stranger.reply().refused(Status::Denied);

@@ -115,8 +115,8 @@ pub fn is_tag_of_series(tag: &Tag) -> bool {
 }
 
 /// Whether a tag counts the tenants of a series. That all are taken concerns nobody but new tenants.
-pub fn counts_tenants(tag: &Tag) -> bool {
-    let name = tag.as_str().strip_prefix(DENSE_PREFIX).and_then(|it| it.strip_suffix("/tenants"));
+pub fn counts_tenants(tag: &str) -> bool {
+    let name = tag.strip_prefix(DENSE_PREFIX).and_then(|it| it.strip_suffix("/tenants"));
     name.is_some_and(|name| !name.contains('/'))
 }
 

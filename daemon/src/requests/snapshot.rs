@@ -298,7 +298,7 @@ pub(super) fn tag_snapshot(tag: &SegmentTag, now: BootMs) -> TagInUse {
             lasts_ms: lasts.and_then(Lasts::ms),
             ceiling,
             ceiling_used_percent: ceiling
-                .filter(|_| !counts_tenants(&tag.tag))
+                .filter(|_| !counts_tenants(tag.tag.as_str()))
                 .map(|ceiling| percent_used(allocator.claimed_to(), ceiling)),
             waiting: allocator.waiting.len() as u64,
             strict: allocator.is_strict(),

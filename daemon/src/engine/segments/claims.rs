@@ -377,7 +377,7 @@ pub(super) fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim)
     let claimed = percent_used(claimed_to, claim.ceiling);
     let passed =
         CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= u64::from(**warning)).copied();
-    if passed > shard.warned_percent.replace(passed) && !counts_tenants(&tag.tag) {
+    if passed > shard.warned_percent.replace(passed) && !counts_tenants(tag.tag.as_str()) {
         error!(
             tag = %tag.tag, ceiling = claim.ceiling, claimed_to, percent = claimed,
             "the tag is {claimed}% used: raise its ceiling with leafctl tag set {} --ceiling N, or move to a new tag",

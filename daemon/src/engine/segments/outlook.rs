@@ -50,7 +50,7 @@ impl Segments {
     pub(super) fn note_ceiling(&self, tag: &SegmentTag, claimed_to: u64, ceiling: u64) {
         let percent = percent_used(claimed_to, ceiling);
         let mut near = self.near_ceilings.borrow_mut();
-        if percent >= NEAR_PERCENT && !counts_tenants(&tag.tag) {
+        if percent >= NEAR_PERCENT && !counts_tenants(tag.tag.as_str()) {
             near.insert(tag.tag.clone(), NearCeiling { claimed_to, ceiling, percent });
         } else {
             near.remove(&tag.tag);
@@ -74,7 +74,7 @@ impl Segments {
         let (mut outcomes, now) = (self.outcomes.borrow_mut(), clock::boot());
         match outcome {
             Ok(()) => outcomes.succeeded(now, store, &tag.tag),
-            Err(StoreError::Exhausted { .. }) if counts_tenants(&tag.tag) => {}
+            Err(StoreError::Exhausted { .. }) if counts_tenants(tag.tag.as_str()) => {}
             Err(error) => outcomes.failed(now, store, &tag.tag, error),
         }
     }
