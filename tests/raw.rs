@@ -198,11 +198,24 @@ pub fn connect_as(
     groups: &[u32],
 ) -> std::io::Result<UnixStream> {
     let (socket, groups) = (socket.to_owned(), groups.to_vec());
-    let connecting = std::thread::spawn(move || {
+    as_user(uid, gid, groups, move || UnixStream::connect(socket))
+}
+
+/// Does something as another user, in a thread of its own.
+///
+/// # Errors
+/// The credentials can't be set; or those of `work`.
+pub fn as_user<T: Send + 'static>(
+    uid: u32,
+    gid: u32,
+    groups: Vec<u32>,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> std::io::Result<T> {
+    let working = std::thread::spawn(move || {
         become_user(uid, gid, &groups)?;
-        UnixStream::connect(socket)
+        work()
     });
-    connecting.join().expect("the thread only makes system calls")
+    working.join().expect("the work doesn't panic")
 }
 
 /// Connects by TCP as another user.

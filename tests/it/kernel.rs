@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use leafd_tests::cgroup::{Cgroup, bind_subuid, shipped_limit_bytes};
@@ -135,6 +136,58 @@ fn groups_that_no_rule_names_take_neither_memory_nor_time() {
     }
     let grown_kib = host.resident_kib().saturating_sub(before_kib);
     assert!(grown_kib < 8 << 10, "{grown_kib} KiB for 100 connections with 65,536 groups");
+}
+
+#[test]
+fn newcomers_wait_for_nobody_with_many_groups() {
+    let rules = r#"[{tags = ["a"], gids = [70000]}]"#;
+    let mut host = open().set("access", rules).set("admin_gids", "[70000]");
+    host.start();
+    host.create("orders");
+    assert_prompt(&mut as_user(&host, VICTIM), "orders");
+    // Clients that connect, ask and are gone: leafd identifies each before it finds that out.
+    let socket = host.socket();
+    let connected =
+        crate::raw::as_user(ATTACKER, ATTACKER, (100_000..165_536).collect(), move || {
+            for request_id in 0..2_000 {
+                UnixStream::connect(&socket)?
+                    .write_all(&ids_request("orders", 1, request_id, 1_000))?;
+            }
+            Ok(())
+        });
+    connected.unwrap();
+    let mut newcomer = as_user(&host, VICTIM);
+    assert_eq!(newcomer.draw("orders", 1).len(), 1);
+    host.stop();
+}
+
+#[test]
+fn a_reload_holds_up_nobody_for_connections_with_many_groups() {
+    let mut host = open();
+    let rules = |gid: u32| format!("[[access]]\ntags = [\"orders\"]\ngids = [{gid}]\n");
+    let file = host.path("leafd.toml");
+    fs::write(&file, rules(70_000)).unwrap();
+    host = host.variable("LEAFD_CONFIG", &file);
+    host.start();
+    host.create("orders");
+    host.create("open");
+    let groups: Vec<u32> = (100_000..165_536).collect();
+    let mut kept: Vec<Raw> =
+        (0..1_000).map(|_| raw_as(&host, ATTACKER, ATTACKER, &groups)).collect();
+    kept.iter_mut().for_each(|raw| drop(raw.draw("open", 1)));
+    let mut victim = raw_as(&host, VICTIM, VICTIM, &[70_001]);
+    victim.refused(&ids_request("orders", 1, 1, 1_000), Status::Denied);
+    fs::write(&file, rules(70_001)).unwrap();
+    host.signal(nix::sys::signal::Signal::SIGHUP);
+    eventually("the new rules apply", GAP_MAX * 10, || {
+        let asked = Instant::now();
+        victim.ask("orders", 1, 2);
+        let reply = victim.reply();
+        assert!(asked.elapsed() < GAP_MAX, "{:?}", asked.elapsed());
+        (reply.status() == Status::Ok).then_some(())
+    });
+    drop(kept);
+    host.stop();
 }
 
 #[test]

@@ -116,9 +116,12 @@ impl Connection {
         let outcome = loop {
             tokio::select! {
                 biased;
-                // This precedes an answer that the new rules forbid. The client reconnects and learns why.
+                // This precedes an answer that the new rules forbid. The client reconnects and learns why. If nothing
+                // waits, the peer's groups are read with its next request, in its user's turn.
                 Ok(()) = rules.changed() => {
-                    self.know_groups();
+                    if self.session.outbox.awaiting.get() > 0 {
+                        self.know_groups();
+                    }
                     if self.session.waits_in_vain(&rules.borrow_and_update()) {
                         break Err(io::Error::other("the right to a tag that it waits for was revoked"));
                     }

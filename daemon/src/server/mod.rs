@@ -31,7 +31,7 @@ use limits::Limits;
 use owners::Owners;
 use passed::Guarded;
 use stream::Stream;
-use turns::Turns;
+use turns::{TURN_US, Turns};
 
 /// Accepts connections.
 pub struct Server {
@@ -51,8 +51,8 @@ pub struct Server {
 /// How long to wait if the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How long accepting a connection may take before others get a turn, because identifying the peer can take long.
-const ACCEPTED_WITHIN_US: u64 = 100;
+/// How long connections are accepted before others get a turn, in microseconds.
+const ACCEPTING_US: u64 = TURN_US;
 
 impl Server {
     /// A server that stops accepting when `stopping` turns true. The dispatcher then stops issuing as
@@ -85,6 +85,7 @@ impl Server {
         let turns = Rc::clone(&self.turns);
         let sharing =
             tokio::task::spawn_local(async move { tokio::join!(turns.run(), memory::give_back()) });
+        let mut accepting_us = 0;
         loop {
             tokio::select! {
                 biased;
@@ -93,8 +94,9 @@ impl Server {
                     Ok(stream) => {
                         let began_us = monotonic_us();
                         self.connected(stream);
-                        if monotonic_us().saturating_sub(began_us) > ACCEPTED_WITHIN_US {
-                            // Existing connections come first.
+                        accepting_us += monotonic_us().saturating_sub(began_us);
+                        if accepting_us > ACCEPTING_US {
+                            accepting_us = 0;
                             tokio::task::yield_now().await;
                         }
                     }

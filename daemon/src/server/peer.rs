@@ -11,11 +11,12 @@ use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 
 use crate::config::{AccessRules, Peer};
 
-/// A process can't have more groups than this (Linux's NGROUPS_MAX).
-const GROUPS_MAX: usize = 65_536;
+/// A peer with more supplementary groups is a member of its primary group alone. Anyone with subordinate gids can have
+/// 65,536, which the kernel copies in milliseconds: a thousand such peers would hold up everybody for seconds. No account
+/// of Windows is a member of more than 1,024.
+const GROUPS_MAX: usize = 1_024;
 
-/// The uid that the peer had when it connected, and which of the `wanted` groups. A user can have 65,536 groups, which
-/// takes the kernel a millisecond, so they are read only if some are wanted.
+/// The uid that the peer had when it connected, and which of the `wanted` groups. Groups are read only if some are wanted.
 ///
 /// # Errors
 /// The kernel's, if the socket is not a connected Unix socket.
@@ -68,31 +69,25 @@ pub fn pid(socket: &impl AsFd) -> io::Result<i32> {
 
 #[expect(unsafe_code, reason = "no safe wrapper knows SO_PEERGROUPS")]
 fn groups(socket: &impl AsFd) -> io::Result<Vec<u32>> {
-    let mut gids = vec![0u32; 32];
-    loop {
-        let mut length =
-            libc::socklen_t::try_from(size_of_val(gids.as_slice())).map_err(io::Error::other)?;
-        // SAFETY: the descriptor is open, and the kernel writes at most `length` bytes into the
-        // vector, whose whole length is initialised.
-        let outcome = unsafe {
-            libc::getsockopt(
-                socket.as_fd().as_raw_fd(),
-                libc::SOL_SOCKET,
-                libc::SO_PEERGROUPS,
-                gids.as_mut_ptr().cast(),
-                &raw mut length,
-            )
-        };
-        if outcome == 0 {
-            gids.truncate(length as usize / size_of::<u32>());
-            return Ok(gids);
-        }
-        let error = io::Error::last_os_error();
-        match error.raw_os_error() {
-            Some(libc::ERANGE) if gids.len() < GROUPS_MAX => gids.resize(GROUPS_MAX, 0),
-            // A kernel before 4.13: only the primary group is known.
-            Some(libc::ENOPROTOOPT) => return Ok(Vec::new()),
-            _ => return Err(error),
-        }
+    let mut gids = [0u32; GROUPS_MAX];
+    let mut length = libc::socklen_t::try_from(size_of_val(&gids)).map_err(io::Error::other)?;
+    // SAFETY: the descriptor is open, and the kernel writes at most `length` bytes into the array, whose whole length is
+    // initialised.
+    let outcome = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERGROUPS,
+            gids.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    };
+    if outcome == 0 {
+        return Ok(gids[..length as usize / size_of::<u32>()].to_vec());
+    }
+    match Errno::last() {
+        // More than are looked at, or a kernel before 4.13: only the primary group is known.
+        Errno::ERANGE | Errno::ENOPROTOOPT => Ok(Vec::new()),
+        error => Err(error.into()),
     }
 }
