@@ -320,9 +320,11 @@ impl Fleet {
         let has = |drawer: &Drawer| drawer.recovered.load(Relaxed) > phase;
         while !self.drawers.iter().all(has) {
             self.look()?;
-            if since.elapsed() > GIVEN_UP_AFTER
-                || self.drawers.iter().any(|one| one.thread.is_finished())
-            {
+            if let Some(ended) = self.drawers.iter().position(|one| one.thread.is_finished()) {
+                self.drawers.swap_remove(ended).drawn()?;
+                bail!("a client ended early");
+            }
+            if since.elapsed() > GIVEN_UP_AFTER {
                 let lack = self.drawers.iter().position(|drawer| !has(drawer)).unwrap_or_default();
                 let without = self.drawers.iter().filter(|drawer| !has(drawer)).count();
                 bail!("{without} hosts have no ids; one of them said:\n{}", self.hosts[lack].log());
@@ -371,7 +373,7 @@ impl Fleet {
         let mut spans: BTreeMap<String, Vec<Span>> = BTreeMap::new();
         let mut requests: [Requests; PHASES.len()] = Default::default();
         for drawer in self.drawers.into_iter().chain(self.dead) {
-            let drawn = drawer.thread.join().map_err(|_| anyhow!("a client panicked"))??;
+            let drawn = drawer.drawn()?;
             for (tag, of_tag) in drawn.spans {
                 spans.entry(tag).or_default().extend(of_tag);
             }
@@ -395,6 +397,12 @@ impl Fleet {
             }
         }
         Ok(())
+    }
+}
+
+impl Drawer {
+    fn drawn(self) -> Result<Drawn> {
+        self.thread.join().map_err(|_| anyhow!("a client panicked"))?
     }
 }
 
@@ -425,10 +433,11 @@ fn draw(
         let requests = &mut drawn.requests[phase];
         let begun = Instant::now();
         let mut pipeline: Pipeline = client.pipeline();
-        let mut outcomes: Vec<_> = Vec::new();
+        // The tags whose requests were sent, by the pipeline's numbers.
+        let (mut sent, mut outcomes) = (Vec::new(), Vec::new());
         for tag in &asked {
             match pipeline.push(tag, IDS) {
-                Ok(_) => {}
+                Ok(_) => sent.push(tag),
                 Err(error) => outcomes.push(Err(error)),
             }
         }
@@ -442,7 +451,7 @@ fn draw(
             match outcome {
                 Ok((number, ids, took)) => {
                     requests.longest = requests.longest.max(took);
-                    let tag = &asked[number as usize];
+                    let tag = sent[number as usize];
                     let before = last.get(tag).copied();
                     let mut ids: Vec<u64> = before.into_iter().chain(ids).collect();
                     check_ascending(&ids).with_context(|| format!("tag {tag}"))?;
