@@ -73,6 +73,39 @@ fn a_disabled_kind_is_an_error_and_no_zero() {
     assert_eq!(answer.field("leafd-status"), Some("NO_WORKER"));
 }
 
+/// RestTemplate reads a number only if the answer is JSON.
+#[test]
+fn an_id_has_the_type_that_the_caller_names() {
+    let (_host, address) = host(&[]);
+    for (accept, kind) in [
+        ("application/json, application/*+json", "application/json;charset=UTF-8"),
+        ("text/plain, */*", "text/plain;charset=UTF-8"),
+        ("text/html,application/xml;q=0.9,*/*;q=0.8", "text/html;charset=UTF-8"),
+        ("*/*", "text/plain;charset=UTF-8"),
+        ("image/png", "text/plain;charset=UTF-8"),
+    ] {
+        let answer = get_with(&address, "/api/snowflake/get/x", &format!("Accept: {accept}\r\n"));
+        assert_eq!(answer.field("content-type"), Some(kind), "{accept}");
+        assert!(answer.body.parse::<u64>().is_ok(), "{answer:?}");
+    }
+}
+
+#[test]
+fn paths_are_read_as_leaf_s_server_does() {
+    let (host, address) = host(&[]);
+    host.create("orders");
+    for path in [
+        "//api/segment/get/orders",
+        "/api//segment/./get/orders/",
+        "/cache/../api/segment/get/orders",
+        "/api;a=b/segment/get/orders;x",
+    ] {
+        id(&get(&address, path));
+    }
+    refused(&get(&address, "/api/segment/get/.."), 404, "No message available");
+    refused(&get(&address, "/../.."), 404, "No message available");
+}
+
 #[test]
 fn an_id_is_decoded_as_leaf_does() {
     let (_host, address) = host(&[]);
@@ -82,8 +115,10 @@ fn an_id_is_decoded_as_leaf_does() {
     assert_eq!((&parts["workerId"], parts.as_object().unwrap().len()), (&json!("17"), 3));
     let order = ["workerId", "sequenceId", "timestamp"].map(|member| decoded.body.find(member));
     assert!(order.is_sorted() && order[0].is_some(), "{decoded:?}");
-    let odd = get(&address, "/decodeSnowflakeId?snowflakeId=x");
-    assert_eq!(odd.body, r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
+    for odd in ["=x", "=", "", "=+5", "=1&snowflakeId=2"] {
+        let odd = get(&address, &format!("/decodeSnowflakeId?snowflakeId{odd}"));
+        assert_eq!(odd.body, r#"{"errorMsg":"snowflake Id反解析发生异常!"}"#);
+    }
     assert_eq!(get(&address, "/decodeSnowflakeId").status, 400);
 }
 
@@ -95,7 +130,14 @@ fn the_pages_show_tags_as_leaf_s_do() {
     let rows = get(&address, "/db");
     assert_eq!(rows.field("content-type"), Some("text/html;charset=UTF-8"));
     assert!(rows.body.contains("<th>tag</th><th>max</th><th>step</th><th>update</th>"), "{rows:?}");
-    assert!(rows.body.contains("<td>&lt;b&gt;</td>"), "{rows:?}");
+    let row = rows.body.split_once("<td>&lt;b&gt;</td>").expect("the tag's row").1;
+    let cells: Vec<&str> = row.split(['<', '>']).filter(|cell| cell.contains(['0'])).collect();
+    // Numbers and times as Java writes them.
+    assert_eq!(cells[..2], ["1,001", "1,000"], "{rows:?}");
+    assert!(
+        cells[2].len() == "2019-09-06 09:35:00.0".len() && cells[2].ends_with(".0"),
+        "{rows:?}"
+    );
     let cache = get(&address, "/cache");
     assert!(cache.body.contains("<td>&lt;b&gt;</td><td>true</td>"), "{cache:?}");
 }

@@ -18,9 +18,18 @@ const STATUS_FIELD: &str = "leafd-status";
 
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
-/// The answer with an id.
-pub(super) fn id(id: u64) -> Response<Text> {
-    with(StatusCode::OK, "text/plain;charset=UTF-8", id.to_string())
+/// The types in which Leaf's server sends an id if the caller names one of them; otherwise the first one.
+const ID_TYPES: [&str; 3] = [PLAIN, JSON, HTML];
+const PLAIN: &str = "text/plain;charset=UTF-8";
+const JSON: &str = "application/json;charset=UTF-8";
+const HTML: &str = "text/html;charset=UTF-8";
+
+/// The answer with an id. `accept`: the types that the caller names.
+pub(super) fn id(id: u64, accept: &str) -> Response<Text> {
+    let is_named = |kind: &str, name: &str| kind.split(';').next() == name.split(';').next();
+    let mut names = accept.split(',').map(str::trim);
+    let named = names.find_map(|name| ID_TYPES.into_iter().find(|kind| is_named(kind, name)));
+    with(StatusCode::OK, named.unwrap_or(PLAIN), id.to_string())
 }
 
 /// The answer when there is no id: Leaf's number for the reason, in the form of Spring's errors.
@@ -54,7 +63,7 @@ pub(super) fn error(
         let _ = write!(text, ",\"exception\":{}", json!(exception));
     }
     let _ = write!(text, ",\"message\":{},\"path\":{}}}", json!(message), json!(path));
-    with(code, "application/json;charset=UTF-8", text)
+    with(code, JSON, text)
 }
 
 /// The parts of a snowflake id of Leaf's layout, as texts in the order of Java's map.
@@ -64,14 +73,26 @@ pub(super) fn decoded(id: &str) -> Response<Text> {
         Ok(id) => {
             let unix_ms = (id >> 22) + Layout::LEAF.epoch_ms.cast_signed();
             let time = Timestamp::from_millisecond(unix_ms).unwrap_or_default();
-            let local = time.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S%.3f");
+            let local = local(time, "%.3f");
             let (worker, sequence) = ((id >> 12) & 0x3ff, id & 0xfff);
             format!(
                 "{{\"workerId\":\"{worker}\",\"sequenceId\":\"{sequence}\",\"timestamp\":\"{unix_ms}({local})\"}}"
             )
         }
     };
-    with(StatusCode::OK, "application/json;charset=UTF-8", text)
+    with(StatusCode::OK, JSON, text)
+}
+
+/// The host's local time as Java writes it.
+fn local(time: Timestamp, fraction: &str) -> String {
+    time.to_zoned(TimeZone::system()).strftime(&format!("%Y-%m-%d %H:%M:%S{fraction}")).to_string()
+}
+
+/// A number as Leaf's pages write it, such as 1,234,567.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy);
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// Leaf's page of its buffers, made from the status. leafd has no pair of buffers: the held ids are shown as the
@@ -82,8 +103,8 @@ pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a TagInUse>) -> String {
     let tags = tags.map(|tag| {
         let (name, held) = (tag.numbers.tag.clone(), tag.numbers.held);
         let end = tag.highest_ends.first().copied().unwrap_or(0);
-        let mut row = vec![name, (end > 0).to_string(), "false".to_owned(), "0".to_owned()];
-        row.extend([end.saturating_sub(held), end, held, 0, 0, 0].map(|number| number.to_string()));
+        let mut row = vec![name, (end > 0).to_string(), "false".to_owned()];
+        row.extend([0, end.saturating_sub(held), end, held, 0, 0, 0].map(grouped));
         row
     });
     table(&columns, tags)
@@ -91,14 +112,13 @@ pub(super) fn cache<'a>(tags: impl Iterator<Item = &'a TagInUse>) -> String {
 
 /// Leaf's page of the table's rows.
 pub(super) fn rows(tags: &[Value]) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let row = |tag: &Value| {
-        ["tag", "max_id", "step", "updated"].map(|member| match &tag[member] {
-            Value::Null => String::new(),
-            value => text(value),
-        })
+    let text = |tag: &Value, member| tag[member].as_str().unwrap_or_default().to_owned();
+    let number = |tag: &Value, member| grouped(tag[member].as_u64().unwrap_or_default());
+    let time = |tag: &Value| {
+        text(tag, "updated").parse().map_or_else(|_| String::new(), |time| local(time, "%.1f"))
     };
-    table(&["tag", "max", "step", "update"], tags.iter().map(|tag| row(tag).to_vec()))
+    let row = |tag| [text(tag, "tag"), number(tag, "max_id"), number(tag, "step"), time(tag)];
+    table(&["tag", "max", "step", "update"], tags.iter().map(|tag| row(tag).into()))
 }
 
 fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
@@ -122,7 +142,7 @@ fn table(columns: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 
 /// The answer with one of Leaf's pages.
 pub(super) fn page(text: Text) -> Response<Text> {
-    with(StatusCode::OK, "text/html;charset=UTF-8", text)
+    with(StatusCode::OK, HTML, text)
 }
 
 fn escaped(text: &str) -> String {

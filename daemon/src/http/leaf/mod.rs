@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
-use hyper::header::{ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
+use hyper::header::{ACCEPT, ALLOW, CONNECTION, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::{Method, Request, Response, StatusCode};
 use leafd_wire::Status;
 use tokio::sync::{mpsc, watch};
@@ -64,14 +64,14 @@ impl Leaf {
         Rc::new(Leaf { gate: Gate::new(settings, token), pages, ask, layouts, reserved })
     }
 
-    async fn segment(&self, path: &str, key: &str) -> Response<Text> {
+    async fn segment(&self, path: &str, key: &str, accept: &str) -> Response<Text> {
         match percent_decoded(key) {
-            Some(tag) if !self.layouts.contains(&tag) => self.draw(path, &tag).await,
+            Some(tag) if !self.layouts.contains(&tag) => self.draw(path, &tag, accept).await,
             _ => answers::no_id(path, Status::TagUnknown),
         }
     }
 
-    async fn draw(&self, path: &str, tag: &str) -> Response<Text> {
+    async fn draw(&self, path: &str, tag: &str, accept: &str) -> Response<Text> {
         if self.reserves(|rules| rules.reserves(tag)) {
             return reserved(path);
         }
@@ -82,7 +82,7 @@ impl Leaf {
             return answers::no_id(path, Status::Deadline);
         };
         match drawn.unwrap_or_else(stopped) {
-            Ok(id) => answers::id(id),
+            Ok(id) => answers::id(id, accept),
             Err(failure) => failed(path, &failure),
         }
     }
@@ -130,11 +130,8 @@ impl Service for Leaf {
             answer.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
-        // Leaf treats a path with a trailing slash as the same path.
-        let bare = path.strip_suffix('/').unwrap_or(path);
-        let key = |prefix: &str| {
-            bare.strip_prefix(prefix).filter(|key| !key.is_empty() && !key.contains('/'))
-        };
+        let bare = bare(path);
+        let key = |prefix: &str| bare.strip_prefix(prefix).filter(|key| !key.contains('/'));
         // Any page can make a browser ask for a path. It can't read the answer, but ids would be lost.
         if self.reserved.is_some()
             && bare.starts_with("/api/")
@@ -142,13 +139,15 @@ impl Service for Leaf {
         {
             return turned_away(path, peer, Closed::Browser);
         }
+        let accept = request.headers().get(ACCEPT).and_then(|value| value.to_str().ok());
+        let accept = accept.unwrap_or_default();
         if let Some(key) = key("/api/segment/get/") {
-            return self.segment(path, key).await;
+            return self.segment(path, key, accept).await;
         }
         if key("/api/snowflake/get/").is_some() {
-            return self.draw(path, SNOWFLAKE).await;
+            return self.draw(path, SNOWFLAKE, accept).await;
         }
-        match bare {
+        match &*bare {
             "/cache" => self.page(path, caller.party, LeafPage::Cache).await,
             "/db" => self.page(path, caller.party, LeafPage::Rows).await,
             "/decodeSnowflakeId" => decode(path, request.uri().query().unwrap_or_default()),
@@ -157,11 +156,29 @@ impl Service for Leaf {
     }
 }
 
+/// The path as Leaf's server reads it: without empty parts, dots and parameters.
+fn bare(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/').filter_map(|part| part.split(';').next()) {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
 fn decode(path: &str, query: &str) -> Response<Text> {
-    let values = query.split('&').filter_map(|pair| pair.strip_prefix("snowflakeId="));
-    match values.into_iter().next() {
-        Some(id) => answers::decoded(&percent_decoded(id).unwrap_or_default()),
-        None => answers::error(
+    let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    let values: Vec<_> = pairs.filter(|(name, _)| *name == "snowflakeId").collect();
+    match values[..] {
+        // Spring joins several values to one that is no number.
+        [(_, id), ref more @ ..] => {
+            let id = percent_decoded(&id.replace('+', " ")).filter(|_| more.is_empty());
+            answers::decoded(&id.unwrap_or_default())
+        }
+        [] => answers::error(
             StatusCode::BAD_REQUEST,
             path,
             Some("org.springframework.web.bind.MissingServletRequestParameterException"),
