@@ -108,7 +108,8 @@ impl Lease {
         };
         let found = entry.holding.holder.as_ref();
         let foreign = found.is_none_or(|found| found.id != self.settings.holder.id);
-        if look.registry == held.claim.registry && self.is_own(&entry.holding) {
+        // If the write that raised a doubtful start landed late, the start is written again below.
+        if look.registry == held.claim.registry && held.mine && self.is_own(&entry.holding) {
             self.adopt(held, Some(&entry.holding), now);
             return None;
         }

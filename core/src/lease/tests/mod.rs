@@ -162,10 +162,28 @@ impl Host {
 
     /// Takes steps until there is nothing to do now. Answers take no time.
     fn settle(&mut self, world: &mut World) -> Step {
+        self.settle_with(world, |_, _| None)
+    }
+
+    /// The same, but `fault` may answer instead of the world and the journal.
+    fn settle_with(
+        &mut self,
+        world: &mut World,
+        mut fault: impl FnMut(&mut World, &Request) -> Option<Response>,
+    ) -> Step {
         for _ in 0..100 {
             let now = self.now(world);
             self.lease.journal_reached(self.layout_bound);
-            match self.lease.next(now, world.time_ms) {
+            let step = self.lease.next(now, world.time_ms);
+            if let Step::Request(ask) = &step {
+                let pending = self.lease.next(now, world.time_ms);
+                assert!(matches!(pending, Step::Wait(_)), "one call at a time: {pending:?}");
+                if let Some(answer) = fault(world, ask) {
+                    self.lease.answered(now, answer, world.time_ms);
+                    continue;
+                }
+            }
+            match step {
                 Step::Request(Request::Record(claim)) => {
                     if let Some(claim) = &claim {
                         self.durable = self.durable.max(claim.holding.expires);

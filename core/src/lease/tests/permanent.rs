@@ -226,3 +226,37 @@ fn a_stop_records_the_time_of_the_stop() {
     host.stop(&mut world);
     assert_eq!(world.entries[&0].holding.expires.0, world.time_ms);
 }
+
+#[test]
+fn a_doubtful_start_stays_high_when_the_write_that_brought_it_lands_late() {
+    let mut world = World::new();
+    let old = drawing(&mut world, "10.0.0.1:80");
+    let (journal, layout_bound) = (old.journal.clone(), old.layout_bound);
+    let mut later = old.restart(&mut world);
+    later.settle(&mut world);
+    later.stop(&mut world);
+    let settings = later.settings.clone();
+    let mut host = Host::start(&mut world, settings, journal, layout_bound, 0);
+    host.lease.want();
+    let mut late = None;
+    let mut writes = 0;
+    for _ in 0..2 {
+        host.settle_with(&mut world, |world, ask| {
+            if !matches!(ask, Request::CompareAndSet(..)) {
+                return None;
+            }
+            writes += 1;
+            if writes == 1 {
+                late = Some(ask.clone());
+                let cause = "away".into();
+                let error = RegistryError::Unavailable { registry: "here".into(), cause };
+                return Some(Response::CompareAndSet(Err(error)));
+            }
+            late.take().map(|late| world.answer(late));
+            None
+        });
+        world.time_ms += 100;
+    }
+    let start = host.lease.standing(host.now(&world)).unwrap().start;
+    assert!(start.0 > world.time_ms, "ahead of every clock that is believed: {start:?}");
+}
