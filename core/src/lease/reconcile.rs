@@ -222,9 +222,9 @@ impl Lease {
 
     /// The registry has this entry of this life. Renewals compare with it from now on.
     fn adopt(&mut self, mut held: HeldLease, found: Option<&LeaseRecord>, now: Now) {
-        let taken_over = !std::mem::replace(&mut held.mine, true);
+        held.mine = true;
         if let Some(found) = found
-            && (taken_over || *found != held.claim.holding)
+            && (held.in_journal.is_none() || *found != held.claim.holding)
         {
             if found.expires < held.limit {
                 // It has lost a write that it acknowledged, without a new history.
@@ -234,7 +234,6 @@ impl Lease {
             held.claim.earlier = None;
             self.phase = Phase::ToRecord(Some(held.claim.clone()));
         }
-        self.blocked = false;
         self.held = Some(held);
         self.trouble = None;
         self.timers.backoff = Backoff::default();

@@ -89,7 +89,6 @@ impl Lease {
                 self.record(Some(Recorded { holding: after, earlier, ..held.claim }))
             }
             Stage::Registry => {
-                self.set_stage(Stage::Over);
                 let Recorded { holding, earlier, .. } = held.claim.clone();
                 let next = earlier.filter(|_| !release).unwrap_or(after);
                 let after = Recorded { holding: next, earlier: None, ..held.claim };

@@ -35,7 +35,7 @@ pub struct Lease {
     pub(super) timers: Timers,
     /// Whether the registry has failed to answer since the start.
     away: bool,
-    /// Whether the registry has contradicted the journal.
+    /// Whether the registry has contradicted the journal, so that an earlier life's claim isn't used as it is.
     pub(super) blocked: bool,
     /// The last unsolved problem, even while ids are issued.
     pub trouble: Option<LeaseProblem>,
@@ -515,11 +515,10 @@ impl Lease {
 
     /// The registry has the claim; the journal is next.
     pub(super) fn taken(&mut self, now: Now, claim: Recorded) {
-        self.unsure = None;
-        self.blocked = false;
-        let changed = self.held.as_ref().is_none_or(|held| {
-            !held.mine || held.claim.worker != claim.worker || held.claim.registry != claim.registry
-        });
+        let changed = self
+            .held
+            .as_ref()
+            .is_none_or(|held| !held.mine || held.claim.registry != claim.registry);
         // The journal's record of the same claim stays usable until the next one.
         let (limit, in_journal) = match &self.held {
             Some(held) if held.is_same(&claim) => (held.limit, held.in_journal),
@@ -548,7 +547,6 @@ impl Lease {
             (Ok(()), None) => {}
             (Err(why), None) if self.is_leaving() => self.not_forgotten(why),
             (Err(why), _) => {
-                self.held.take_if(|held| held.in_journal.is_none());
                 self.refused(now, LeaseProblem::Refused(why.into()));
             }
         }

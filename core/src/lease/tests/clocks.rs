@@ -70,6 +70,7 @@ fn a_host_whose_clock_is_off_claims_nothing_and_says_by_how_much() {
         host.lease.want();
         host.settle(&mut world);
         let skew = Skew { by_ms: offset_ms.unsigned_abs(), ahead, of: Reference::Registry };
+        assert_eq!(skew.to_string().contains("ms ahead of the worker registry's"), ahead);
         assert_eq!(host.worker(&world), Err(LeaseProblem::Clock(skew)));
         assert!(world.entries.is_empty() && host.journal.is_none());
         host.offset_ms = 0;
@@ -92,6 +93,29 @@ fn a_new_host_is_held_against_its_live_peers() {
     second.settle(&mut world);
     let skew = Skew { by_ms: 8_000, ahead: false, of: Reference::Peers(1) };
     assert_eq!(second.worker(&world), Err(LeaseProblem::Clock(skew)));
+    let words = "the host's clock is 8000 ms behind those of 1 live hosts";
+    assert_eq!(skew.to_string(), words);
+}
+
+#[test]
+fn a_peer_that_stopped_or_is_silent_casts_no_doubt() {
+    for stopped in [true, false] {
+        let mut world = World::new();
+        let settings = world.settings("a", 0..8);
+        let mut first = Host::start(&mut world, settings, None, UnixMs(0), 4_000);
+        first.lease.want();
+        first.settle(&mut world);
+        if stopped {
+            first.stop(&mut world);
+        } else {
+            world.time_ms += first.settings.alive_ms() + 1;
+        }
+        let settings = world.settings("b", 0..8);
+        let mut second = Host::start(&mut world, settings, None, UnixMs(0), -4_000);
+        second.lease.want();
+        second.settle(&mut world);
+        second.draw(&mut world).unwrap();
+    }
 }
 
 #[test]

@@ -25,6 +25,7 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     let mut other = world.host("other", 0..1);
     other.settle(&mut world);
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Taken(_))), "{:?}", other.lease);
+    assert_eq!(other.settle(&mut world), other.wait(&world, 2_000));
     one.stop(&mut world);
     // The first host's lease ends with its grace. The next look sees that soon.
     world.time_ms += one.settings.restart_grace_ms - 4_000;
@@ -34,12 +35,20 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     world.away = true;
     other.pass(&mut world, 61);
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Away(_))), "{:?}", other.lease);
-    world.away = false;
-    // A request for an id tries at once, whatever the last look saw.
+    // A first request for an id tries at once, whatever the last look saw. Later ones wait like it.
+    world.time_ms += 2_000;
+    other.settle(&mut world);
     other.lease.want();
     assert_eq!(other.worker(&world), Err(LeaseProblem::Starting));
     other.settle(&mut world);
-    other.draw(&mut world).unwrap();
+    other.lease.want();
+    assert!(matches!(other.worker(&world), Err(LeaseProblem::Away(_))), "{:?}", other.lease);
+    let mut third = world.host("third", 0..1);
+    third.settle(&mut world);
+    world.away = false;
+    third.lease.want();
+    third.settle(&mut world);
+    third.draw(&mut world).unwrap();
 }
 
 #[test]
@@ -89,6 +98,8 @@ fn a_clean_stop_keeps_the_worker_for_a_minute() {
     let mut host = drawing(&mut world, "a", 0..1);
     let worker = host.worker(&world);
     host.stop(&mut world);
+    assert_eq!(host.worker(&world), Err(LeaseProblem::Stopping));
+    assert!(host.lease.released().is_none(), "nothing was released");
     let bound = world.entries[&0].holding.expires;
     assert_eq!(bound.0, world.time_ms + 60_000);
     world.time_ms += 5_000;
@@ -175,19 +186,25 @@ fn a_worker_that_is_given_back_is_free_at_once() {
 
 #[test]
 fn a_worker_that_the_registry_does_not_take_back_is_kept() {
-    let mut world = World::new();
-    let mut host = drawing(&mut world, "a", 0..1);
-    host.lease.release(host.generator.issued_below());
-    assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
-    // The registry may have lost its entry. This host must tell it again what it holds.
-    world.registry.history = History("2".into());
-    host.settle(&mut world);
-    assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));
-    assert_eq!(host.worker(&world), Ok(0));
-    host.draw(&mut world).unwrap();
-    let recorded = host.journal.clone().unwrap();
-    assert_eq!(recorded.registry, world.registry);
-    assert_eq!(recorded.holding, world.entries[&0].holding);
+    for was_away in [false, true] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "a", 0..1);
+        // Failed renewals wait before they are repeated. What follows does not wait for that.
+        world.away = was_away;
+        host.pass(&mut world, 4);
+        world.away = false;
+        host.lease.release(host.generator.issued_below());
+        assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
+        // The registry may have lost its entry. This host must tell it again what it holds.
+        world.registry.history = History("2".into());
+        host.settle(&mut world);
+        assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));
+        assert_eq!(host.worker(&world), Ok(0));
+        host.draw(&mut world).unwrap();
+        let recorded = host.journal.clone().unwrap();
+        assert_eq!(recorded.registry, world.registry);
+        assert_eq!(recorded.holding, world.entries[&0].holding);
+    }
 }
 
 #[test]
@@ -229,21 +246,27 @@ fn a_worker_that_may_have_been_given_back_is_not_used_again() {
 #[test]
 fn a_full_pool_is_told_with_its_holders_and_taken_from_when_a_claim_runs_out() {
     let mut world = World::new();
-    let mut first = drawing(&mut world, "first", 0..2);
-    let mut second = drawing(&mut world, "second", 0..2);
-    let mut third = world.host("third", 0..2);
+    let mut first = drawing(&mut world, "first", 0..4);
+    let mut second = drawing(&mut world, "second", 0..4);
+    // Its lease ends later than the first one's.
+    world.time_ms += 5_000;
+    drawing(&mut world, "crashed", 0..4);
+    let free = (0..4).find(|worker| !world.entries.contains_key(worker)).unwrap();
+    let permanent = LeaseRecord { holder: None, expires: UnixMs(u64::MAX) };
+    world.enter(WorkerId(free), permanent, UnixMs(0));
+    let mut third = world.host("third", 0..4);
     third.lease.want();
-    for _ in 0..20 {
+    for _ in 0..15 {
         world.time_ms += 1_000;
         second.settle(&mut world);
     }
     third.settle(&mut world);
     let Err(LeaseProblem::Taken(taken)) = third.worker(&world) else { panic!("{:?}", third.lease) };
-    assert_eq!((taken.live, taken.left), (1, 1));
+    assert_eq!((taken.live, taken.left, taken.permanent), (1, 2, 1));
     let said = taken.to_string();
-    let wanted = ["all 2 workers", "first (worker ", "20 s ago", "580 s", "x lease of 600 s"];
+    let wanted = ["all 4 workers", "first (worker ", "20 s ago", "580 s", "x lease of 600 s"];
     assert!(wanted.iter().all(|wanted| said.contains(wanted)), "{said}");
-    for _ in 0..600 {
+    for _ in 0..583 {
         world.time_ms += 1_000;
         second.settle(&mut world);
         third.settle(&mut world);
@@ -289,6 +312,7 @@ fn what_is_held_is_shown() {
     assert!(host.lease.is_used() && !host.lease.is_leaving());
     assert_eq!(host.lease.held(), Some((WorkerId(0), expires)));
     assert_eq!(host.lease.registry(), Some(&world.registry));
+    assert!(host.restart(&mut world).lease.is_used(), "a restart renews it before any request");
 }
 
 #[test]

@@ -5,13 +5,14 @@ use super::*;
 #[test]
 fn a_claim_whose_answer_was_lost_is_found_again() {
     let mut world = World::new();
+    drawing(&mut world, "b", 0..64);
     world.deaf = true;
     let mut host = world.host("a", 0..64);
     host.lease.want();
     host.settle(&mut world);
     assert!(host.worker(&world).is_err());
     host.pass(&mut world, 1);
-    assert_eq!(world.entries.len(), 1, "one claim, however often it was asked for");
+    assert_eq!(world.entries.len(), 2, "one claim each, however often it was asked for");
     host.draw(&mut world).unwrap();
     world.deaf = false;
     host.pass(&mut world, 10);
@@ -129,8 +130,9 @@ fn a_registry_that_lost_its_last_writes_is_told_again() {
     world.history_age = Some(Duration::ZERO);
     let mut late = world.host("b", 0..8);
     late.lease.want();
-    late.settle(&mut world);
+    let step = late.settle(&mut world);
     assert!(matches!(late.worker(&world), Err(LeaseProblem::Settling(10_000))));
+    assert_eq!(step, late.wait(&world, 2_000), "meanwhile an operator may solve it");
     host.pass(&mut world, 4);
     assert_eq!(world.entries[&worker].holding.holder.as_ref().unwrap().id, "a".into());
     assert_eq!(host.worker(&world), Ok(worker));
@@ -256,6 +258,19 @@ fn a_configured_name_is_one_live_daemons() {
 }
 
 #[test]
+fn hosts_without_a_configured_name_may_have_the_same() {
+    let mut world = World::new();
+    for id in ["id-1", "id-2"] {
+        let mut settings = world.settings(id, 0..8);
+        settings.holder.name = "localhost".into();
+        let mut host = Host::start(&mut world, settings, None, UnixMs(0), 0);
+        host.lease.want();
+        host.settle(&mut world);
+        host.draw(&mut world).unwrap();
+    }
+}
+
+#[test]
 fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
     let mut world = World::new();
     world.history_age = Some(Duration::from_secs(3_600));
@@ -270,6 +285,7 @@ fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
     world.history_age = Some(Duration::ZERO);
     late.settle(&mut world);
     assert!(matches!(late.worker(&world), Err(LeaseProblem::Settling(_))), "{:?}", late.lease);
+    assert_eq!(late.journal, None, "the journal forgets the worker");
     heir.pass(&mut world, 4);
     heir.draw(&mut world).unwrap();
     assert!(late.draw(&mut world).is_err());

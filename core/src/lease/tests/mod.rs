@@ -1,6 +1,7 @@
 //! Drives the lease as its users do, against a table of workers, a journal and clocks that the tests control.
 
 mod clocks;
+mod faults;
 mod lives;
 mod losses;
 mod permanent;
@@ -244,6 +245,11 @@ impl Host {
 
     fn worker(&self, world: &World) -> Result<u64, LeaseProblem> {
         self.lease.standing(self.now(world)).map(|claim| claim.worker.0)
+    }
+
+    /// The instant so many milliseconds from now, as steps give it.
+    fn wait(&self, world: &World, ms: u64) -> Step {
+        Step::Wait(Some(BootMs(self.now(world).boot.0 + ms)))
     }
 
     fn stop(&mut self, world: &mut World) {

@@ -36,6 +36,7 @@ fn it_survives_any_outage_on_the_journal_alone() {
 fn its_recorded_time_is_a_few_seconds_ahead_and_never_below_the_journals_bound() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "10.0.0.1:80");
+    assert_eq!(world.entries[&0].holding.expires.0, world.time_ms + 5_000);
     for _ in 0..10 {
         host.pass(&mut world, 1);
         host.draw(&mut world).unwrap();
@@ -228,6 +229,20 @@ fn a_stop_records_the_time_of_the_stop() {
 }
 
 #[test]
+fn without_its_journal_it_starts_above_the_recorded_time() {
+    let mut world = World::new();
+    let mut first = drawing(&mut world, "10.0.0.1:80");
+    first.stop(&mut world);
+    // Leaf recorded it, under a clock that was a minute ahead.
+    let recorded = UnixMs(world.time_ms + 60_000);
+    world.entries.get_mut(&0).unwrap().holding.expires = recorded;
+    let mut second = host(&mut world, "10.0.0.1:80");
+    second.lease.want();
+    second.settle(&mut world);
+    assert_eq!(second.lease.standing(second.now(&world)).unwrap().start, recorded);
+}
+
+#[test]
 fn a_doubtful_start_stays_high_when_the_write_that_brought_it_lands_late() {
     let mut world = World::new();
     let old = drawing(&mut world, "10.0.0.1:80");
@@ -248,9 +263,7 @@ fn a_doubtful_start_stays_high_when_the_write_that_brought_it_lands_late() {
             writes += 1;
             if writes == 1 {
                 late = Some(ask.clone());
-                let cause = "away".into();
-                let error = RegistryError::Unavailable { registry: "here".into(), cause };
-                return Some(Response::CompareAndSet(Err(error)));
+                return Some(faults::unavailable());
             }
             late.take().map(|late| world.answer(late));
             None
@@ -259,4 +272,106 @@ fn a_doubtful_start_stays_high_when_the_write_that_brought_it_lands_late() {
     }
     let start = host.lease.standing(host.now(&world)).unwrap().start;
     assert!(start.0 > world.time_ms, "ahead of every clock that is believed: {start:?}");
+}
+
+#[test]
+fn a_new_start_is_used_only_once_the_journal_has_it() {
+    let mut world = World::new();
+    let old = drawing(&mut world, "10.0.0.1:80");
+    let journal = old.journal.clone();
+    let mut later = old.restart(&mut world);
+    later.settle(&mut world);
+    later.stop(&mut world);
+    let settings = later.settings.clone();
+    let mut host = Host::start(&mut world, settings, journal, UnixMs(0), 0);
+    host.settle_with(&mut world, faults::full_journal);
+    assert!(host.worker(&world).is_err(), "{:?}", host.lease);
+    host.pass(&mut world, 2);
+    assert_eq!(host.worker(&world), Ok(0));
+}
+
+#[test]
+fn renewals_and_looks_leave_the_journal_and_the_start_alone() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    let window = host.lease.standing(host.now(&world));
+    let mut asked = Vec::new();
+    let mut settle = |host: &mut Host, world: &mut World| {
+        asked.clear();
+        let step = host.settle_with(world, |_, ask| {
+            assert!(!matches!(ask, Request::Record(_)), "{ask:?}");
+            asked.push(ask.clone());
+            None
+        });
+        (step, asked.clone())
+    };
+    // Renewals come every 3 s. The look after 60 s lies between two of them.
+    world.time_ms += 3_500;
+    settle(&mut host, &mut world);
+    for _ in 0..56 {
+        world.time_ms += 1_000;
+        settle(&mut host, &mut world);
+    }
+    assert_eq!(host.settle(&mut world), host.wait(&world, 500));
+    world.time_ms += 500;
+    let (step, asked) = settle(&mut host, &mut world);
+    assert!(matches!(asked[..], [Request::Snapshot(_)]), "a look alone: {asked:?}");
+    assert_eq!(step, host.wait(&world, 500));
+    assert_eq!(host.lease.standing(host.now(&world)), window);
+}
+
+#[test]
+fn a_number_that_the_registry_lost_stays_in_use_while_it_cannot_be_entered() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    world.entries.clear();
+    world.registry.history = History("2".into());
+    world.time_ms += 3_000;
+    host.settle_with(&mut world, |_, ask| {
+        let error = RegistryError::Unavailable { registry: "here".into(), cause: "away".into() };
+        matches!(ask, Request::Assign(..)).then_some(Response::Assign(Err(error)))
+    });
+    host.draw(&mut world).unwrap();
+}
+
+#[test]
+fn a_number_that_a_look_shows_with_another_host_is_no_longer_used() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    world.entries.get_mut(&0).unwrap().holding.holder.as_mut().unwrap().id = "b".into();
+    // The renewal finds the new history only, and the look after it the other host.
+    world.registry.history = History("2".into());
+    host.pass(&mut world, 3);
+    assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+}
+
+#[test]
+fn a_number_that_a_renewal_shows_with_another_start_is_not_used_during_an_outage() {
+    let mut world = World::new();
+    let mut host = drawing(&mut world, "10.0.0.1:80");
+    let entry = world.entries.get_mut(&0).unwrap();
+    entry.holding.holder.as_mut().unwrap().incarnation = StartToken("".into());
+    world.time_ms += 3_000;
+    host.settle_with(&mut world, |world, ask| {
+        world.away |= matches!(ask, Request::Snapshot(_));
+        None
+    });
+    assert!(world.away);
+    assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+}
+
+#[test]
+fn a_number_that_was_assigned_to_another_start_meanwhile_is_not_used() {
+    let mut world = World::new();
+    let mut host = host(&mut world, "10.0.0.1:80");
+    host.lease.want();
+    let step = host.settle_with(&mut world, |world, ask| {
+        let Request::Assign(_, _, holding) = ask else { return None };
+        let mut holding = holding.clone();
+        holding.holder.as_mut().unwrap().incarnation = StartToken("other".into());
+        world.enter(WorkerId(0), holding, world.clock());
+        Some(Response::Assign(Ok(world.entries[&0].clone())))
+    });
+    faults::is_soon(&host, &world, &step);
+    assert!(host.worker(&world).is_err() && host.journal.is_none());
 }
