@@ -235,7 +235,10 @@ fn access_rules_name_series_and_tenants_as_tags() {
     let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
     // A user who drew from it would use up the tenants of everybody.
     let counter = "series.dense/orders/tenants";
-    stranger.refused(&ids_request(counter, 1, 1, 2_000), Status::Denied);
+    for peer in [&mut stranger, &mut host.raw()] {
+        let words = peer.refused(&ids_request(counter, 1, 1, 2_000), Status::Denied);
+        assert!(words.contains("counts the tenants"), "{words}");
+    }
     for opcode in [opcode::SERIES_CREATE, opcode::SERIES_LIST, opcode::SERIES_ACCOUNT] {
         stranger.request(opcode, 1, b"{}");
         stranger.reply().refused(Status::Denied);

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use leafd_core::quota::Quota;
-use leafd_core::series::counts_tenants;
 
 use super::pattern::{self, Pattern, PatternIndex};
 use super::value::{ConfigNode, InvalidValue};
@@ -88,15 +87,11 @@ impl AccessRules {
     }
 
     /// Whether this peer may draw ids of this tag (or layout). If no rule matches the tag, everyone may draw it;
-    /// otherwise root, the daemon's own user, and the users named by a matching rule. From a count of tenants only a
-    /// series draws, as the daemon's own user: a single request could use up the tenants of everybody.
+    /// otherwise root, the daemon's own user, and the users named by a matching rule.
     pub fn may_draw(&self, tag: &str, peer: &Peer) -> bool {
         let rules = &*self.0;
-        if rules.is_trusted(peer) {
+        if rules.rules.is_empty() || rules.is_trusted(peer) {
             return true;
-        }
-        if counts_tenants(tag) {
-            return false;
         }
         let mut reserved = false;
         for members in rules.matching(tag).filter_map(|rule| rule.members.as_ref()) {
@@ -125,7 +120,7 @@ impl AccessRules {
 
     /// Whether a rule reserves this tag (or layout).
     pub fn reserves(&self, tag: &str) -> bool {
-        counts_tenants(tag) || self.0.matching(tag).any(|rule| rule.members.is_some())
+        self.0.matching(tag).any(|rule| rule.members.is_some())
     }
 
     /// Whether a rule reserves any tags.

@@ -43,6 +43,7 @@ use crate::reply::Failure;
 use crate::reply::tally::Tally;
 pub use busiest::{Busiest, OTHERS, Sums};
 pub use counters::Counters;
+use leafd_core::series::counts_tenants;
 use leafd_core::{BootMs, Tag, Want};
 pub use overview::Overview;
 pub use session::Session;
@@ -246,6 +247,12 @@ impl Dispatcher {
             return Ok((last.source.clone(), last.quota.clone()));
         }
         let text = check_tag(name)?;
+        // A single request could use up the tenants of everybody.
+        if counts_tenants(text) && !session.admits_tenant {
+            let words =
+                format!("tag {text:?} counts the tenants of a series, and only that draws from it");
+            return Err(Failure::new(Status::Denied, words));
+        }
         if !self.access.borrow().may_draw(text, &session.peer) {
             return Err(Failure::may_not_draw(text, session.peer.uid));
         }

@@ -222,7 +222,8 @@ impl Dispatcher {
         let counter = record.tenants_tag();
         // Access rules are about the tenant's own tags.
         let draw_one = async || {
-            let session = self.session_of(draw, Peer::own());
+            let mut session = self.session_of(draw, Peer::own());
+            session.admits_tenant = true;
             self.draw_ids(session, &counter, 1, draw.deadline, reply).await
         };
         let mut drawn = draw_one().await;

@@ -33,6 +33,8 @@ pub struct Session {
     /// Tags for which requests of this connection have waited. When the connection ends, those that still wait are
     /// dropped.
     pub(super) waited_for: RefCell<Vec<Source>>,
+    /// Whether this draws on behalf of a series that admits a new tenant.
+    pub(super) admits_tenant: bool,
 }
 
 /// The tag that a connection drew last.
@@ -62,6 +64,7 @@ impl Session {
             runs: RefCell::default(),
             now: Cell::default(),
             waited_for: RefCell::default(),
+            admits_tenant: false,
         }
     }
 
