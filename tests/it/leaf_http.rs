@@ -81,6 +81,7 @@ fn an_id_has_the_type_that_the_caller_names() {
         ("application/json, application/*+json", "application/json;charset=UTF-8"),
         ("text/plain, */*", "text/plain;charset=UTF-8"),
         ("text/html,application/xml;q=0.9,*/*;q=0.8", "text/html;charset=UTF-8"),
+        ("Application/JSON ;q=1", "application/json;charset=UTF-8"),
         ("*/*", "text/plain;charset=UTF-8"),
         ("image/png", "text/plain;charset=UTF-8"),
     ] {

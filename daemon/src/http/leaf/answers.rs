@@ -18,7 +18,7 @@ const STATUS_FIELD: &str = "leafd-status";
 
 const SERVER_EXCEPTION: &str = "com.sankuai.inf.leaf.server.exception.LeafServerException";
 
-/// The types in which Leaf's server sends an id if the caller names one of them; otherwise the first one.
+/// The types in which an id is sent if the caller names one of them; otherwise it is sent in the first.
 const ID_TYPES: [&str; 3] = [PLAIN, JSON, HTML];
 const PLAIN: &str = "text/plain;charset=UTF-8";
 const JSON: &str = "application/json;charset=UTF-8";
@@ -26,7 +26,8 @@ const HTML: &str = "text/html;charset=UTF-8";
 
 /// The answer with an id. `accept`: the types that the caller names.
 pub(super) fn id(id: u64, accept: &str) -> Response<Text> {
-    let is_named = |kind: &str, name: &str| kind.split(';').next() == name.split(';').next();
+    let bare = |kind: &str| kind.split(';').next().map(|kind| kind.trim().to_ascii_lowercase());
+    let is_named = |kind: &str, name: &str| bare(kind) == bare(name);
     let mut names = accept.split(',').map(str::trim);
     let named = names.find_map(|name| ID_TYPES.into_iter().find(|kind| is_named(kind, name)));
     with(StatusCode::OK, named.unwrap_or(PLAIN), id.to_string())
