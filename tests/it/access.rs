@@ -73,6 +73,12 @@ fn administrators_are_named_by_user_or_by_any_group() {
     may_administer(&mut raw_as(&host, 9, 9, &[5, 4_002, 7]), true);
     let many: Vec<u32> = (10_000..10_100).chain([4_002]).collect();
     may_administer(&mut raw_as(&host, 9, 9, &many), true);
+    // Of a peer with more groups than leafd looks at, the primary one counts.
+    let most: Vec<u32> = (10_000..11_023).chain([4_002]).collect();
+    let more: Vec<u32> = (10_000..11_024).chain([4_002]).collect();
+    may_administer(&mut raw_as(&host, 9, 9, &most), true);
+    may_administer(&mut raw_as(&host, 9, 9, &more), false);
+    may_administer(&mut raw_as(&host, 9, 4_002, &more), true);
     may_administer(&mut raw_as(&host, 4_002, 4_001, &[4_001]), false);
     may_administer(&mut host.raw(), true);
 }

@@ -51,7 +51,7 @@ pub struct Server {
 /// How long to wait if the system has no descriptor for another connection.
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 
-/// How long connections are accepted before others get a turn, in microseconds.
+/// How long new peers are identified before others get a turn, in microseconds.
 const ACCEPTING_US: u64 = TURN_US;
 
 impl Server {

@@ -12,8 +12,8 @@ use nix::sys::socket::sockopt::{PeerCredentials, PeerPidfd};
 use crate::config::{AccessRules, Peer};
 
 /// A peer with more supplementary groups is a member of its primary group alone. Anyone with subordinate gids can have
-/// 65,536, which the kernel copies in milliseconds: a thousand such peers would hold up everybody for seconds. No account
-/// of Windows is a member of more than 1,024.
+/// 65,536, which the kernel copies in milliseconds: a thousand such peers would hold up everybody for seconds. Windows
+/// refuses to log on an account with more than 1,024, so hosts in its domains hardly meet this limit.
 const GROUPS_MAX: usize = 1_024;
 
 /// The uid that the peer had when it connected, and which of the `wanted` groups. Groups are read only if some are wanted.
