@@ -18,7 +18,11 @@ const EXIT_NOT_READY: i32 = 4;
 /// The log has what the status has within this.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
-on_each_server!(faults_of_the_store, a_full_pool_of_workers);
+on_each_server!(
+    faults_of_the_store,
+    a_fresh_daemon_without_the_right_to_claim_is_not_ready,
+    a_full_pool_of_workers,
+);
 
 fn faults_of_the_store<S: Server>() {
     let mut server = S::new();
@@ -82,6 +86,51 @@ fn faults_of_the_store<S: Server>() {
     host.stop();
 }
 
+/// Everything but claims works, and nobody has asked for an id yet.
+fn a_fresh_daemon_without_the_right_to_claim_is_not_ready<S: Server>() {
+    let server = S::new();
+    let mut host = Host::on_store(&server.url());
+    host.start();
+    create(&host, "orders", 1_000);
+    let mut seen = HashSet::new();
+    draw_some(&host, &mut seen);
+    host.stop();
+    may_update(&server, false);
+    for table in ["leafd_meta", "leafd_tag", "leafd_host", "leafd_worker", "leafd_layout"] {
+        server.sql(&format!("GRANT UPDATE ON {table} TO {}", user::<S>()));
+    }
+
+    let mut fresh = Host::on_store(&server.url());
+    for _ in 0..2 {
+        fresh.start();
+        assert!(!fresh.raw().info().segments_ready);
+        let ping = fresh.leafctl(&["ping", "--ready", "segments"]);
+        assert_eq!(ping.status.code(), Some(EXIT_NOT_READY), "{ping:?}");
+        let status = fresh.status();
+        assert_eq!(status["segments"]["ready"], false, "{status}");
+        let condition = eventually("the reason shows", RESUMES_WITHIN, || {
+            let found = conditions(&fresh.status());
+            found.into_iter().find(|condition| condition["code"] == "claims_failing")
+        });
+        assert!(condition["remedy"].as_str().unwrap().contains("rights"), "{condition}");
+        assert!(fresh.log().contains("not ready for every tag"), "{}", fresh.log());
+        fresh.stop();
+    }
+    fresh.start();
+    // One that holds ids issues them.
+    host.start();
+    assert!(host.raw().info().segments_ready, "{}", host.status());
+    draw_some(&host, &mut seen);
+
+    may_update(&server, true);
+    eventually("it is ready before anybody asks", RESUMES_WITHIN, || {
+        fresh.raw().info().segments_ready.then_some(())
+    });
+    assert_eq!(fresh.status()["segments"]["claims"], 0);
+    draw_some(&fresh, &mut seen);
+    assert_well(&fresh);
+}
+
 /// Claims are refused because of the trigger until it is dropped; the log has these words of the server.
 fn refused_over_trigger<S: Server>(
     server: &S,
@@ -100,10 +149,8 @@ fn refused_over_trigger<S: Server>(
 
 /// Grants or takes the right to claim. Sessions that are open are ended, as MariaDB and MySQL check rights when they begin.
 fn may_update<S: Server>(server: &S, may: bool) {
-    let (on, whom) = match S::SCHEME {
-        "mysql" => ("`ids%`.*", "leafd@'%'"),
-        _ => ("leaf_alloc", "leafd"),
-    };
+    let on = if S::SCHEME == "mysql" { "`ids%`.*" } else { "leaf_alloc" };
+    let whom = user::<S>();
     let statement = if may {
         format!("GRANT UPDATE ON {on} TO {whom}")
     } else {
@@ -111,6 +158,11 @@ fn may_update<S: Server>(server: &S, may: bool) {
     };
     server.sql(&statement);
     S::end_sessions(&mut server.connection().unwrap());
+}
+
+/// The daemons' user, as SQL names it.
+fn user<S: Server>() -> &'static str {
+    if S::SCHEME == "mysql" { "leafd@'%'" } else { "leafd" }
 }
 
 /// Adds a trigger to Leaf's table that does this at each claim.

@@ -156,19 +156,12 @@ impl Watch {
         let outcomes = self.segments.outcomes.borrow();
         for (name, _, failure) in outcomes.of_tags(now.boot) {
             let Some(tag) = self.segments.in_use(name) else { continue };
-            let used_up = matches!(failure.error, StoreError::Exhausted { .. });
+            let error = &failure.error;
+            let used_up = matches!(error, StoreError::Exhausted { .. });
             let code = if used_up { Code::TagUsedUp } else { Code::TagClaimsFailing };
             let lasts = tag.lasts(now.boot).unwrap_or(Lasts::Over);
-            causes.push(Cause {
-                since: Some(failure.since),
-                ..Cause::new(
-                    code,
-                    name.as_str(),
-                    failure.error.why(),
-                    &failure.error.to_string(),
-                    lasts,
-                )
-            });
+            let cause = Cause::new(code, name.as_str(), error.why(), &error.to_string(), lasts);
+            causes.push(Cause { since: Some(failure.since), ..cause });
         }
         for (name, near) in self.segments.near_ceilings() {
             if !causes
@@ -179,13 +172,8 @@ impl Watch {
                     "tag {name:?} is {} % used: ids up to {} are claimed, and the ceiling is {}",
                     near.percent, near.claimed_to, near.ceiling
                 );
-                causes.push(Cause::new(
-                    Code::TagNearCeiling,
-                    name.as_str(),
-                    Why::Other,
-                    &message,
-                    Lasts::NoEnd,
-                ));
+                let code = Code::TagNearCeiling;
+                causes.push(Cause::new(code, name.as_str(), Why::Other, &message, Lasts::NoEnd));
             }
         }
     }
@@ -205,11 +193,8 @@ impl Watch {
     fn add_contradicted(&self, causes: &mut Vec<Cause>) {
         for tag in self.snowflakes.layouts() {
             let Some(failure) = tag.contradicted() else { continue };
-            causes.push(self.of_layout(
-                Code::LayoutContradicted,
-                tag.name.as_str(),
-                &failure.message,
-            ));
+            let code = Code::LayoutContradicted;
+            causes.push(self.of_layout(code, tag.name.as_str(), &failure.message));
         }
     }
 

@@ -371,19 +371,20 @@ async fn note_delays(segments: Rc<Segments>) {
 fn announce(config: &Config, socket: &Path, segments: &Segments) {
     let stores =
         segments.upstreams.iter().map(|upstream| &*upstream.url).collect::<Vec<_>>().join(", ");
-    let away = segments.store_failure();
-    let ready = match &away {
-        None => "ready".to_owned(),
-        Some(why) => format!("started, but not ready for every tag: {why}"),
+    let trouble = |index| Some(segments.store_trouble(index, clock::boot())?.message);
+    let away: Vec<String> = (0..segments.upstreams.len()).filter_map(trouble).collect();
+    let ready = match away.is_empty() {
+        true => "ready".to_owned(),
+        false => format!("started, but not ready for every tag: {}", away.join("; ")),
     };
     let (state_dir, worker) = (config.state_dir.display(), lease::worker_text(config));
     // A variable exported for clients also moves the daemon.
     let variable = config.source_of("socket").filter(|from| matches!(from, Source::Variable(_)));
     let from = variable.map_or(String::new(), |from| format!(" ({from})"));
     let (socket_path, pid) = (format!("{}{from}", socket.display()), std::process::id());
-    match &away {
-        None => info!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
-        Some(_) => warn!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
+    match away.is_empty() {
+        true => info!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
+        false => warn!(socket = %socket_path, %state_dir, stores, worker, pid, "{ready}"),
     }
     if logging::is_journal(std::io::stdout()) {
         // This was just printed.

@@ -96,10 +96,9 @@ impl Segments {
         let claimed_at = outcomes.succeeded_at(index);
         let unanswered =
             claims.filter(|claims| matches!(claims.error, StoreError::Unavailable { .. }));
-        let trouble = condition.and_then(|(condition, away_since)| {
-            Some((Code::of_store(&condition)?, condition, away_since))
-        });
-        if let Some((code, condition, away_since)) = trouble {
+        if let Some((condition, away_since)) = condition
+            && let Some(code) = Code::of_store(&condition)
+        {
             let away = matches!(condition, Condition::Away(_));
             let claims_since = unanswered.filter(|_| away).map(|claims| claims.since);
             return Some(StoreTrouble {
@@ -110,14 +109,16 @@ impl Segments {
                 last_success: claimed_at.max(answered_at),
             });
         }
-        let claims = claims?;
+        let denied = upstream.denied.borrow();
+        let denied = denied.as_ref().filter(|_| claimed_at.is_none());
+        let error = claims.map(|claims| &claims.error).or(denied)?;
         // If its probes succeed and its claims fail in turns, that counts as one problem.
         let code = if unanswered.is_some() { Code::StoreAway } else { Code::ClaimsFailing };
         Some(StoreTrouble {
             code,
-            why: claims.error.why(),
-            message: claims.error.to_string(),
-            since: Some(claims.since),
+            why: error.why(),
+            message: error.to_string(),
+            since: claims.map(|claims| claims.since),
             last_success: claimed_at,
         })
     }
@@ -160,14 +161,6 @@ impl Segments {
             self.store_trouble(index, now).is_none()
                 || self.lasts_without(index, now) != Lasts::Over
         })
-    }
-
-    /// Which stores grant no ids, and why; `None` if all do.
-    pub fn store_failure(&self) -> Option<String> {
-        let now = clock::boot();
-        let troubles = (0..self.upstreams.len()).filter_map(|index| self.store_trouble(index, now));
-        let texts: Vec<String> = troubles.map(|trouble| trouble.message).collect();
-        (!texts.is_empty()).then(|| texts.join("; "))
     }
 }
 

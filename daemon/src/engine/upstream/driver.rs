@@ -16,7 +16,7 @@ use crate::random;
 use crate::store::Store;
 use leafd_core::Tag;
 use leafd_core::store::{
-    CheckIn, ClaimRecord, History, HostId, Identity, StartToken, StoreError, StoreId,
+    CheckIn, ClaimRecord, History, HostId, Identity, StartToken, StoreError, StoreId, Why,
 };
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
 use leafd_wire::Run;
@@ -122,17 +122,23 @@ impl<T: Tenants + 'static> Driver<T> {
             Request::Identity => {
                 let known = self.upstream.monitor.borrow().known_history().cloned();
                 let known = known.map(|known| (self.written_in(&known), known));
+                // Once it has, the journal, whose disk may hang, is not asked again.
+                let has_claimed = self.upstream.has_claimed.get() || self.has_claimed().await;
+                self.upstream.has_claimed.set(has_claimed);
                 let asked = store.call(move |store| {
                     if let Some((written, known)) = &known {
                         store.trust(known, *written);
                     }
                     let found = store.identity()?;
                     let written = store.written(&found.history);
-                    Ok((found, written, store.server()))
+                    let denied = if has_claimed { Ok(()) } else { store.check_rights() };
+                    let denied = denied.err().filter(|error| error.why() == Why::MissingRights);
+                    Ok((found, written, store.server(), denied))
                 });
                 let found = asked.await;
-                if let Ok((found, written, server)) = &found {
+                if let Ok((found, written, server, denied)) = &found {
                     self.upstream.server.borrow_mut().clone_from(server);
+                    self.upstream.denied.borrow_mut().clone_from(denied);
                     self.upstream.hear_role(&found.role);
                     self.record_later_era(&found.id).await;
                     self.record_written(found, *written).await;
@@ -190,6 +196,12 @@ impl<T: Tenants + 'static> Driver<T> {
             check_in(vec![]).await?;
         }
         Ok(())
+    }
+
+    /// Whether this host has ever claimed from the store, according to the journal.
+    async fn has_claimed(&self) -> bool {
+        let Some(key) = self.upstream.key() else { return false };
+        self.journal.ends(&key, None, 1).await.is_ok_and(|ends| !ends.is_empty())
     }
 
     /// The number of this host's last write in a history, according to the journal.

@@ -44,6 +44,10 @@ pub struct Upstream {
     pub shard: Shard,
     /// The results of claims.
     pub claims: ClaimCounts,
+    /// Whether this host is known to have claimed from it.
+    has_claimed: Cell<bool>,
+    /// Why claims will be refused, as of the last probe, if this host has never claimed from it.
+    pub denied: RefCell<Option<StoreError>>,
     /// The identity under which the journal records its ids. It is known from the journal before the store has
     /// answered.
     key: RefCell<Option<StoreId>>,
@@ -85,6 +89,8 @@ impl Upstream {
             embedded,
             shard,
             claims: ClaimCounts::default(),
+            has_claimed: Cell::default(),
+            denied: RefCell::default(),
             key: RefCell::new(key),
             monitor: RefCell::new(Monitor::new(settings, clock::boot())),
             issues_until: Cell::new(NO_END),

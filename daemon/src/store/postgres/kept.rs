@@ -16,7 +16,7 @@ use super::sql::DIALECT;
 use crate::store::sql::{Call, Cells, Param, with_params};
 
 /// Statements with more parameters are sent in full: a list of tags has another statement for each length. A claim that is
-/// recorded has 19.
+/// recorded has 19. So is EXPLAIN, which can't be prepared.
 const KEPT_PARAMS_MAX: usize = 20;
 
 /// How a connection sends its statements.
@@ -83,7 +83,7 @@ impl Statements {
     /// A statement's name, and whether the server has it; `None` if it is to be sent in full.
     fn name(&mut self, sql: &str, params: usize) -> Option<(String, bool)> {
         let Statements::Kept { tables, names } = self else { return None };
-        if params > KEPT_PARAMS_MAX {
+        if params > KEPT_PARAMS_MAX || sql.starts_with("EXPLAIN") {
             return None;
         }
         let mut hasher = DefaultHasher::new();

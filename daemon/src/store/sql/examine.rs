@@ -53,8 +53,6 @@ pub struct MissingRight {
     pub table: &'static str,
     /// Its purpose.
     pub purpose: Purpose,
-    /// The server's words.
-    pub words: String,
 }
 
 /// Reads at most this many tags.
@@ -126,8 +124,8 @@ fn missing_rights(
         {
             driver.set_deadline(Instant::now() + location.statement_timeout);
             match driver.query(&probe(table, right), &[]) {
-                Err(SqlError::Denied(words)) => {
-                    missing.push(MissingRight { right, table: table.name, purpose, words });
+                Err(SqlError::Denied(_)) => {
+                    missing.push(MissingRight { right, table: table.name, purpose });
                 }
                 // The check of the tables reports a missing table.
                 Ok(_) | Err(SqlError::Missing(_) | SqlError::Rejected(_)) => {}

@@ -33,6 +33,19 @@ impl Store {
         self.read(Session::identity)
     }
 
+    /// Checks, without claiming, that this user has the rights that claims need. It doesn't check the right to record
+    /// claims, which not every host needs.
+    ///
+    /// # Errors
+    /// [`StoreError::Refused`] if a right is missing; others as for every call.
+    pub fn check_rights(&mut self) -> Result<(), StoreError> {
+        self.read(|session| {
+            let tables = if session.side { statements::NEED_RIGHTS.len() } else { 1 };
+            let calls = statements::NEED_RIGHTS.map(|sql| (sql, &[][..]));
+            session.driver.query_together(&calls[..tables]).map(drop)
+        })
+    }
+
     /// Records this store's role among several stores, if no role is recorded yet. Recording the same role again is not
     /// an error. The role in `under` is ignored.
     ///
@@ -139,7 +152,9 @@ impl Store {
                 HoldPlan::Claim { holding, number } => (holding, number),
                 HoldPlan::Wait { ms, number } => {
                     // The record that the tag is wanted.
-                    session.commit_strictness(&found, number)?;
+                    let set = params![tag.as_str(), number];
+                    let change = [(statements::SET_STRICTNESS, &set[..])];
+                    session.commit(if number == found.strictness { &[] } else { &change })?;
                     return Ok(Err(StoreError::Held { tag: tag.clone(), end, ms }));
                 }
             };
@@ -235,7 +250,7 @@ impl Store {
     /// As for every call.
     pub fn claimed_end(&mut self, tag: &Tag) -> Result<u64, StoreError> {
         self.write(|session| match session.side {
-            true => Ok(u64::try_from(session.claimed_end(tag)?).unwrap_or(0)),
+            true => Ok(u64::try_from(session.former(tag)?.0).unwrap_or(0)),
             false => Ok(0),
         })
     }

@@ -26,12 +26,7 @@ const NO_RIGHT: i64 = -1;
 const ANY_MASKED: &str = "SELECT masked FROM leafd_tag WHERE masked IS NOT NULL LIMIT 1";
 
 impl Session {
-    /// The end of the recorded claims under a name. Locks it against other changes.
-    pub(super) fn claimed_end(&mut self, tag: &Tag) -> Result<i64, SqlError> {
-        Ok(self.former(tag)?.0)
-    }
-
-    /// Like [`Session::claimed_end`], and how the ids of this name were masked.
+    /// The end of the recorded claims under a name, and how its ids were masked. Locks it against other changes.
     pub(super) fn former(&mut self, tag: &Tag) -> Result<(i64, Option<String>), SqlError> {
         let rows = self.driver.query(statements::CLAIMED_END, params![tag.as_str()])?;
         let mut cells = rows.into_iter().flatten();
@@ -172,17 +167,6 @@ impl Session {
             )),
             _ => Ok(rows),
         }
-    }
-
-    /// Commits only this change of the record in leafd's own row of a strict tag, which is locked.
-    pub(super) fn commit_strictness(
-        &mut self,
-        found: &StoredTag,
-        number: i64,
-    ) -> Result<(), SqlError> {
-        let set = params![found.row.tag.as_str(), number];
-        let change = [(statements::SET_STRICTNESS, &set[..])];
-        self.commit(if number == found.strictness { &[] } else { &change })
     }
 
     /// Writes a claim's end to the tag's row, which is locked, and with `strictness` to leafd's own row of the tag, and
