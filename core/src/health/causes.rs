@@ -150,11 +150,6 @@ impl Code {
         self == Code::TagNearCeiling
     }
 
-    /// How long it must last before it is logged, in milliseconds, because some conditions occur at every start.
-    pub fn logged_after_ms(self) -> u64 {
-        if self == Code::WorkerStarting { 5_000 } else { 0 }
-    }
-
     /// The code of a store's condition; `None` if the condition is not a problem.
     pub fn of_store(condition: &upstream::Condition) -> Option<Code> {
         use upstream::Condition;
@@ -222,6 +217,17 @@ impl Cause {
             last_success: None,
             lasts,
             idle: false,
+        }
+    }
+
+    /// How long it must last before it is logged, in milliseconds, because some conditions occur at every start.
+    pub fn logged_after_ms(&self) -> u64 {
+        match self.code {
+            Code::WorkerStarting => 5_000,
+            // Until this daemon has had a worker, the other one is probably the one that it replaces: a Java Leaf, or
+            // a daemon that crashed. That one counts as live for ten seconds.
+            Code::IdentityInUse if self.last_success.is_none() => 15_000,
+            _ => 0,
         }
     }
 

@@ -202,7 +202,7 @@ impl Entry {
     fn occasion(&self, now: BootMs) -> Option<Occasion> {
         let Some(told) = &self.told else {
             let lasted_ms = now.0.saturating_sub(self.since.0);
-            return (lasted_ms >= self.cause.code.logged_after_ms()).then_some(Occasion::Began);
+            return (lasted_ms >= self.cause.logged_after_ms()).then_some(Occasion::Began);
         };
         let passed_ms = now.0.saturating_sub(told.at.0);
         let worse = self.cause.severity() < told.severity;

@@ -65,8 +65,8 @@ impl fmt::Display for LeaseProblem {
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: true } => write!(
                 f,
                 "a Java Leaf has the identity {name:?} and worker {worker} (it last wrote {written_ms_ago} ms ago): \
-                 stop it, disable its supervisor and delete its workerID.properties, or give this daemon its own \
-                 identity; this one retries on its own"
+                 this daemon takes over 10 s after its last write; if it still runs, stop it, disable its supervisor \
+                 and delete its workerID.properties, or give this daemon its own identity"
             ),
             LeaseProblem::IdentityInUse { name, worker, written_ms_ago, is_leaf: false } => write!(
                 f,
