@@ -164,10 +164,10 @@ impl Code {
         })
     }
 
-    /// The code of a missing worker; `None` if no id has been requested yet.
+    /// The code of a missing worker; `None` if no id has been requested yet, or the daemon is stopping.
     pub fn of_lease(problem: &LeaseProblem) -> Option<Code> {
         Some(match problem {
-            LeaseProblem::Unused => return None,
+            LeaseProblem::Unused | LeaseProblem::Stopping => return None,
             LeaseProblem::Starting => Code::WorkerStarting,
             LeaseProblem::Away(_) => Code::RegistryAway,
             LeaseProblem::Clock(_) => Code::ClockOff,
@@ -177,7 +177,7 @@ impl Code {
             LeaseProblem::Lost(_) => Code::WorkerLost,
             LeaseProblem::Replaced(_) => Code::RegistryReplaced,
             LeaseProblem::Refused(_) => Code::WorkerRefused,
-            LeaseProblem::GivingBack | LeaseProblem::Stopping => Code::WorkerReleased,
+            LeaseProblem::GivingBack => Code::WorkerReleased,
         })
     }
 }
