@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::Path;
 use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use leafd_tests::host::leafd_binary;
 use leafd_tests::load::Drawn;
@@ -37,8 +38,8 @@ stop() {
     rm DIR/pid
 }
 case "$*" in
-"disable --now leaf") ;;
-"disable --now leafd") stop ;;
+"disable --now leaf" | "enable --now leaf") ;;
+"disable --now leafd.socket leafd") stop ;;
 "restart leafd")
     stop
     leafd --config DIR/etc/leafd.toml > /dev/null 2>> DIR/log &
@@ -118,6 +119,12 @@ fn claim_as_leaf(leaf: &mut mysql::Conn, tag: &str) -> std::ops::Range<u64> {
     max_id - step..max_id
 }
 
+/// What a Leaf writes to its node every 3 s.
+fn payload(ip: &str) -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
+    format!(r#"{{"ip":"{ip}","port":"8080","timestamp":{now}}}"#)
+}
+
 #[test]
 fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
     let (server, ensemble, site) = (MariaDb::empty(&[]), ZooKeeper::new(), Site::new());
@@ -138,9 +145,8 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
         let open = Acls::anyone_all();
         client.mkdir(FOREVER, &CreateMode::Persistent.with_acls(open)).await.unwrap();
         for ip in ["10.0.0.9", "10.0.0.1"] {
-            let payload = format!(r#"{{"ip":"{ip}","port":"8080","timestamp":1600000000000}}"#);
             let (path, mode) = (format!("{FOREVER}/{ip}:8080-"), CreateMode::PersistentSequential);
-            client.create(&path, payload.as_bytes(), &mode.with_acls(open)).await.unwrap();
+            client.create(&path, payload(ip).as_bytes(), &mode.with_acls(open)).await.unwrap();
         }
     });
     let properties = site.path().join("com.example.leaf/leafconf/8080/workerID.properties");
@@ -154,9 +160,19 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
             .replace("zk1:2181,zk2:2181,zk3:2181", &ensemble.address())
             .replace("/etc/leafd", &format!("{folder}/etc"))
             .replace("/tmp/com.example.leaf", &format!("{folder}/com.example.leaf"))
+            // The test's user runs the daemon.
+            .replace("-o leafd ", "")
     };
     let mut said = Vec::new();
     for (language, text) in blocks() {
+        if text.contains("disable --now leaf\n") {
+            // It has written until now.
+            runtime.block_on(async {
+                let client = Client::connect(&ensemble.address()).await.unwrap();
+                let node = format!("{FOREVER}/10.0.0.1:8080-0000000001");
+                client.set_data(&node, payload("10.0.0.1").as_bytes(), None).await.unwrap();
+            });
+        }
         match language {
             "sql" => drop(server.ask("mysql", &here(text))),
             "sh" => said.push(site.run(&here(text))),
@@ -180,6 +196,8 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
     assert!(snowflake.contains("worker    1\n") && snowflake.contains("local "), "{snowflake}");
     assert!(snowflake.contains("10.0.0.1:8080"), "{snowflake}");
     assert_eq!(back, "");
+    let log = fs::read_to_string(site.path().join("log")).unwrap();
+    assert!(!log.contains("a Java Leaf has the identity"), "{log}");
     // Each claim of Leaf's above the one before, and none of leafd's.
     drawn.backwards.clear();
     drawn.assert_sound();
