@@ -15,9 +15,10 @@ use serde_json::json;
 
 use crate::report::{Log, Report};
 
-/// The plain tag, and the strict one.
+/// The plain tag, the strict one, and the strict one that the first host draws alone except for visits.
 pub const PLAIN: &str = "orders";
 pub const STRICT: &str = "ledger";
+pub const HOLDABLE: &str = "versions";
 
 /// The layout that every daemon has.
 pub const SNOWFLAKE: &str = "snowflake";
@@ -27,6 +28,9 @@ const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A thread's rest after an answer, and after an error.
 const REST: Duration = Duration::from_millis(10);
+
+/// The rest after a visit: the first host is alone for long enough to hold the tag, and does so for about half the time.
+const VISIT_REST: Duration = Duration::from_secs(4);
 
 /// The rest between two questions whether a server serves.
 const PROBE_REST: Duration = Duration::from_millis(100);
@@ -50,12 +54,17 @@ pub enum Kind {
     Held,
     /// Ids of the strict tag.
     Strict,
+    /// Ids of the other strict tag, on the first host, which holds that tag and answers from memory.
+    Alone,
+    /// One of that tag's ids now and then on the second host, also while a fault lasts: it ends the first host's hold.
+    Visit,
     /// Snowflake ids, each asked of the daemon.
     Snowflake,
 }
 
 /// What a store serves.
-pub const STORE: &[Kind] = &[Kind::Direct, Kind::Held, Kind::Strict, Kind::Snowflake];
+pub const STORE: &[Kind] =
+    &[Kind::Direct, Kind::Held, Kind::Strict, Kind::Alone, Kind::Visit, Kind::Snowflake];
 
 /// What a registry of workers serves.
 pub const REGISTRY: &[Kind] = &[Kind::Snowflake];
@@ -103,14 +112,28 @@ impl Kind {
         match self {
             Kind::Direct | Kind::Held => PLAIN,
             Kind::Strict => STRICT,
+            Kind::Alone | Kind::Visit => HOLDABLE,
             Kind::Snowflake => SNOWFLAKE,
+        }
+    }
+
+    pub fn is_strict(self) -> bool {
+        matches!(self, Kind::Strict | Kind::Alone | Kind::Visit)
+    }
+
+    /// The only host that draws in this way, if not all do.
+    fn only_host(self) -> Option<usize> {
+        match self {
+            Kind::Alone => Some(0),
+            Kind::Visit => Some(1),
+            _ => None,
         }
     }
 
     fn draw(self, client: &Client) -> Result<u64, leafd_client::Error> {
         match self {
             Kind::Held => client.next(self.tag()),
-            Kind::Direct | Kind::Strict | Kind::Snowflake => client.next_direct(self.tag()),
+            _ => client.next_direct(self.tag()),
         }
     }
 }
@@ -118,7 +141,9 @@ impl Kind {
 /// Makes the tags that a store's course draws.
 pub fn create_tags(host: &Host) {
     host.create(PLAIN);
-    host.admin(opcode::TAG_CREATE, &json!({ "tag": STRICT, "strict": true }));
+    for tag in [STRICT, HOLDABLE] {
+        host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "strict": true }));
+    }
 }
 
 impl Course {
@@ -133,7 +158,8 @@ impl Course {
         let probes = probes.collect();
         let mut threads = Vec::new();
         for (index, host) in hosts.iter().enumerate() {
-            for &kind in kinds {
+            let drawn_here = |kind: &&Kind| kind.only_host().is_none_or(|only| only == index);
+            for &kind in kinds.iter().filter(drawn_here) {
                 threads.push(Drawing::start(index, kind, host, &stop));
             }
         }
@@ -150,6 +176,7 @@ impl Course {
         work(self);
         println!("{}: {name}: the fault is over after {:.1?}", self.title, begun.elapsed());
         self.each_draws();
+        self.answers_from_hold();
         std::thread::sleep(OBSERVED);
         self.hosts.iter_mut().for_each(Host::assert_alive);
         self.steps.push(Step { name: name.to_owned(), promised, begun, ended: Instant::now() });
@@ -162,17 +189,38 @@ impl Course {
         self.each_draws();
     }
 
-    /// Waits until every thread has an id that it has not now.
+    /// Waits until every thread has an id that it has not now, visits aside.
     #[track_caller]
     pub fn each_draws(&self) {
         let count = |one: &Drawing| one.issued.load(Ordering::Relaxed);
-        let now: Vec<u64> = self.threads.iter().map(count).collect();
+        let steady = self.threads.iter().filter(|one| one.kind != Kind::Visit);
+        let now: Vec<u64> = steady.clone().map(count).collect();
         let end = Instant::now() + BACK_WITHIN;
-        for (one, before) in self.threads.iter().zip(now) {
+        for (one, before) in steady.zip(now) {
             let what = format!("{}: {:?} of host {} comes back", self.title, one.kind, one.host);
             let left = end.saturating_duration_since(Instant::now());
             eventually(&what, left, || (count(one) > before).then_some(()));
         }
+    }
+
+    /// Waits until the host that draws alone answers from memory: it issues ids although it claims none.
+    #[track_caller]
+    fn answers_from_hold(&self) {
+        let Some(alone) = self.threads.iter().find(|one| one.kind == Kind::Alone) else { return };
+        let look = || {
+            let status = self.hosts[alone.host].status();
+            let tags = status["segments"]["tags"].as_array().unwrap();
+            tags.iter().find(|tag| tag["tag"] == HOLDABLE).cloned().unwrap_or_default()
+        };
+        eventually("the first host answers from its hold", 3 * BACK_WITHIN, || {
+            let before = look();
+            std::thread::sleep(10 * REST);
+            let after = look();
+            let holds = before["holding"] == true && after["holding"] == true;
+            let claims_none = before["highest_ends"] == after["highest_ends"];
+            (holds && claims_none && after["issued"].as_u64() > before["issued"].as_u64())
+                .then_some(())
+        });
     }
 
     /// Ends the load: what there is to judge.
@@ -212,6 +260,9 @@ impl Drawing {
                     Ok(id) => {
                         log.answers.push(Answer { asked, answered, first: id, last: id });
                         count.fetch_add(1, Ordering::Relaxed);
+                        if kind == Kind::Visit {
+                            std::thread::sleep(VISIT_REST);
+                        }
                     }
                     Err(error) => log.errors.push((answered, load::text(&error))),
                 }

@@ -51,16 +51,16 @@ impl Report {
     #[track_caller]
     pub fn judge(&self, back_within: Duration) {
         let mut faults = Vec::new();
-        let kinds: BTreeSet<&str> = self.logs.iter().map(|log| log.kind.tag()).collect();
+        let kinds: BTreeSet<(&str, bool)> =
+            self.logs.iter().map(|log| (log.kind.tag(), log.kind.is_strict())).collect();
         let twice = self.twice();
         println!("\n### {}\n", self.title);
         println!("| step | cluster silent | ids | twice | errors | longest gap |");
         println!("|---|---|---|---|---|---|");
         for (step, twice) in self.steps.iter().zip(&twice) {
             let (mut ids, mut errors, mut gaps) = (0, Vec::new(), Vec::new());
-            for tag in &kinds {
+            for (tag, is_strict) in &kinds {
                 let effect = self.effect(step, tag);
-                let is_strict = *tag == Kind::Strict.tag();
                 ids += effect.ids;
                 let count: usize = effect.errors.values().sum();
                 if count > 0 {
@@ -68,7 +68,7 @@ impl Report {
                     println!("<!-- {}: {tag}: {:?} -->", step.name, effect.errors);
                 }
                 // What isn't promised all the time has to come back.
-                let waits = is_strict || step.promised == Promised::Nothing;
+                let waits = *is_strict || step.promised == Promised::Nothing;
                 gaps.push(match waits {
                     true => format!("{tag} {} ({})", seconds(effect.gap), seconds(effect.late)),
                     false => format!("{tag} {}", seconds(effect.gap)),
@@ -127,7 +127,7 @@ impl Report {
     fn out_of_order(&self) -> Vec<String> {
         let mut series: BTreeMap<(&str, Option<usize>), Vec<Answer>> = BTreeMap::new();
         for log in self.logs.iter().filter(|log| log.kind != Kind::Held) {
-            let host = (log.kind != Kind::Strict).then_some(log.host);
+            let host = (!log.kind.is_strict()).then_some(log.host);
             series.entry((log.kind.tag(), host)).or_default().extend(&log.answers);
         }
         let found = series.iter().filter_map(|((tag, host), answers)| {
@@ -151,6 +151,9 @@ impl Report {
             effect.ids += log.answers.iter().filter(|one| within(one.answered)).count();
             for (_, text) in log.errors.iter().filter(|(at, _)| within(*at)) {
                 *effect.errors.entry(text.clone()).or_default() += 1;
+            }
+            if log.kind == Kind::Visit {
+                continue;
             }
             let times: Vec<Instant> = log.answers.iter().map(|one| one.answered).collect();
             for gap in times.windows(2).filter(|gap| within(gap[1])) {
