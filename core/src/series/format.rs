@@ -46,6 +46,9 @@ const DATES: [(&str, u8); 6] = [("yyyy", 4), ("yy", 2), ("q", 1), ("MM", 2), ("w
 
 const CHECK: &str = "{check}";
 
+/// The most digits of a number.
+const DIGITS_MAX: usize = 20;
+
 /// How many check digits there are.
 const CHECK_DIGITS: u8 = 2;
 
@@ -148,24 +151,32 @@ impl Format {
         }
     }
 
-    /// The text of a number.
-    pub fn write(&self, period: Period, tenant: &str, number: u64) -> String {
-        let mut text = String::new();
+    /// Writes the numbers of a period.
+    pub fn writer(&self, period: Period, tenant: &str) -> impl Fn(u64) -> String {
+        let (mut before, mut behind) = (String::new(), None);
         for part in &self.parts {
+            let text = behind.as_mut().unwrap_or(&mut before);
             match part {
                 Field::Literal(literal) => text.push_str(literal),
                 Field::Date(name, width) => {
-                    write_digits(&mut text, period.field(name).unsigned_abs().into(), 10, *width);
+                    write_digits(text, period.field(name).unsigned_abs().into(), 10, *width);
                 }
                 Field::Tenant => text.push_str(&tenant.to_ascii_uppercase()),
-                Field::Count => write_digits(&mut text, number, self.radix, self.width),
+                Field::Count => behind = Some(String::new()),
             }
         }
-        if self.check {
-            let check = check_of(&text);
-            write_digits(&mut text, check, 10, CHECK_DIGITS);
+        let behind = behind.unwrap_or_default();
+        move |number| {
+            let mut text = String::with_capacity(before.len() + behind.len() + DIGITS_MAX);
+            text.push_str(&before);
+            write_digits(&mut text, number, self.radix, self.width);
+            text.push_str(&behind);
+            if self.check {
+                let check = check_of(&text);
+                write_digits(&mut text, check, 10, CHECK_DIGITS);
+            }
+            text
         }
-        text
     }
 
     /// Reads a number, if it is written exactly like this.
@@ -196,7 +207,7 @@ impl Format {
         let period = Period::of_fields(self.kind, year, inner, day)?;
         let fits = (1..=self.ceiling(overflow)).contains(&number);
         // This compares the literals and the check digits as well.
-        let same = fits && self.write(period, &tenant, number) == text;
+        let same = fits && self.writer(period, &tenant)(number) == text;
         same.then_some(Number { period, tenant, number })
     }
 
@@ -243,12 +254,15 @@ fn width_and_radix(name: &str) -> Option<(u8, u64)> {
 }
 
 fn write_digits(text: &mut String, mut rest: u64, radix: u64, width: u8) {
-    let mut digits = Vec::new();
-    while rest > 0 || digits.len() < width.into() {
-        digits.push(DIGITS[(rest % radix) as usize].to_ascii_uppercase());
+    let mut digits = [b'0'; DIGITS_MAX];
+    let mut at = DIGITS_MAX;
+    while rest > 0 {
+        at -= 1;
+        digits[at] = DIGITS[(rest % radix) as usize].to_ascii_uppercase();
         rest /= radix;
     }
-    text.extend(digits.iter().rev().map(|digit| char::from(*digit)));
+    let from = at.min(DIGITS_MAX - usize::from(width));
+    text.extend(digits[from..].iter().map(|digit| char::from(*digit)));
 }
 
 /// The check digits by ISO 7064, MOD 97-10, over a text's digits and letters, as in an IBAN. They find any wrong

@@ -49,8 +49,7 @@ impl Period {
             PeriodKind::All => Date::constant(2000, 1, 1),
             PeriodKind::Year => date.first_of_year(),
             PeriodKind::Quarter => {
-                let month = (date.month() - 1) / 3 * 3 + 1;
-                Date::new(date.year(), month, 1).ok()?
+                Date::new(date.year(), (date.month() - 1) / 3 * 3 + 1, 1).ok()?
             }
             PeriodKind::Month => date.first_of_month(),
             PeriodKind::Week => {
@@ -65,14 +64,13 @@ impl Period {
 
     /// What a format's field shows of it. The year of a week is that with most of its days.
     pub(super) fn field(self, name: &str) -> i16 {
-        let week = self.first.iso_week_date();
-        let year = if self.kind == PeriodKind::Week { week.year() } else { self.first.year() };
         match name {
-            "yyyy" => year,
-            "yy" => year % 100,
+            "yyyy" if self.kind == PeriodKind::Week => self.first.iso_week_date().year(),
+            "yyyy" => self.first.year(),
+            "yy" => self.field("yyyy") % 100,
             "q" => (i16::from(self.first.month()) + 2) / 3,
             "MM" => self.first.month().into(),
-            "ww" => week.week().into(),
+            "ww" => self.first.iso_week_date().week().into(),
             _ => self.first.day().into(),
         }
     }
@@ -81,13 +79,12 @@ impl Period {
     pub(super) fn of_fields(kind: PeriodKind, year: i16, inner: i16, day: i16) -> Option<Period> {
         let (inner, day) = (i8::try_from(inner).ok()?, i8::try_from(day).ok()?);
         let date = match kind {
-            PeriodKind::All | PeriodKind::Year => Date::new(year, 1, 1),
             PeriodKind::Quarter => Date::new(year, inner.checked_mul(3)?.checked_sub(2)?, 1),
-            PeriodKind::Month => Date::new(year, inner, 1),
             PeriodKind::Week => {
                 ISOWeekDate::new(year, inner, Weekday::Monday).map(|day| day.date())
             }
-            PeriodKind::Day => Date::new(year, inner, day),
+            // What a period has not is 1.
+            _ => Date::new(year, inner, day),
         };
         Period::of(kind, date.ok()?)
     }

@@ -330,7 +330,7 @@ impl KnownSeries {
 impl Place {
     /// The text of a number.
     pub fn text(&self, number: u64) -> String {
-        self.series.format.write(self.period, &self.tenant, number)
+        self.series.format.writer(self.period, &self.tenant)(number)
     }
 }
 

@@ -17,7 +17,7 @@ fn period_of(format: &Format, text: &str) -> Period {
 }
 
 fn write(format: &Format, period: &str, tenant: &str, number: u64) -> String {
-    format.write(period_of(format, period), tenant, number)
+    format.writer(period_of(format, period), tenant)(number)
 }
 
 /// Numbers in use must stay readable for ever.
