@@ -35,7 +35,7 @@ pub const TENANTS_MAX: u32 = 100_000;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Series {
-    #[serde(rename = "series", default)]
+    #[serde(rename = "series")]
     pub name: String,
     /// See [`Format`].
     pub format: String,

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use leafd_wire::Status;
+use leafd_wire::{Run, SeriesReply, Status};
 use tokio::sync::Mutex;
 use tokio::time::Timeout;
 use tracing::warn;
@@ -14,11 +14,13 @@ use tracing::warn;
 use super::upstream::Upstream;
 use crate::clock;
 use crate::reply::Failure;
-use leafd_core::series::{Format, Period, Sample, Series, Standing, TENANTS_MAX, is_name};
+use leafd_core::series::{
+    Format, Overflow, Period, Sample, Series, Standing, TENANTS_MAX, is_name,
+};
 use leafd_core::{BootMs, Tag};
 
-/// By name, each with its record; without a value if this host can't use it.
-type AllKnown = BTreeMap<String, (String, Option<Rc<KnownSeries>>)>;
+/// By name, each with its record; with a failure if this host can't use it.
+type AllKnown = BTreeMap<String, (String, Result<Rc<KnownSeries>, Failure>)>;
 
 /// The series of the first store.
 pub struct SeriesBook {
@@ -37,8 +39,10 @@ pub struct KnownSeries {
     pub record: Series,
     pub format: Format,
     pub zone: TimeZone,
-    /// Tenants that are refused without asking the store, and until when. Locked while a new tenant is admitted.
-    pub refused_until: Mutex<HashMap<String, BootMs>>,
+    /// Locked while a new tenant is admitted.
+    pub admitting: Mutex<()>,
+    /// The present period, and up to when it is that, by this reading of the store's clock.
+    found: Cell<Option<(Sample, Period, BootMs)>>,
     /// For each tenant the period in use.
     in_use: RefCell<HashMap<String, Rc<Place>>>,
 }
@@ -49,18 +53,16 @@ pub struct Place {
     pub tenant: String,
     pub period: Period,
     pub tag: Tag,
-    /// Up to this instant it is the present one.
-    pub until: BootMs,
-    /// When to prepare the next period; `None` once that is done or has begun.
-    pub prepare_at: Cell<Option<BootMs>>,
+    /// How long before its end to prepare the next period; `None` once that is done or has begun.
+    pub prepare_ms: Cell<Option<u64>>,
 }
 
 /// How often the store's clock and its series are read while numbers are drawn. If the clock is set, this host notices
 /// within this time.
-const READ_EVERY_MS: u64 = 5_000;
+pub const READ_EVERY_MS: u64 = 5_000;
 
-/// For how long an unknown series is refused before the store is asked again.
-const READ_AGAIN_MS: u64 = 1_000;
+/// Any client can cause another reading after this time.
+pub const READ_AGAIN_MS: u64 = 1_000;
 
 /// How long after the last draw they are read.
 const IN_USE_MS: u64 = 60_000;
@@ -86,7 +88,16 @@ impl SeriesBook {
         }
     }
 
-    /// The present period of a tenant. Waits at a boundary until it has passed, but not beyond the deadline.
+    /// The present period of a tenant, if nothing has to be waited for to know it.
+    pub fn at_once(&self, series: &str, tenant: &str, now: BootMs) -> Option<Rc<Place>> {
+        // So the store is read for the next request.
+        self.used.set(now);
+        let known = self.fresh(series, now)?.ok()?;
+        known.place(tenant, self.present(&known, now).ok()?.0).ok()
+    }
+
+    /// As [`SeriesBook::at_once`], with the instant up to which it is the present one. Waits at a boundary until it has
+    /// passed, but not beyond the deadline.
     ///
     /// # Errors
     /// The failure for the client.
@@ -95,95 +106,110 @@ impl SeriesBook {
         series: &str,
         tenant: &str,
         deadline: BootMs,
-    ) -> Result<Rc<Place>, Failure> {
+    ) -> Result<(Rc<Place>, BootMs), Failure> {
         loop {
-            // If a request doesn't wait, the store is read for the next one.
-            self.used.set(clock::boot());
             let known = timeout_at(deadline, self.find(series)).await.unwrap_or_else(|_| {
                 Err(Failure::store_away(format!(
                     "series {series:?} can't be looked up within the deadline: the store {} has not answered",
                     self.upstream.url
                 )))
             })?;
-            let tenant = known.format.tenant(tenant).map_err(|why| {
-                Failure::new(Status::ValueRefused, format!("series {series:?}: {why}"))
-            })?;
             let now = clock::boot();
-            let left = match self.standing(&known, now) {
-                Some(Standing::In(period, until)) => {
-                    return Ok(known.place(tenant, period, until));
+            match self.present(&known, now) {
+                Err(Failure { status: Status::Deadline, retry_after_ms: left, .. })
+                    if now.0 + u64::from(left) <= deadline.0 =>
+                {
+                    tokio::time::sleep(BOUNDARY_TICK.min(Duration::from_millis(left.into()))).await;
                 }
-                Some(Standing::Boundary(left)) => left,
-                Some(Standing::Nonsense) => {
-                    let words =
-                        format!("the clock of {} is far from the present", self.upstream.url);
-                    return Err(Failure::new(Status::StoreRefused, words));
+                present => {
+                    let (period, until) = present?;
+                    return Ok((known.place(tenant, period)?, until));
                 }
-                None => return Err(self.unavailable(&format!("series {series:?}"))),
-            };
-            if now.0 + left > deadline.0 {
+            }
+        }
+    }
+
+    /// The present period, and the instant up to which it is that.
+    ///
+    /// # Errors
+    /// [`Status::Deadline`] at a boundary, which has passed when the failure says to retry; or another failure.
+    pub fn present(&self, series: &KnownSeries, now: BootMs) -> Result<(Period, BootMs), Failure> {
+        let name = &series.record.name;
+        let Some(sample) = self.sample.get() else {
+            return Err(self.unavailable(&format!("series {name:?}")));
+        };
+        if let Some((by, period, until)) = series.found.get()
+            && by == sample
+            && now < until
+        {
+            return Ok((period, until));
+        }
+        match sample.standing(series.format.kind(), &series.zone, now) {
+            Standing::In(period, until) => {
+                series.found.set(Some((sample, period, until)));
+                Ok((period, until))
+            }
+            Standing::Boundary(left) => {
                 let words = format!(
-                    "a period of series {series:?} ends, and the store's clock is not known to better than {left} ms; \
+                    "a period of series {name:?} ends, and the store's clock is not known to better than {left} ms; \
                      retry after that"
                 );
                 let retry_after_ms = u32::try_from(left).unwrap_or(u32::MAX);
-                return Err(Failure { retry_after_ms, ..Failure::new(Status::Deadline, words) });
+                Err(Failure { retry_after_ms, ..Failure::new(Status::Deadline, words) })
             }
-            tokio::time::sleep(BOUNDARY_TICK.min(Duration::from_millis(left))).await;
+            Standing::Nonsense => Err(Failure::new(
+                Status::StoreRefused,
+                format!("the clock of {} is far from the present", self.upstream.url),
+            )),
         }
     }
 
     /// A series by its name.
     ///
     /// # Errors
-    /// There is no such series, or the store can't be asked.
+    /// There is no such series, this host can't use it, or the store can't be asked.
     pub async fn find(&self, name: &str) -> Result<Rc<KnownSeries>, Failure> {
-        let get = || self.known.borrow().get(name)?.1.clone();
-        let now = clock::boot().0;
+        if let Some(known) = self.fresh(name, clock::boot()) {
+            return known;
+        }
+        let asked = self.read(READ_AGAIN_MS).await;
+        let known = self.known.borrow().get(name).map(|(_, known)| known.clone());
+        known.unwrap_or_else(|| {
+            asked?;
+            let words =
+                format!("there is no series {name:?}; create it with leafctl series create");
+            Err(Failure::new(Status::TagUnknown, words))
+        })
+    }
+
+    /// A series by its name, unless the store has to be asked about it.
+    fn fresh(&self, name: &str, now: BootMs) -> Option<Result<Rc<KnownSeries>, Failure>> {
+        let known = self.known.borrow().get(name)?.1.clone();
+        let asked = self.asked.get()?;
         // In an outage, what is known counts.
-        let fresh = self.asked.get().is_some_and(|asked| now < asked.0 + 2 * READ_EVERY_MS)
-            || self.upstream.unavailable_reason().is_some();
-        if let Some(known) = get().filter(|_| fresh) {
-            return Ok(known);
-        }
-        let failure = self.read_again().await.err();
-        match (get(), failure) {
-            (Some(known), _) => Ok(known),
-            (None, Some(failure)) => Err(failure),
-            (None, None) if self.known.borrow().contains_key(name) => Err(Failure::new(
-                Status::StoreRefused,
-                format!(
-                    "this host can't issue numbers of series {name:?}: its log says why, after \"can't issue numbers\""
-                ),
-            )),
-            (None, None) => Err(Failure::new(
-                Status::TagUnknown,
-                format!("there is no series {name:?}; create it with leafctl series create"),
-            )),
-        }
+        let fresh =
+            now.0 < asked.0 + 2 * READ_EVERY_MS || self.upstream.unavailable_reason().is_some();
+        fresh.then_some(known)
     }
 
     /// The series that are known, by name.
     pub fn all(&self) -> Vec<Rc<KnownSeries>> {
-        self.known.borrow().values().filter_map(|(_, series)| series.clone()).collect()
+        self.known.borrow().values().filter_map(|(_, series)| series.clone().ok()).collect()
     }
 
-    /// The current period; `None` if the store's clock was never read.
-    fn standing(&self, series: &KnownSeries, now: BootMs) -> Option<Standing> {
-        Some(self.sample.get()?.standing(series.format.kind(), &series.zone, now))
-    }
-
-    /// The present period, if it is known.
-    pub fn present(&self, series: &KnownSeries) -> Option<Period> {
-        match self.standing(series, clock::boot())? {
-            Standing::In(period, _) => Some(period),
-            _ => None,
+    /// The periods in use whose next one is to be prepared now.
+    pub fn due(&self, now: BootMs) -> Vec<Rc<Place>> {
+        let mut all = Vec::new();
+        for series in self.all() {
+            if let Ok((period, until)) = self.present(&series, now) {
+                let mut in_use = series.in_use.borrow_mut();
+                in_use.retain(|_, place| place.period == period);
+                let due = |ahead_ms: u64| until.0 <= now.0 + ahead_ms;
+                let is_due = |place: &&Rc<Place>| place.prepare_ms.get().is_some_and(due);
+                all.extend(in_use.values().filter(is_due).cloned());
+            }
         }
-    }
-
-    /// Whether it is a place's period now.
-    pub fn is_now(&self, place: &Place) -> bool {
-        self.present(&place.series) == Some(place.period)
+        all
     }
 
     /// How exactly the store's clock is known, in milliseconds, and the earliest time that it can show.
@@ -192,24 +218,15 @@ impl SeriesBook {
         Some((to - from, from))
     }
 
-    /// As [`SeriesBook::read`], but at most once a second, because any client can cause it.
+    /// Reads the store's clock and its series, unless that was done within this time.
     ///
     /// # Errors
     /// The store can't be asked.
-    pub async fn read_again(&self) -> Result<(), Failure> {
-        let now = clock::boot().0;
-        match self.asked.get() {
-            Some(asked) if now < asked.0 + READ_AGAIN_MS => Ok(()),
-            _ => self.read().await,
-        }
-    }
-
-    /// Reads the store's clock and its series.
-    ///
-    /// # Errors
-    /// The store can't be asked.
-    pub async fn read(&self) -> Result<(), Failure> {
+    pub async fn read(&self, within_ms: u64) -> Result<(), Failure> {
         let came = clock::boot();
+        if self.asked.get().is_some_and(|asked| came.0 < asked.0 + within_ms) {
+            return Ok(());
+        }
         // All who ask wait for the same probe, so nobody waits for the failures of others.
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let _one = self.asking.lock().await;
@@ -235,16 +252,15 @@ impl SeriesBook {
             if known.get(&name).is_some_and(|(former, _)| *former == text) {
                 continue;
             }
-            let series = serde_json::from_str::<Series>(&text)
+            let series = serde_json::from_str(&text)
+                .map_err(|why| format!("its record makes no sense: {why}"))
+                .and_then(KnownSeries::new)
                 .map_err(|why| {
-                    Failure::new(Status::Internal, format!("its record makes no sense: {why}"))
-                })
-                .and_then(|record| KnownSeries::new(Series { name: name.clone(), ..record }))
-                .inspect_err(|failure| {
-                    let why = &failure.message;
-                    warn!(series = name, "this host can't issue numbers of the series: {why}");
+                    let words = format!("this host can't issue numbers of series {name:?}: {why}");
+                    warn!("{words}");
+                    Failure::new(Status::StoreRefused, words)
                 });
-            known.insert(name, (text, series.ok().map(Rc::new)));
+            known.insert(name, (text, series.map(Rc::new)));
         }
         Ok(())
     }
@@ -259,11 +275,9 @@ impl SeriesBook {
         ))
     }
 
-    /// Whether it is time to read the store's clock again.
-    pub fn wants_reading(&self) -> bool {
-        let now = clock::boot().0;
-        now < self.used.get().0 + IN_USE_MS
-            && self.asked.get().is_none_or(|asked| now >= asked.0 + READ_EVERY_MS)
+    /// Whether numbers were drawn lately.
+    pub fn is_in_use(&self, now: BootMs) -> bool {
+        now.0 < self.used.get().0 + IN_USE_MS
     }
 }
 
@@ -272,65 +286,78 @@ impl KnownSeries {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn new(record: Series) -> Result<KnownSeries, Failure> {
-        let refused = |message| Failure::new(Status::ValueRefused, message);
+    pub fn new(record: Series) -> Result<KnownSeries, String> {
         let Series { name, format, timezone, tenants_max, retention_days, .. } = &record;
         if !is_name(name) {
-            return Err(refused(format!(
+            return Err(format!(
                 "{name:?} can't name a series: a name is a lower-case letter and up to 39 further letters, digits, _ and -"
-            )));
+            ));
         }
-        let format = Format::parse(format)
-            .map_err(|why| refused(format!("{format:?} is not a format: {why}")))?;
+        let format =
+            Format::parse(format).map_err(|why| format!("{format:?} is not a format: {why}"))?;
         let zone = TimeZone::get(timezone).map_err(|_| {
-            refused(format!(
+            format!(
                 "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin; for a new zone, \
                  update tzdata and restart leafd"
-            ))
+            )
         })?;
         for (setting, value, most) in [
             ("tenants_max", *tenants_max, TENANTS_MAX),
             ("retention_days", retention_days.unwrap_or(1), RETENTION_DAYS_MAX),
         ] {
             if !(1..=most).contains(&value) {
-                return Err(refused(format!("{setting} is {value}; it must be from 1 to {most}")));
+                return Err(format!("{setting} is {value}; it must be from 1 to {most}"));
             }
         }
-        let (refused_until, in_use) = Default::default();
-        Ok(KnownSeries { record, format, zone, refused_until, in_use })
+        let (admitting, found, in_use) = Default::default();
+        Ok(KnownSeries { record, format, zone, admitting, found, in_use })
     }
 
-    /// A period of a tenant.
-    pub fn place(self: &Rc<Self>, tenant: String, period: Period, until: BootMs) -> Rc<Place> {
-        let tag = self.record.tag_of(&tenant, period);
-        let prepare_at = Cell::default();
-        Rc::new(Place { series: Rc::clone(self), tenant, period, tag, until, prepare_at })
-    }
-
-    /// Remembers the period in use of a tenant, because a number of it was drawn.
-    pub fn keep(&self, place: Rc<Place>) {
-        let mut in_use = self.in_use.borrow_mut();
-        if in_use.get(&place.tenant).is_some_and(|known| known.period == place.period) {
-            return;
+    /// A period of a tenant: the one in use, if it is in use.
+    ///
+    /// # Errors
+    /// The series can't have this tenant.
+    pub fn place(self: &Rc<Self>, tenant: &str, period: Period) -> Result<Rc<Place>, Failure> {
+        let tenant = self.format.tenant(tenant).map_err(|why| {
+            let words = format!("series {:?}: {why}", self.record.name);
+            Failure::new(Status::ValueRefused, words)
+        })?;
+        if let Some(place) = self.in_use.borrow().get(&tenant).filter(|it| it.period == period) {
+            return Ok(Rc::clone(place));
         }
-        let ahead = PREPARED_MS - fastrand::u64(..PREPARED_MS / 2);
-        place.prepare_at.set(Some(BootMs(place.until.0.saturating_sub(ahead))));
-        in_use.insert(place.tenant.clone(), place);
-    }
-
-    /// The periods in use whose next one is to be prepared now.
-    pub fn due(&self, now: BootMs) -> Vec<Rc<Place>> {
-        let mut in_use = self.in_use.borrow_mut();
-        in_use.retain(|_, place| now < place.until);
-        let due = |place: &&Rc<Place>| place.prepare_at.get().is_some_and(|at| at <= now);
-        in_use.values().filter(due).cloned().collect()
+        let tag = self.record.tag_of(&tenant, period);
+        let prepare_ms = Cell::new(Some(PREPARED_MS - fastrand::u64(..PREPARED_MS / 2)));
+        Ok(Rc::new(Place { series: Rc::clone(self), tenant, period, tag, prepare_ms }))
     }
 }
 
 impl Place {
-    /// The text of a number.
-    pub fn text(&self, number: u64) -> String {
-        self.series.format.writer(self.period, &self.tenant)(number)
+    /// Returns the text of a number.
+    pub fn writer(&self) -> impl Fn(u64) -> String {
+        self.series.format.writer(self.period, &self.tenant)
+    }
+
+    /// The texts of issued numbers, as the body of a reply. From now on the period is in use.
+    pub fn issue(self: &Rc<Self>, runs: &[Run]) -> Vec<u8> {
+        let KnownSeries { record, format, in_use, .. } = &*self.series;
+        let mut in_use = in_use.borrow_mut();
+        if in_use.get(&self.tenant).is_none_or(|known| known.period != self.period) {
+            in_use.insert(self.tenant.clone(), Rc::clone(self));
+        }
+        let capacity = format.capacity();
+        let warned_at = capacity - capacity / 5;
+        if runs.iter().any(|run| run.range().contains(&warned_at)) {
+            let soon = match record.overflow {
+                Overflow::Grow => "then numbers get longer",
+                Overflow::Refuse => "then draws are refused until the next period",
+            };
+            warn!(
+                tag = %self.tag,
+                "80 % of this period's numbers that fit the format are used: {soon}"
+            );
+        }
+        let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));
+        SeriesReply::body(numbers.map(self.writer()))
     }
 }
 

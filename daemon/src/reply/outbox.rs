@@ -9,6 +9,7 @@ use leafd_core::mask::Mask;
 use leafd_core::shares::{Claimant, ShareSlot, Shares};
 use leafd_wire::reply::reply_header;
 use leafd_wire::{ErrorReply, Header, IdsReply, InfoReply, Run, Status, flag, opcode};
+use tokio::sync::oneshot;
 
 use super::Failure;
 use super::backlog::Backlog;
@@ -47,10 +48,20 @@ pub struct Outbox {
 #[must_use]
 pub struct ReplyTo {
     outbox: Rc<Outbox>,
-    header: Header,
-    came_us: u64,
+    to: Destination,
     /// Its place among waiting requests, if it has one.
     place: Option<ShareSlot>,
+}
+
+/// Who gets the ids that a request waits for, or its failure.
+#[derive(Debug)]
+enum Destination {
+    Client {
+        header: Header,
+        came_us: u64,
+    },
+    /// A task that works on the client's request.
+    Task(Option<oneshot::Sender<Result<Vec<Run>, Failure>>>),
 }
 
 // === impl Outbox ===
@@ -105,6 +116,12 @@ impl Outbox {
         header.put_frame(body, &mut *self.bytes.borrow_mut());
     }
 
+    /// Answers with issued numbers of a series; the body has their texts.
+    pub fn numbers(&self, request: &Header, body: &[u8], runs: &[Run]) {
+        self.tally.drawn(&self.drawn, request.flags, runs);
+        self.body(request, body);
+    }
+
     /// Answers an INFO request.
     pub fn info(&self, request: &Header, reply: &InfoReply) {
         let header = reply_header(request, Status::Ok, self.flags());
@@ -126,7 +143,13 @@ impl Outbox {
     /// A handle to answer a request later.
     pub fn later(self: &Rc<Self>, request: Header) -> ReplyTo {
         self.awaiting.set(self.awaiting.get() + 1);
-        ReplyTo { outbox: Rc::clone(self), header: request, came_us: monotonic_us(), place: None }
+        let to = Destination::Client { header: request, came_us: monotonic_us() };
+        ReplyTo { outbox: Rc::clone(self), to, place: None }
+    }
+
+    /// A handle that passes ids to a task, which answers the client.
+    pub fn for_task(self: &Rc<Self>, task: oneshot::Sender<Result<Vec<Run>, Failure>>) -> ReplyTo {
+        ReplyTo { outbox: Rc::clone(self), to: Destination::Task(Some(task)), place: None }
     }
 
     /// Whether [`Outbox::bytes`] would take some time: ids have to be masked first.
@@ -203,8 +226,11 @@ impl ReplyTo {
         }
     }
 
-    /// Answers with ids.
-    pub fn ids(self, hold_ms: u32, runs: &[Run]) {
+    /// Answers with ids, or passes them to the task.
+    pub fn ids(mut self, hold_ms: u32, runs: &[Run]) {
+        if let Destination::Task(task) = &mut self.to {
+            task.take().map(|task| task.send(Ok(runs.to_vec())));
+        }
         self.answer(|outbox, header| outbox.ids(header, hold_ms, runs));
     }
 
@@ -218,8 +244,16 @@ impl ReplyTo {
         self.answer(|outbox, header| outbox.body(header, body));
     }
 
-    /// Answers that the request failed.
-    pub fn failure(self, failure: &Failure) {
+    /// See [`Outbox::numbers`].
+    pub fn numbers(self, body: &[u8], runs: &[Run]) {
+        self.answer(|outbox, header| outbox.numbers(header, body, runs));
+    }
+
+    /// Answers that the request failed, or passes that to the task.
+    pub fn failure(mut self, failure: &Failure) {
+        if let Destination::Task(task) = &mut self.to {
+            task.take().map(|task| task.send(Err(failure.clone())));
+        }
         self.answer(|outbox, header| outbox.failure(header, failure));
     }
 
@@ -244,20 +278,25 @@ impl ReplyTo {
     }
 
     fn answer(self, write: impl FnOnce(&Outbox, &Header)) {
-        if !self.outbox.closed.get() {
-            if self.header.opcode == opcode::IDS {
-                self.outbox.tally.waited(self.came_us);
+        if let Destination::Client { header, came_us } = &self.to
+            && !self.gone()
+        {
+            if matches!(header.opcode, opcode::IDS | opcode::SERIES_NEXT) {
+                self.outbox.tally.waited(*came_us);
             }
-            write(&self.outbox, &self.header);
+            write(&self.outbox, header);
         }
     }
 }
 
 impl Drop for ReplyTo {
     fn drop(&mut self) {
-        self.outbox.awaiting.set(self.outbox.awaiting.get() - 1);
-        if let Some(waker) = self.outbox.waker.borrow().as_ref() {
-            waker.wake_by_ref();
+        // A task has its own handle for the client.
+        if let Destination::Client { .. } = self.to {
+            self.outbox.awaiting.set(self.outbox.awaiting.get() - 1);
+            if let Some(waker) = self.outbox.waker.borrow().as_ref() {
+                waker.wake_by_ref();
+            }
         }
     }
 }

@@ -1,31 +1,28 @@
 //! Document numbers: draws them, reads them back, and accounts for them. Their counts are tags.
 
 use std::rc::Rc;
-use std::time::Duration;
 
 use leafd_wire::series::NUMBERS_MAX;
-use leafd_wire::{
-    DEADLINE_MS_MAX, IdsReply, IdsRequest, Run, SeriesReply, SeriesRequest, Status, opcode,
-};
+use leafd_wire::{DEADLINE_MS_MAX, Run, SeriesRequest, Status, opcode};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::session::{Asking, body_of};
+use super::session::{Source, unreadable};
 use super::tag_stores::TagStores;
 use super::tags::{administrative, json as to_json, refused};
-use super::{Dispatcher, PeerRequest, Session};
+use super::{Dispatcher, PeerRequest, Session, quotas};
 use crate::clock;
 use crate::config::Peer;
-use crate::engine::segments::Cause;
-use crate::engine::series::{KnownSeries, Place, timeout_at};
+use crate::engine::segments::{Cause, SegmentTag};
+use crate::engine::series::{KnownSeries, Place, READ_AGAIN_MS, READ_EVERY_MS, timeout_at};
 use crate::reply::Failure;
-use crate::reply::outbox::ReplyTo;
 use crate::store::Store;
-use leafd_core::series::{Overflow, Period, Series, is_tag_of_series};
+use leafd_core::series::{Period, Series};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{NewTag, StoreError};
-use leafd_core::{BootMs, Tag, UnixMs};
+use leafd_core::{BootMs, Tag, UnixMs, Want};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -46,19 +43,17 @@ struct Account {
     tenant: String,
     /// By default the present period.
     period: Option<String>,
-    #[serde(default = "first_number")]
+    #[serde(default)]
     first: u64,
 }
 
 /// A request for numbers that can't be answered at once.
 struct Draw {
+    session: Session,
     series: String,
     tenant: String,
-    count: u32,
+    want: Want,
     deadline: BootMs,
-    peer: Peer,
-    claimant: Claimant,
-    pid: u32,
 }
 
 /// The fewest numbers of a period that a host claims at a time, and so its smallest reserve for a store outage.
@@ -67,26 +62,13 @@ const STEP: u64 = 10;
 /// How often a draw begins again because its period has ended, or the tag was missing.
 const TRIES_MAX: u32 = 5;
 
-/// For how long a refused tenant is refused again without asking the store, in milliseconds.
-const REFUSED_MS: u64 = 1_000;
-
-/// How often a waiting request looks whether its client is gone.
-const GONE_CHECKED: Duration = Duration::from_millis(100);
-
-/// After a failed attempt to prepare a period, the next one is made this many milliseconds later.
-const PREPARED_AGAIN_MS: u64 = 30_000;
-
 /// How many old periods are deleted when one begins.
 const DELETED_AT_ONCE: u32 = 100;
 
 const DAY_MS: u64 = 86_400_000;
 
-fn first_number() -> u64 {
-    1
-}
-
 impl Dispatcher {
-    /// Answers a request for the next numbers of a series.
+    /// Answers a request for the next numbers of a series: at once if the period is known and this host holds some.
     pub(super) fn series_next(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         let PeerRequest { session, header, body } = *request;
         let asked = SeriesRequest::decode(body)?;
@@ -98,20 +80,28 @@ impl Dispatcher {
             return Err(failure);
         }
         let now = clock::boot();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let draw = Draw {
-            series: text(asked.series),
-            tenant: text(asked.tenant),
-            count: asked.count,
-            deadline: BootMs(now.0 + u64::from(asked.deadline_ms.min(DEADLINE_MS_MAX))),
-            peer: session.peer.clone(),
-            claimant: session.outbox.claimant,
-            pid: session.outbox.pid(),
-        };
+        let want = Want { count: asked.count, allow_partial: false };
+        let series = String::from_utf8_lossy(asked.series);
+        let tenant = String::from_utf8_lossy(asked.tenant);
+        let mut runs = session.runs.borrow_mut();
+        runs.clear();
+        // The task charges quotas, and finds out what else is wrong.
+        if let Some(place) = self.series.at_once(&series, &tenant, now)
+            && let Ok((Source::Segment(tag), None)) =
+                self.source(session, place.tag.as_str().as_bytes())
+            && self.segments.take(&tag, want, &mut runs)
+        {
+            session.outbox.given(tag.trace_key, &runs);
+            session.outbox.numbers(header, &place.issue(&runs), &runs);
+            return Ok(());
+        }
+        let deadline = BootMs(now.0 + u64::from(asked.deadline_ms.min(DEADLINE_MS_MAX)));
+        let (series, tenant) = (series.into_owned(), tenant.into_owned());
+        let draw = Draw { session: session.for_task(), series, tenant, want, deadline };
         let (reply, dispatcher) = (session.outbox.later(*header), Rc::clone(self));
         tokio::task::spawn_local(async move {
-            match dispatcher.draw(&draw, &reply).await {
-                Ok(texts) => reply.body(&texts),
+            match dispatcher.draw(&draw).await {
+                Ok((texts, runs)) => reply.numbers(&texts, &runs),
                 Err(failure) => reply.failure(&failure),
             }
         });
@@ -119,28 +109,32 @@ impl Dispatcher {
     }
 
     /// Draws numbers: waits for boundaries, creates the period's tag, and waits for its ids.
-    async fn draw(self: &Rc<Self>, draw: &Draw, reply: &ReplyTo) -> Result<Vec<u8>, Failure> {
+    async fn draw(self: &Rc<Self>, draw: &Draw) -> Result<(Vec<u8>, Vec<Run>), Failure> {
         for _ in 0..TRIES_MAX {
-            let place = self.series.settle(&draw.series, &draw.tenant, draw.deadline).await?;
-            let until = draw.deadline.min(place.until);
-            let session = self.session_of(draw, draw.peer.clone());
-            let drawn = self.draw_ids(session, &place.tag, draw.count, until, reply).await;
-            let is_now = self.series.is_now(&place);
+            let settled = self.series.settle(&draw.series, &draw.tenant, draw.deadline);
+            let (place, until) = settled.await?;
+            let (name, mut want) = (place.tag.as_str().as_bytes(), draw.want);
+            let drawn = async {
+                let (source, quota) = self.source(&draw.session, name)?;
+                let Source::Segment(tag) = source else { return Err(unreadable()) };
+                if let Some(bucket) = quota {
+                    let uid = draw.session.peer.uid;
+                    quotas::charge(&mut bucket.borrow_mut(), &mut want, uid, name)?;
+                }
+                self.await_ids(&draw.session, tag, want, draw.deadline.min(until)).await
+            };
+            let drawn = drawn.await;
+            let now = clock::boot();
+            let present = self.series.present(&place.series, now);
+            let is_now = present.is_ok_and(|(period, _)| period == place.period);
             match drawn {
-                Ok(runs) if is_now => {
-                    let texts = texts(&place, &runs);
-                    place.series.keep(Rc::clone(&place));
-                    return Ok(texts);
-                }
-                Ok(runs) => {
-                    let name = &place.tag;
-                    runs.iter().for_each(|run| {
-                        self.segments.losses.note(name, Cause::Period, run.range())
-                    });
-                }
+                Ok(runs) if is_now => return Ok((place.issue(&runs), runs)),
+                Ok(runs) => runs.iter().for_each(|run| {
+                    self.segments.losses.note(&place.tag, Cause::Period, run.range());
+                }),
                 Err(failure) if failure.status == Status::TagUnknown => {
                     if !place.tenant.is_empty() {
-                        let admitted = timeout_at(draw.deadline, self.admit(draw, &place, reply));
+                        let admitted = timeout_at(draw.deadline, self.admit(draw, &place));
                         admitted.await.unwrap_or_else(|_| {
                             Err(Failure::deadline(&place.tag, "other new tenants came first"))
                         })?;
@@ -148,7 +142,7 @@ impl Dispatcher {
                     self.create_period(&place).await?;
                 }
                 // The period has ended meanwhile.
-                Err(_) if !is_now && clock::boot() < draw.deadline => {}
+                Err(_) if !is_now && now < draw.deadline => {}
                 Err(failure) => return Err(failure),
             }
         }
@@ -158,58 +152,27 @@ impl Dispatcher {
         ))
     }
 
-    /// Draws ids of a tag as a client would, up to an instant.
-    async fn draw_ids(
+    /// Waits for ids of a tag, up to an instant.
+    async fn await_ids(
         self: &Rc<Self>,
-        session: Session,
-        tag: &Tag,
-        count: u32,
+        session: &Session,
+        tag: Rc<SegmentTag>,
+        want: Want,
         until: BootMs,
-        reply: &ReplyTo,
     ) -> Result<Vec<Run>, Failure> {
-        let left = until.0.saturating_sub(clock::boot().0);
-        let deadline_ms = u32::try_from(left).unwrap_or(DEADLINE_MS_MAX);
-        let mut asked = Vec::new();
-        IdsRequest { tag: tag.as_str().as_bytes(), count, deadline_ms }.put(false, 0, &mut asked);
-        let asking = Asking { dispatcher: self, session };
-        asking.ask(&asked);
-        while tokio::time::timeout(GONE_CHECKED, asking.session.outbox.answered()).await.is_err() {
-            if reply.gone() {
-                return Err(Failure::stopping());
-            }
-        }
-        let body = body_of(asking.session.outbox.bytes().rest())?;
-        Ok(IdsReply::decode(&body)?.runs().collect())
-    }
-
-    /// A session for requests on behalf of a draw.
-    fn session_of(&self, draw: &Draw, peer: Peer) -> Session {
-        Session::new(peer, draw.pid, draw.claimant, Rc::clone(&self.tally))
+        let (sender, receiver) = oneshot::channel();
+        session.waits_for(Source::Segment(Rc::clone(&tag)));
+        self.segments.wait(&tag, want, until, session.outbox.for_task(sender));
+        // Without an answer the client is gone.
+        receiver.await.unwrap_or_else(|_| Err(Failure::stopping()))
     }
 
     /// Refuses a new tenant if there are as many as the series may have. They are counted by a dense tag, so users take
     /// turns, and nothing is read but whether the tenant is new.
-    async fn admit(
-        self: &Rc<Self>,
-        draw: &Draw,
-        place: &Place,
-        reply: &ReplyTo,
-    ) -> Result<(), Failure> {
+    async fn admit(self: &Rc<Self>, draw: &Draw, place: &Place) -> Result<(), Failure> {
         let record = &place.series.record;
-        let refusal = || {
-            refused(format!(
-                "series {:?} has all the tenants it may have; to allow more: leafctl tag set {} --ceiling N",
-                record.name,
-                record.tenants_tag()
-            ))
-        };
         // One at a time, so that nobody keeps the store busy with invented tenants.
-        let mut refused_until = place.series.refused_until.lock().await;
-        let now = clock::boot();
-        refused_until.retain(|_, until| now < *until);
-        if refused_until.contains_key(&place.tenant) {
-            return Err(refusal());
-        }
+        let _one = place.series.admitting.lock().await;
         let prefix = record.tags_of(&place.tenant);
         for upstream in &self.segments.upstreams {
             let after = Tag::parse(prefix.as_bytes())?;
@@ -222,9 +185,9 @@ impl Dispatcher {
         let counter = record.tenants_tag();
         // Access rules are about the tenant's own tags.
         let draw_one = async || {
-            let mut session = self.session_of(draw, Peer::own());
-            session.admits_tenant = true;
-            self.draw_ids(session, &counter, 1, draw.deadline, reply).await
+            let tag = self.segments.tag(&counter, draw.session.outbox.claimant)?;
+            let want = Want { count: 1, allow_partial: false };
+            self.await_ids(&draw.session, tag, want, draw.deadline).await
         };
         let mut drawn = draw_one().await;
         if drawn.as_ref().is_err_and(|failure| failure.status == Status::TagUnknown) {
@@ -232,10 +195,10 @@ impl Dispatcher {
             drawn = draw_one().await;
         }
         match drawn {
-            Err(failure) if failure.status == Status::TagExhausted => {
-                refused_until.insert(place.tenant.clone(), BootMs(now.0 + REFUSED_MS));
-                Err(refusal())
-            }
+            Err(failure) if failure.status == Status::TagExhausted => Err(refused(format!(
+                "series {:?} has all the tenants it may have; to allow more: leafctl tag set {counter} --ceiling N",
+                record.name,
+            ))),
             drawn => drawn.map(drop),
         }
     }
@@ -290,7 +253,7 @@ impl Dispatcher {
     /// Has the next period of a tenant begin with held numbers, so that it can begin while the store is away.
     async fn prepare(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
         let Some(next) = place.period.next() else { return Ok(()) };
-        let next = place.series.place(place.tenant.clone(), next, BootMs(0));
+        let next = place.series.place(&place.tenant, next)?;
         self.create_period(&next).await?;
         if place.series.record.dense {
             return Ok(());
@@ -305,23 +268,20 @@ impl Dispatcher {
     pub(super) async fn keep_series(self: &Rc<Self>) {
         loop {
             tokio::time::sleep(clock::TICK).await;
-            if self.series.wants_reading() {
+            if self.series.is_in_use(clock::boot()) {
                 // A failure is reported to the clients that draw numbers.
-                let _ = self.series.read().await;
+                let _ = self.series.read(READ_EVERY_MS).await;
             }
-            let now = clock::boot();
-            for series in self.series.all() {
-                for place in series.due(now) {
-                    place.prepare_at.set(None);
-                    let dispatcher = Rc::clone(self);
-                    tokio::task::spawn_local(async move {
-                        if let Err(failure) = dispatcher.prepare(&place).await {
-                            warn!(tag = %place.tag, "can't prepare the next period: {}", failure.message);
-                            let again = clock::boot().0 + PREPARED_AGAIN_MS;
-                            place.prepare_at.set(Some(BootMs(again)));
-                        }
-                    });
-                }
+            for place in self.series.due(clock::boot()) {
+                let ahead_ms = place.prepare_ms.take();
+                let dispatcher = Rc::clone(self);
+                tokio::task::spawn_local(async move {
+                    if let Err(failure) = dispatcher.prepare(&place).await {
+                        warn!(tag = %place.tag, "can't prepare the next period: {}", failure.message);
+                        // It is tried again when half of the time is left.
+                        place.prepare_ms.set(ahead_ms.map(|ms| ms / 2));
+                    }
+                });
             }
         }
     }
@@ -358,19 +318,8 @@ impl Dispatcher {
         let (peer, claimant) = (request.session.peer.clone(), request.session.outbox.claimant);
         let what = "administer series";
         match request.header.opcode {
-            opcode::SERIES_CREATE => {
-                self.answer_administrator(request, what, async move |requests, new| {
-                    requests.create_series(new).await
-                })
-            }
-            opcode::SERIES_LIST => {
-                self.answer_administrator(request, what, async move |requests, ListSeries {}| {
-                    requests.series.read().await?;
-                    let all = requests.series.all();
-                    let row = |series: &Rc<KnownSeries>| requests.series_row(series);
-                    Ok(json!({ "series": all.iter().map(row).collect::<Vec<_>>() }))
-                })
-            }
+            opcode::SERIES_CREATE => self.answer_administrator(request, what, Self::create_series),
+            opcode::SERIES_LIST => self.answer_administrator(request, what, Self::list_series),
             opcode::SERIES_ACCOUNT => {
                 self.answer_administrator(request, what, async move |requests, asked| {
                     requests.account(asked, claimant).await
@@ -386,21 +335,28 @@ impl Dispatcher {
         }
     }
 
-    async fn create_series(&self, new: Series) -> Result<Value, Failure> {
-        let series = KnownSeries::new(new.clone())?;
+    async fn create_series(self: Rc<Self>, new: Series) -> Result<Value, Failure> {
+        let series = KnownSeries::new(new.clone()).map_err(refused)?;
         let upstream = &self.segments.upstreams[0];
         upstream.asked_once().await;
         let under = upstream.complete().map_err(|error| administrative(&error))?;
         let created = upstream.store.call(move |store| store.create_series(&under, &new)).await;
         created.map_err(|error| administrative(&error))?;
-        self.series.read().await?;
+        self.series.read(0).await?;
         Ok(self.series_row(&series))
+    }
+
+    async fn list_series(self: Rc<Self>, ListSeries {}: ListSeries) -> Result<Value, Failure> {
+        self.series.read(0).await?;
+        let all = self.series.all();
+        let rows: Vec<Value> = all.iter().map(|series| self.series_row(series)).collect();
+        Ok(json!({ "series": rows }))
     }
 
     fn series_row(&self, series: &KnownSeries) -> Value {
         let mut row = json!(series.record);
-        let period = self.series.present(series);
-        row["period"] = json!(period.map(|period| period.to_string()));
+        let present = self.series.present(series, clock::boot()).ok();
+        row["period"] = json!(present.map(|(period, _)| period.to_string()));
         row["clock_uncertainty_ms"] = json!(self.series.store_clock().map(|clock| clock.0));
         row
     }
@@ -410,7 +366,7 @@ impl Dispatcher {
         let all = match &asked.series {
             Some(name) => vec![self.series.find(name).await?],
             None => {
-                self.series.read_again().await?;
+                self.series.read(READ_AGAIN_MS).await?;
                 self.series.all()
             }
         };
@@ -444,8 +400,6 @@ impl Dispatcher {
         claimant: Claimant,
     ) -> Result<Value, Failure> {
         let series = self.series.find(&asked.series).await?;
-        let tenant = (series.format.tenant(&asked.tenant))
-            .map_err(|why| refused(format!("series {:?}: {why}", asked.series)))?;
         let period = match &asked.period {
             Some(text) => Period::parse(series.format.kind(), text).ok_or_else(|| {
                 refused(format!(
@@ -453,11 +407,9 @@ impl Dispatcher {
                     asked.series
                 ))
             })?,
-            None => self.series.present(&series).ok_or_else(|| {
-                refused("the present period is unknown, because the store's clock could not be read: pass a period")
-            })?,
+            None => self.series.present(&series, clock::boot())?.0,
         };
-        let place = series.place(tenant, period, BootMs(0));
+        let place = series.place(&asked.tenant, period)?;
         let shown = TagStores::new(self.segments.upstreams_of(&place.tag)?).show(&place.tag).await;
         let row = match shown {
             Err(StoreError::UnknownTag { .. }) => {
@@ -473,9 +425,10 @@ impl Dispatcher {
         // Without any claim, this is about number 1.
         let range = asked.first.clamp(1, end.max(2) - 1)..end.max(2);
         let mut answer = self.explain(&place.tag, range, claimant).await?;
+        let write = place.writer();
         for part in answer["parts"].as_array_mut().into_iter().flatten() {
             for (number, text) in [("first", "first_text"), ("last", "last_text")] {
-                part[text] = json!(part[number].as_u64().map(|number| place.text(number)));
+                part[text] = json!(part[number].as_u64().map(&write));
             }
         }
         let ended = period.end(&series.zone).zip(self.series.store_clock());
@@ -483,35 +436,5 @@ impl Dispatcher {
         (answer["series"], answer["tenant"]) = (json!(asked.series), json!(place.tenant));
         (answer["period"], answer["claimed_to"]) = (json!(period.to_string()), json!(end - 1));
         Ok(answer)
-    }
-}
-
-/// The texts of issued numbers, as the body of a reply.
-fn texts(place: &Place, runs: &[Run]) -> Vec<u8> {
-    let capacity = place.series.format.capacity();
-    let warned_at = capacity - capacity / 5;
-    let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));
-    SeriesReply::body(numbers.map(|number| {
-        if number == warned_at {
-            let soon = match place.series.record.overflow {
-                Overflow::Grow => "then numbers get longer",
-                Overflow::Refuse => "then draws are refused until the next period",
-            };
-            warn!(
-                tag = %place.tag, number,
-                "80 % of this period's numbers that fit the format are used: {soon}"
-            );
-        }
-        place.text(number)
-    }))
-}
-
-/// Refuses to create a tag whose name is that of a series' tag.
-pub(super) fn check_not_reserved(tag: &Tag) -> Result<(), Failure> {
-    match is_tag_of_series(tag) {
-        true => Err(refused(format!(
-            "{tag:?} can't name a tag: such names count the numbers of series (leafctl series create)"
-        ))),
-        false => Ok(()),
     }
 }

@@ -32,9 +32,7 @@ pub struct Session {
     now: Cell<Option<Now>>,
     /// Tags for which requests of this connection have waited. When the connection ends, those that still wait are
     /// dropped.
-    pub(super) waited_for: RefCell<Vec<Source>>,
-    /// Whether this draws on behalf of a series that admits a new tenant.
-    pub(super) admits_tenant: bool,
+    pub(super) waited_for: Rc<RefCell<Vec<Source>>>,
 }
 
 /// The tag that a connection drew last.
@@ -63,8 +61,19 @@ impl Session {
             last: RefCell::default(),
             runs: RefCell::default(),
             now: Cell::default(),
-            waited_for: RefCell::default(),
-            admits_tenant: false,
+            waited_for: Rc::default(),
+        }
+    }
+
+    /// The same connection, for a task that works on one of its requests.
+    pub(super) fn for_task(&self) -> Session {
+        Session {
+            peer: self.peer.clone(),
+            outbox: Rc::clone(&self.outbox),
+            last: RefCell::default(),
+            runs: RefCell::default(),
+            now: Cell::default(),
+            waited_for: Rc::clone(&self.waited_for),
         }
     }
 

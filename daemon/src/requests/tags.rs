@@ -6,13 +6,13 @@ use leafd_wire::{Status, opcode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::series::check_not_reserved;
 use super::tag_stores::{Away, Shown, TagStores};
 use super::{Dispatcher, PeerRequest};
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use leafd_core::Tag;
 use leafd_core::mask::{MaskBits, Masking};
+use leafd_core::series::is_tag_of_series;
 use leafd_core::store::{CEILING_MAX, Generation, NewTag, StoreError, TagChange, TagRow};
 
 #[derive(Debug, Deserialize)]
@@ -261,7 +261,11 @@ impl Dispatcher {
     fn checked_create(&self, create: Create) -> Result<(NewTag, Option<MaskBits>), Failure> {
         let Create { tag, start, step, ceiling, strict, masked, description } = create;
         let tag = self.segment_tag(&tag)?;
-        check_not_reserved(&tag)?;
+        if is_tag_of_series(&tag) {
+            return Err(refused(format!(
+                "{tag:?} can't name a tag: such names count the numbers of series (leafctl series create)"
+            )));
+        }
         let masked = match masked {
             None => None,
             Some(bits) => {
