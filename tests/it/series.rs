@@ -167,9 +167,26 @@ fn a_full_period_refuses_or_grows_and_warns_before() {
     assert_eq!((&*numbers[8], &*numbers[9]), ("G9", "G10"));
     assert_eq!(client.series("refuse").next_batch(9).unwrap().pop().unwrap(), "R9");
     assert_eq!(status_of(client.series("refuse").next()).0, Status::TagExhausted);
-    for words in ["numbers get longer", "draws are refused"] {
+    for words in ["numbers get longer", "the tag is 100% used"] {
         eventually(words, WITHIN, || host.log().contains(words).then_some(()));
     }
+}
+
+/// Another host may have issued the very number at which 80 % are used, or it was skipped.
+#[test]
+fn the_warning_comes_with_any_number_beyond_80_percent() {
+    let host = started();
+    create(&host, "grow", "G{n:9}", &[]);
+    let series = host.client().series("grow");
+    assert_eq!(series.next().unwrap(), "G000000001");
+    leafctl(&host, &["tag", "raise", "series/grow/all", "--to", "900000000"]);
+    // What the host holds comes first.
+    while !series.next_batch(1_000).unwrap()[999].starts_with("G9") {}
+    let warned = || host.log().matches("numbers get longer").count();
+    eventually("the warning", WITHIN, || (warned() == 1).then_some(()));
+    // Once is enough.
+    series.next_batch(5).unwrap();
+    assert_eq!(warned(), 1);
 }
 
 #[test]

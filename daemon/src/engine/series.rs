@@ -55,6 +55,8 @@ pub struct Place {
     pub tag: Tag,
     /// How long before its end to prepare the next period; `None` once that is done or has begun.
     pub prepare_ms: Cell<Option<u64>>,
+    /// Whether a warning has said that numbers will soon be longer.
+    warned: Cell<bool>,
 }
 
 /// How often the store's clock and its series are read while numbers are drawn. If the clock is set, this host notices
@@ -327,7 +329,8 @@ impl KnownSeries {
         }
         let tag = self.record.tag_of(&tenant, period);
         let prepare_ms = Cell::new(Some(PREPARED_MS - fastrand::u64(..PREPARED_MS / 2)));
-        Ok(Rc::new(Place { series: Rc::clone(self), tenant, period, tag, prepare_ms }))
+        let (series, warned) = (Rc::clone(self), Cell::default());
+        Ok(Rc::new(Place { series, tenant, period, tag, prepare_ms, warned }))
     }
 }
 
@@ -345,15 +348,12 @@ impl Place {
             in_use.insert(self.tenant.clone(), Rc::clone(self));
         }
         let capacity = format.capacity();
-        let warned_at = capacity - capacity / 5;
-        if runs.iter().any(|run| run.range().contains(&warned_at)) {
-            let soon = match record.overflow {
-                Overflow::Grow => "then numbers get longer",
-                Overflow::Refuse => "then draws are refused until the next period",
-            };
+        let beyond = runs.iter().any(|run| run.end() > capacity - capacity / 5);
+        // If they can't get longer, the tag has a ceiling, and its own warnings.
+        if record.overflow == Overflow::Grow && beyond && !self.warned.replace(true) {
             warn!(
                 tag = %self.tag,
-                "80 % of this period's numbers that fit the format are used: {soon}"
+                "80 % of this period's numbers that fit the format are used: then numbers get longer"
             );
         }
         let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));
