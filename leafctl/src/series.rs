@@ -33,15 +33,40 @@ Examples:
   leafctl series create receipts --format 'R{yy}-{n:7}{check}' --overflow refuse --dense")]
     Create(CreateArgs),
     /// List series
-    List(ListArgs),
+    List {
+        /// Print JSON, one series per line
+        #[arg(long)]
+        json: bool,
+    },
     /// Draw numbers, and print one per line
     #[command(after_help = "\
 Examples:
   leafctl series next invoices                      INV-2026-000123
   leafctl series next orders --tenant acme -n 3     ORD-ACME-20261124-00017 ...")]
-    Next(NextArgs),
+    Next {
+        /// The series' name
+        series: String,
+        /// The tenant, for a series with tenants
+        #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+        tenant: String,
+        /// How many numbers
+        #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        count: u32,
+        /// The deadline, in milliseconds
+        #[arg(long, default_value_t = 2_000, value_name = "MS")]
+        deadline_ms: u64,
+    },
     /// Read a number, and check whether it is valid and was issued
-    Check(CheckArgs),
+    Check {
+        /// The number, such as INV-2026-000123
+        number: String,
+        /// The series; by default, every series is tried
+        #[arg(long, value_name = "NAME")]
+        series: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what happened to each number of a period
     #[command(after_help = "\
 A host knows what happened to each number only for its own claims. For another host's claims, run
@@ -82,43 +107,6 @@ pub struct CreateArgs {
     json: bool,
 }
 
-/// How to list series.
-#[derive(Debug, clap::Args)]
-pub struct ListArgs {
-    /// Print JSON, one series per line
-    #[arg(long)]
-    json: bool,
-}
-
-/// Which numbers to draw.
-#[derive(Debug, clap::Args)]
-pub struct NextArgs {
-    /// The series' name
-    series: String,
-    /// The tenant, for a series with tenants
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    tenant: String,
-    /// How many numbers
-    #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    count: u32,
-    /// The deadline, in milliseconds
-    #[arg(long, default_value_t = 2_000, value_name = "MS")]
-    deadline_ms: u64,
-}
-
-/// Which number to read.
-#[derive(Debug, clap::Args)]
-pub struct CheckArgs {
-    /// The number, such as INV-2026-000123
-    number: String,
-    /// The series; by default, every series is tried
-    #[arg(long, value_name = "NAME")]
-    series: Option<String>,
-    /// Print JSON
-    #[arg(long)]
-    json: bool,
-}
-
 /// Which period to account for.
 #[derive(Debug, clap::Args)]
 pub struct AccountArgs {
@@ -150,21 +138,22 @@ pub fn run(socket: &Path, command: &SeriesCommand) -> Result<(), CommandError> {
             let row = ask(&client.build()?, opcode::SERIES_CREATE, &json!(args))?;
             print(&[row], args.json)
         }
-        SeriesCommand::List(args) => {
+        SeriesCommand::List { json } => {
             let answer = ask(&client.build()?, opcode::SERIES_LIST, &json!({}))?;
-            print(items(&answer["series"]), args.json)
+            print(items(&answer["series"]), *json)
         }
-        SeriesCommand::Next(args) => {
-            let client = client.deadline(Duration::from_millis(args.deadline_ms)).build()?;
-            let numbers =
-                client.series(&args.series).tenant(&args.tenant).next_batch(args.count)?;
+        SeriesCommand::Next { series, tenant, count, deadline_ms } => {
+            let client = client.deadline(Duration::from_millis(*deadline_ms)).build()?;
             let mut out = BufWriter::new(io::stdout().lock());
-            for number in numbers {
+            for number in client.series(series).tenant(tenant).next_batch(*count)? {
                 writeln!(out, "{number}")?;
             }
             Ok(out.flush()?)
         }
-        SeriesCommand::Check(args) => check(&client.build()?, args),
+        SeriesCommand::Check { number, series, json } => {
+            let body = json!({ "text": number, "series": series });
+            check(&client.build()?, &body, *json)
+        }
         SeriesCommand::Account(args) => account(&client.build()?, args),
     }
 }
@@ -185,15 +174,14 @@ fn print(rows: &[Value], json: bool) -> Result<(), CommandError> {
     Ok(rows.iter().try_for_each(|row| line(columns.map(|column| shown(&row[column]))))?)
 }
 
-fn check(client: &Client, args: &CheckArgs) -> Result<(), CommandError> {
-    let body = json!({ "text": args.number, "series": args.series });
-    let mut answer = ask(client, opcode::SERIES_CHECK, &body)?;
+fn check(client: &Client, body: &Value, json: bool) -> Result<(), CommandError> {
+    let mut answer = ask(client, opcode::SERIES_CHECK, body)?;
     let mut out = io::stdout().lock();
     for one in answer["found"].as_array_mut().into_iter().flatten() {
         let (tag, number) = (&one["tag"], &one["number"]);
         let asked = json!({ "tag": tag, "first": number, "last": number });
         let found = ask(client, opcode::GAPS, &asked).map(|mut answer| answer["parts"][0].take());
-        if args.json {
+        if json {
             one["issued"] = found.unwrap_or_default();
             writeln!(out, "{one}")?;
             continue;
