@@ -1,5 +1,5 @@
-// A wall clock that a test sets for the program into which this library is loaded: it is off by the seconds in the file
-// that WALL_CLOCK_OFFSET names. The file is mapped, so all threads see a change at once. The boot-time clock stays.
+// A wall clock that a test sets for the program into which this library is loaded: it is off by the milliseconds in the
+// file that WALL_CLOCK_OFFSET names. The file is mapped, so all threads see a change at once. The boot-time clock stays.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,8 +16,12 @@
 
 static const int64_t *offset;
 
-static int64_t offset_s(void) {
-    return offset ? __atomic_load_n(offset, __ATOMIC_RELAXED) : 0;
+// Adds the offset this many times: once for a time of this clock, minus once for one of the kernel's.
+static void shift(struct timespec *at, int64_t times) {
+    int64_t ms = offset ? times * __atomic_load_n(offset, __ATOMIC_RELAXED) : 0;
+    int64_t nanoseconds = at->tv_nsec + ms % 1000 * 1000000;
+    at->tv_sec += ms / 1000 + (nanoseconds >= 1000000000) - (nanoseconds < 0);
+    at->tv_nsec = (nanoseconds + 1000000000) % 1000000000;
 }
 
 __attribute__((constructor)) static void map_offset(void) {
@@ -35,7 +39,7 @@ __attribute__((constructor)) static void map_offset(void) {
 int clock_gettime(clockid_t clock, struct timespec *now) {
     int failed = syscall(SYS_clock_gettime, clock, now);
     if (!failed && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) {
-        now->tv_sec += offset_s();
+        shift(now, 1);
     }
     return failed;
 }
@@ -67,7 +71,7 @@ int pthread_cond_clockwait(pthread_cond_t *condition, pthread_mutex_t *mutex, cl
     }
     struct timespec kernel = *until;
     if (clock == CLOCK_REALTIME) {
-        kernel.tv_sec -= offset_s();
+        shift(&kernel, -1);
     }
     return real(condition, mutex, clock, &kernel);
 }

@@ -51,8 +51,13 @@ impl WallClock {
 
     /// Sets the clock this many seconds off.
     pub fn step(&self, seconds: i64) {
+        self.step_ms(seconds * 1_000);
+    }
+
+    /// Sets the clock this many milliseconds off.
+    pub fn step_ms(&self, ms: i64) {
         let file = fs::OpenOptions::new().write(true).open(&self.offset).unwrap();
-        file.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
+        file.write_all_at(&ms.to_ne_bytes(), 0).unwrap();
     }
 }
 

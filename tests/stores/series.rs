@@ -12,13 +12,14 @@ use jiff::{Timestamp, civil::Date};
 use leafd_client::{Client, opcode};
 use leafd_core::series::{Format, Overflow};
 use leafd_tests::host::{Host, eventually};
-use leafd_tests::seed::seeds;
+use leafd_tests::seed::{Seeded, seeds};
 use leafd_tests::servers::Server;
 use leafd_tests::wall_clock::WallClock;
 use serde_json::{Value, json};
 
 on_each_server!(
     days_begin_and_end_on_three_hosts,
+    no_number_is_outside_of_its_day_over_many_days,
     the_guide_s_row_leaves_no_gap,
     a_period_begins_while_the_store_is_down
 );
@@ -30,8 +31,11 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// How long draws go on around each boundary.
 const AROUND: Duration = Duration::from_millis(900);
 
-/// How many boundaries there are in each test.
+/// How many boundaries there are under load, with kills.
 const BOUNDARIES: usize = 16;
+
+/// How many there are in quick succession, unless the environment says otherwise: `LEAFD_TEST_BOUNDARIES=1000`.
+const MANY_BOUNDARIES: usize = 100;
 
 /// Dates at whose beginning something is special: clocks are set on the day before or on the day, and leap days.
 const DATES: [&str; 8] = [
@@ -67,20 +71,28 @@ struct Number {
     came_ms: i64,
 }
 
-/// The server's clock as an offset from the system's, and whether hosts may not have noticed its last change.
+/// The server's clock as an offset from the system's.
 struct ServerClock {
     clock: WallClock,
-    offset_s: i64,
+    offset_ms: i64,
 }
 
 impl ServerClock {
+    /// Gives the server such a clock, and starts it again.
+    fn of<S: Server>(server: &mut S) -> ServerClock {
+        server.stop();
+        let clock = WallClock::of_server(server.process_mut());
+        server.start();
+        ServerClock { clock, offset_ms: 0 }
+    }
+
     fn set(&mut self, to_ms: i64) {
-        self.offset_s = (to_ms - now_ms()).div_euclid(1_000);
-        self.clock.step(self.offset_s);
+        self.offset_ms = to_ms - now_ms();
+        self.clock.step_ms(self.offset_ms);
     }
 
     fn ms(&self) -> i64 {
-        now_ms() + self.offset_s * 1_000
+        now_ms() + self.offset_ms
     }
 }
 
@@ -92,7 +104,7 @@ struct Draws {
 }
 
 impl Draws {
-    fn start(hosts: &[Host], offset_s: i64) -> Draws {
+    fn start(hosts: &[Host], offset_ms: i64) -> Draws {
         let (stop, failed) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let mut threads = Vec::new();
         for host in hosts {
@@ -105,10 +117,10 @@ impl Draws {
                 threads.push(std::thread::spawn(move || {
                     let mut numbers = Vec::new();
                     while !stop.load(Ordering::Relaxed) {
-                        let asked_ms = now_ms() + offset_s * 1_000;
+                        let asked_ms = now_ms() + offset_ms;
                         match series.next() {
                             Ok(text) => {
-                                let came_ms = now_ms() + offset_s * 1_000;
+                                let came_ms = now_ms() + offset_ms;
                                 numbers.push(Number { text, asked_ms, came_ms });
                             }
                             Err(_) => drop(failed.fetch_add(1, Ordering::Relaxed)),
@@ -129,17 +141,25 @@ impl Draws {
     }
 }
 
-fn hosts<S: Server>(server: &S) -> Vec<Host> {
-    let mut hosts: Vec<Host> = (1..=3)
-        .map(|_| Host::on_store(&server.url()).set("worker", "none").set("claims_kept", "87600h"))
-        .collect();
+/// Three hosts and their wall clocks, which no number depends on.
+fn hosts<S: Server>(server: &S) -> (Vec<Host>, Vec<WallClock>) {
+    let host = |_| {
+        let host = Host::on_store(&server.url());
+        WallClock::of(host.set("worker", "none").set("claims_kept", "87600h"))
+    };
+    let (mut hosts, clocks): (Vec<Host>, Vec<WallClock>) = (1..=3).map(host).unzip();
     hosts.iter_mut().for_each(Host::start);
     for (name, format) in SERIES {
         let dense = name == "dense";
         let body = json!({ "series": name, "format": format, "timezone": ZONE, "dense": dense });
         hosts[0].admin(opcode::SERIES_CREATE, &body);
     }
-    hosts
+    (hosts, clocks)
+}
+
+/// Sets each host's wall clock an hour ahead, an hour behind, or right.
+fn set_wall_clocks(clocks: &[WallClock], rng: &mut Seeded) {
+    clocks.iter().for_each(|clock| clock.step([-3_600, 0, 3_600][rng.usize(..3)]));
 }
 
 /// Has every host read the store's clock.
@@ -213,11 +233,8 @@ fn account(host: &Host, series: &str, period: &str, drawn: &BTreeSet<u64>) -> Ve
 fn days_begin_and_end_on_three_hosts<S: Server>() {
     let mut rng = seeds(1).next().unwrap();
     let mut server = S::new();
-    server.stop();
-    let clock = WallClock::of_server(server.process_mut());
-    server.start();
-    let mut clock = ServerClock { clock, offset_s: 0 };
-    let mut hosts = hosts(&server);
+    let mut clock = ServerClock::of(&mut server);
+    let (mut hosts, wall_clocks) = hosts(&server);
     let mut seen = BTreeMap::new();
     // A server whose clock is set ends connections, and lets others wait.
     let (mut issued, mut failures) = (0, 0);
@@ -228,8 +245,9 @@ fn days_begin_and_end_on_three_hosts<S: Server>() {
             _ => Date::new(rng.i16(2027..2034), rng.i8(1..=12), rng.i8(1..=28)).unwrap(),
         };
         clock.set(start_of(date) - AROUND.as_millis() as i64);
+        set_wall_clocks(&wall_clocks, &mut rng);
         read_clock(&hosts);
-        let draws = Draws::start(&hosts, clock.offset_s);
+        let draws = Draws::start(&hosts, clock.offset_ms);
         let kill = rng.usize(..3);
         if turn % 3 == 2 {
             std::thread::sleep(AROUND - Duration::from_millis(rng.u64(..200)));
@@ -248,7 +266,7 @@ fn days_begin_and_end_on_three_hosts<S: Server>() {
         let to = clock.ms() + by;
         clock.set(to);
         read_clock(&hosts);
-        let draws = Draws::start(&hosts, clock.offset_s);
+        let draws = Draws::start(&hosts, clock.offset_ms);
         std::thread::sleep(Duration::from_millis(100));
         let (numbers, failed) = draws.stop();
         failures += failed;
@@ -271,14 +289,52 @@ fn days_begin_and_end_on_three_hosts<S: Server>() {
     );
 }
 
+/// The server's clock is set to just before each day, and all hosts draw until the day has begun.
+fn no_number_is_outside_of_its_day_over_many_days<S: Server>() {
+    let named = std::env::var("LEAFD_TEST_BOUNDARIES").ok();
+    let wanted = named.map_or(MANY_BOUNDARIES, |count| {
+        count.parse().expect("LEAFD_TEST_BOUNDARIES is a number of boundaries")
+    });
+    let mut rng = seeds(1).next().unwrap();
+    let mut server = S::new();
+    let mut clock = ServerClock::of(&mut server);
+    let (hosts, wall_clocks) = hosts(&server);
+    let mut seen = BTreeMap::new();
+    let (mut crossed, mut issued, mut failures, mut before_ms) = (0, 0, 0, 50);
+    let begun = Instant::now();
+    let mut date: Date = "2026-12-01".parse().unwrap();
+    while crossed < wanted {
+        date = date.tomorrow().unwrap();
+        let start = start_of(date);
+        clock.set(start - before_ms);
+        set_wall_clocks(&wall_clocks, &mut rng);
+        read_clock(&hosts);
+        let draws = Draws::start(&hosts, clock.offset_ms);
+        eventually("the day begins", WITHIN, || (clock.ms() > start + 50).then_some(()));
+        let (numbers, failed) = draws.stop();
+        (issued, failures) = (issued + numbers.len(), failures + failed);
+        check(&numbers, &mut seen);
+        // A slow machine has drawn nothing before the boundary, or nothing after it.
+        let on_day = |number: &&Number| read(&number.text).1 == date.to_string();
+        let after = numbers.iter().filter(on_day).count();
+        match 0 < after && after < numbers.len() {
+            true => crossed += 1,
+            false => before_ms = (before_ms * 2).min(5_000),
+        }
+    }
+    println!(
+        "{}: {crossed} boundaries in {:.0?}, {issued} numbers in {} periods, {failures} failures",
+        S::NAME,
+        begun.elapsed(),
+        seen.len()
+    );
+}
+
 /// The server is down over a boundary: hosts go on in the new period with numbers that they claimed before it began.
 fn a_period_begins_while_the_store_is_down<S: Server>() {
     let mut server = S::new();
-    server.stop();
-    let clock = WallClock::of_server(server.process_mut());
-    server.start();
-    let mut clock = ServerClock { clock, offset_s: 0 };
-    let hosts = hosts(&server);
+    let mut clock = ServerClock::of(&mut server);
+    let (hosts, _) = hosts(&server);
     let boundary = start_of("2026-10-26".parse().unwrap());
     clock.set(boundary - 10_000);
     read_clock(&hosts);
