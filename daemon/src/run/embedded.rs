@@ -7,7 +7,6 @@ use tracing::{error, warn};
 
 use crate::config::{Config, StoreUrl};
 use crate::engine::segments::Segments;
-use crate::engine::upstream::Tenants as _;
 use crate::journal::{Recovered, SetAside};
 use crate::state_dir::StateDir;
 use crate::store::{Store, sqlite};

@@ -243,7 +243,7 @@ impl Segments {
 
     /// The store granted ids below earlier ones.
     fn claimed_too_low(self: &Rc<Self>, tag: &Rc<SegmentTag>, shard: &TagShard, seen: u64) {
-        shard.upstream.lost_commits(&**self, &tag.tag, seen);
+        shard.upstream.lost_commits(self, &tag.tag, seen);
         let lost = StoreError::Unavailable {
             store: shard.upstream.url.to_string(),
             cause: format!(

@@ -11,7 +11,7 @@ use super::tag::shard_number;
 use super::{Cause, SegmentTag, Segments, ShardState, TagShard};
 use crate::clock;
 use crate::engine::TICK;
-use crate::engine::upstream::{Tenants, Upstream};
+use crate::engine::upstream::Upstream;
 use crate::journal::{TagRecord, Write};
 use crate::reply::Failure;
 use leafd_core::shares::Claimant;
@@ -152,7 +152,7 @@ impl Segments {
             self.set_terms(tag, index, terms);
         }
         if lost {
-            shard.upstream.lost_commits(&**self, &tag.tag, record.highest_end);
+            shard.upstream.lost_commits(self, &tag.tag, record.highest_end);
         }
     }
 
@@ -345,7 +345,7 @@ impl Segments {
         }
         let seen = tag.allocator.borrow().highest_end(shard_number(index));
         if terms.end < seen {
-            return shard.upstream.lost_commits(&**self, &tag.tag, seen);
+            return shard.upstream.lost_commits(self, &tag.tag, seen);
         }
         self.set_terms(tag, index, terms);
     }
@@ -391,14 +391,14 @@ impl Segments {
         self.lose_held(tag, index, 0, cause);
         tag.allocator.borrow_mut().forget_shard(shard_number(index));
     }
-}
 
-impl Tenants for Segments {
-    fn masking(&self) -> bool {
+    /// Whether this host has mask keys.
+    pub fn masking(&self) -> bool {
         self.masks.any().is_some()
     }
 
-    fn drop_held(&self, upstream: &Rc<Upstream>) {
+    /// Another host may have the held ids of the store. Drops them, here and in the journal.
+    pub fn drop_held(&self, upstream: &Rc<Upstream>) {
         self.set_aside(upstream);
         if let Some(store) = upstream.key() {
             // The journal can't refuse this.
@@ -406,26 +406,31 @@ impl Tenants for Segments {
         }
     }
 
-    fn set_aside(&self, upstream: &Rc<Upstream>) {
+    /// The held ids of the store must not be issued at present. The journal keeps them.
+    pub fn set_aside(&self, upstream: &Rc<Upstream>) {
         upstream.leftovers.set(false);
         for (tag, index) in self.loaded_in(upstream) {
             self.forget_shard(&tag, index, Cause::Store);
         }
     }
 
-    fn set_all_aside(&self) {
+    /// Does the same for every store.
+    pub fn set_all_aside(&self) {
         self.upstreams.iter().for_each(|upstream| self.set_aside(upstream));
     }
 
-    fn host(&self) -> HostId {
+    /// This host's identity in its stores.
+    pub fn host(&self) -> HostId {
         self.host.borrow().clone()
     }
 
-    fn begin_anew(&self, host: HostId) {
+    /// This host has another identity from now on.
+    pub fn begin_anew(&self, host: HostId) {
         self.host.replace(host);
     }
 
-    fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)> {
+    /// The highest ends that this daemon has seen of the tags in use.
+    pub fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)> {
         let seen = self.loaded_in(upstream).into_iter().map(|(tag, index)| {
             let end = tag.allocator.borrow().highest_end(shard_number(index));
             (tag.tag.clone(), end)
@@ -433,8 +438,9 @@ impl Tenants for Segments {
         seen.filter(|(_, end)| *end > 0).collect()
     }
 
-    /// Loads tags for which the store has not been asked yet, and continues with the others.
-    fn resume(self: Rc<Self>, upstream: &Rc<Upstream>) {
+    /// The store can be asked again, or claimed from. Loads tags for which it has not been asked yet, and continues with
+    /// the others.
+    pub fn resume(self: Rc<Self>, upstream: &Rc<Upstream>) {
         let mut known = self.all_in_use();
         known.retain(|tag| tag.shard_in(upstream).is_some());
         for tag in &known {
@@ -450,14 +456,13 @@ impl Tenants for Segments {
         });
     }
 
-    fn refused(self: Rc<Self>, upstream: &Rc<Upstream>) {
+    /// The store can't be used until an operator acts. Answers the requests that wait for it.
+    pub fn refused(self: Rc<Self>, upstream: &Rc<Upstream>) {
         let mut known = self.all_in_use();
         known.retain(|tag| tag.shard_in(upstream).is_some());
         tokio::task::spawn_local(self.drive_in_turns(known));
     }
-}
 
-impl Segments {
     /// Answers the requests that wait for something that only an operator can change.
     pub(super) fn refuse(&self, tag: &SegmentTag) {
         if tag.allocator.borrow().waiting.is_empty() || tag.allocator.borrow().has_enough() {

@@ -10,6 +10,7 @@ use tracing::{debug, error, info, warn};
 
 use super::{NO_END, Upstream};
 use crate::clock;
+use crate::engine::segments::Segments;
 use crate::engine::{PendingCall, response};
 use crate::journal::{Journal, JournalError, Recovered, Write};
 use crate::random;
@@ -21,40 +22,11 @@ use leafd_core::store::{
 use leafd_core::upstream::{Event, Record, Request, Response, Step};
 use leafd_wire::Run;
 
-/// The code whose tags live in a store.
-pub trait Tenants {
-    /// The highest ends that this daemon has seen of the tags in use.
-    fn seen_in_use(&self, upstream: &Rc<Upstream>) -> Vec<(Tag, u64)>;
-
-    /// Whether this host has mask keys.
-    fn masking(&self) -> bool;
-
-    /// Another host may have the held ids of the store. Drops them, here and in the journal.
-    fn drop_held(&self, upstream: &Rc<Upstream>);
-
-    /// The held ids of the store must not be issued at present. The journal keeps them.
-    fn set_aside(&self, upstream: &Rc<Upstream>);
-
-    /// Does the same for every store.
-    fn set_all_aside(&self);
-
-    /// This host's identity in its stores.
-    fn host(&self) -> HostId;
-
-    /// This host has another identity from now on.
-    fn begin_anew(&self, host: HostId);
-
-    /// The store can be asked again, or claimed from.
-    fn resume(self: Rc<Self>, upstream: &Rc<Upstream>);
-
-    /// The store can't be used until an operator acts. Answers the requests that wait for it.
-    fn refused(self: Rc<Self>, upstream: &Rc<Upstream>);
-}
-
 /// Drives the monitor of one store.
-pub struct Driver<T> {
+pub struct Driver {
     upstream: Rc<Upstream>,
-    tenants: Rc<T>,
+    /// The code whose tags live in the store.
+    tenants: Rc<Segments>,
     journal: Journal,
     /// What the journal reported at the start.
     start: Rc<Recovered>,
@@ -72,11 +44,11 @@ const PUSHED_AT_ONCE: u32 = 1_000;
 /// How many recorded claims of a tag are compared with this host's own.
 const COMPARED_MAX: u32 = 1_000;
 
-impl<T: Tenants + 'static> Driver<T> {
+impl Driver {
     /// Nothing happens before [`Driver::run`] is called.
     pub fn new(
         upstream: Rc<Upstream>,
-        tenants: Rc<T>,
+        tenants: Rc<Segments>,
         journal: Journal,
         start: Rc<Recovered>,
     ) -> Rc<Self> {
@@ -379,7 +351,7 @@ impl<T: Tenants + 'static> Driver<T> {
 impl Upstream {
     /// The store reports or grants less of a tag than before, so it has lost commits without changing its history.
     /// Every daemon must learn of this.
-    pub(crate) fn lost_commits<T: Tenants>(self: &Rc<Self>, tenants: &T, tag: &Tag, seen: u64) {
+    pub(crate) fn lost_commits(self: &Rc<Self>, tenants: &Segments, tag: &Tag, seen: u64) {
         let Some(under) = self.claimable() else { return };
         if !self.monitor.borrow_mut().lost_commits(&under) {
             return;

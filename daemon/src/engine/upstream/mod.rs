@@ -24,7 +24,7 @@ use leafd_core::upstream::{Condition, Monitor, Settings};
 use leafd_core::{BootMs, Tag};
 
 pub use claims::ClaimCounts;
-pub use driver::{Driver, Tenants};
+pub use driver::Driver;
 
 /// A store in which tags live.
 pub struct Upstream {
