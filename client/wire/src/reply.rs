@@ -55,7 +55,6 @@ const RUN_BYTES: usize = 16;
 
 /// The part of the body before the runs.
 const BEFORE_RUNS_BYTES: usize = 8;
-const HEAD_BYTES: usize = HEADER_BYTES + BEFORE_RUNS_BYTES;
 const SEGMENTS_READY: u16 = 1;
 const SNOWFLAKE_READY: u16 = 2;
 
@@ -115,53 +114,28 @@ impl<'a> IdsReply<'a> {
 
     /// Writes the reply's frame for drawn ids.
     pub fn put(header: &Header, hold_ms: u32, runs: &[Run], sink: &mut impl Sink) {
-        let frame = Self::first_bytes(header, hold_ms, runs);
-        match runs {
-            [] => sink.put(&frame[..HEAD_BYTES]),
-            [_, more @ ..] => {
-                sink.put(&frame);
-                more.iter().for_each(|run| sink.put(&run_bytes(run)));
-            }
-        }
+        Self::put_head(header, hold_ms, runs.len(), sink);
+        runs.iter().for_each(|run| Self::put_run(run, sink));
     }
 
     /// Writes the beginning of the frame of a reply with this many runs, for a reply that is generated in pieces. The
     /// runs follow with [`IdsReply::put_run`].
     pub fn put_head(header: &Header, hold_ms: u32, runs: usize, sink: &mut impl Sink) {
-        sink.put(&Self::head_bytes(header, hold_ms, runs));
+        let mut head = [0; HEADER_BYTES + BEFORE_RUNS_BYTES];
+        head[..HEADER_BYTES].copy_from_slice(&header.encode(BEFORE_RUNS_BYTES + runs * RUN_BYTES));
+        head[HEADER_BYTES..][..4].copy_from_slice(&hold_ms.to_le_bytes());
+        head[HEADER_BYTES + 4..][..2].copy_from_slice(&short_length(runs));
+        sink.put(&head);
     }
 
     /// Writes one run, after [`IdsReply::put_head`].
     pub fn put_run(run: &Run, sink: &mut impl Sink) {
-        sink.put(&run_bytes(run));
+        let mut bytes = [0; RUN_BYTES];
+        bytes[..8].copy_from_slice(&run.first.to_le_bytes());
+        bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
+        bytes[12..].copy_from_slice(&run.stride.to_le_bytes());
+        sink.put(&bytes);
     }
-
-    /// The frame up to its first run. Most answers have only one run, and are written at once.
-    fn first_bytes(header: &Header, hold_ms: u32, runs: &[Run]) -> [u8; HEAD_BYTES + RUN_BYTES] {
-        let mut frame = [0; HEAD_BYTES + RUN_BYTES];
-        frame[..HEAD_BYTES].copy_from_slice(&Self::head_bytes(header, hold_ms, runs.len()));
-        if let Some(first) = runs.first() {
-            frame[HEAD_BYTES..].copy_from_slice(&run_bytes(first));
-        }
-        frame
-    }
-
-    /// The frame before its runs.
-    fn head_bytes(header: &Header, hold_ms: u32, runs: usize) -> [u8; HEAD_BYTES] {
-        let mut head = [0; HEAD_BYTES];
-        head[..HEADER_BYTES].copy_from_slice(&header.encode(BEFORE_RUNS_BYTES + runs * RUN_BYTES));
-        head[HEADER_BYTES..][..4].copy_from_slice(&hold_ms.to_le_bytes());
-        head[HEADER_BYTES + 4..][..2].copy_from_slice(&short_length(runs));
-        head
-    }
-}
-
-fn run_bytes(run: &Run) -> [u8; RUN_BYTES] {
-    let mut bytes = [0; RUN_BYTES];
-    bytes[..8].copy_from_slice(&run.first.to_le_bytes());
-    bytes[8..12].copy_from_slice(&run.count.to_le_bytes());
-    bytes[12..].copy_from_slice(&run.stride.to_le_bytes());
-    bytes
 }
 
 // === impl InfoReply ===
