@@ -206,6 +206,11 @@ fn a_server_without_tls_gets_no_password_in_clear_text() {
         assert!(error.to_string().contains("sslmode=verify-full"), "{error}");
         assert_eq!(asked.join().unwrap(), "");
     }
+    let asked = rogue(&[b"N"]);
+    let certificates = Certificates::new("postgres");
+    let error = identity(&format!("?sslrootcert={}", certificates.path("ca.pem").display()));
+    assert_eq!(error.why(), Why::NoTls, "{error}");
+    assert_eq!(asked.join().unwrap(), "");
     let asked = rogue(ASKED);
     identity("?sslmode=disable");
     assert!(asked.join().unwrap().contains("hunter2"), "the operator allows it");

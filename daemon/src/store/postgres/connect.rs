@@ -93,14 +93,8 @@ async fn one(
             config.ssl_mode(tokio_postgres::config::SslMode::Require);
             let connector = tls::connector(tls, endpoint)
                 .map_err(|words| Reason::new(Why::Certificate, words))?;
-            let offered = Arc::clone(&connector.offered);
             let connected = config.connect_raw(socket, connector).await;
-            let (client, connection) = connected.map_err(|error| {
-                match offered.load(Ordering::Relaxed) || is_of_io(&error) {
-                    true => refusal(target, &error),
-                    false => Reason::new(Why::NoTls, NO_TLS),
-                }
-            })?;
+            let (client, connection) = connected.map_err(|error| refusal(target, &error))?;
             (client, tokio::spawn(carry(connection, unconfirmed.clone())))
         }
         None => {
@@ -119,6 +113,9 @@ async fn one(
     }
 }
 
+/// The crate's words for a server without TLS.
+const OFFERS_NO_TLS: &str = "server does not support TLS";
+
 /// Why a server does not accept a connection.
 fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
     let why = match error.code() {
@@ -126,6 +123,10 @@ fn refusal(target: &Target, error: &tokio_postgres::Error) -> Reason {
         Some(code) if code.code().starts_with("28") => Why::Login,
         Some(code) if *code == SqlState::INVALID_CATALOG_NAME => Why::UnknownDatabase,
         Some(_) => Why::Other,
+        // Only the crate's error text says so.
+        None if error.source().is_some_and(|cause| cause.to_string() == OFFERS_NO_TLS) => {
+            return Reason::new(Why::NoTls, NO_TLS);
+        }
         None if is_of_tls(error) => Why::Certificate,
         None if ServerSocket::has_refused(error) => {
             return Reason::new(Why::ReadablePassword, READABLE_PASSWORD);

@@ -1,9 +1,8 @@
-//! Decides which certificates encrypted connections trust, and notes whether a server offers TLS.
+//! Decides which certificates encrypted connections trust.
 
 use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -22,15 +21,14 @@ use crate::config::{Endpoint, Tls};
 pub(super) fn connector(
     tls: &Tls,
     endpoint: &Endpoint,
-) -> Result<OfferedTls<impl TlsConnect<ServerSocket, Stream: Send> + use<>>, String> {
+) -> Result<impl TlsConnect<ServerSocket, Stream: Send> + use<>, String> {
     let name = match endpoint {
         Endpoint::Tcp(host, _) => host.as_str(),
         Endpoint::Unix(..) => "",
     };
     let mut connector = MakeRustlsConnect::new(client_config(tls)?);
     let connector = MakeTlsConnect::<ServerSocket>::make_tls_connect(&mut connector, name);
-    let connector = connector.map_err(|cause| format!("{name} can't be verified: {cause}"))?;
-    Ok(OfferedTls { connector, offered: Arc::default() })
+    connector.map_err(|cause| format!("{name} can't be verified: {cause}"))
 }
 
 fn client_config(tls: &Tls) -> Result<ClientConfig, String> {
@@ -87,22 +85,4 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
 
 fn unusable(path: &Path, cause: &dyn Display) -> String {
     format!("{} can't be used: {cause}", path.display())
-}
-
-/// Encrypts connections, and records whether the server offers TLS, which it does if there is a handshake. The crate's
-/// error says so only in its text.
-pub(super) struct OfferedTls<T> {
-    connector: T,
-    pub(super) offered: Arc<AtomicBool>,
-}
-
-impl<S, T: TlsConnect<S>> TlsConnect<S> for OfferedTls<T> {
-    type Stream = T::Stream;
-    type Error = T::Error;
-    type Future = T::Future;
-
-    fn connect(self, stream: S) -> T::Future {
-        self.offered.store(true, Ordering::Relaxed);
-        self.connector.connect(stream)
-    }
 }
