@@ -99,12 +99,9 @@ pub static DIALECT: Dialect = Dialect {
     words: &[
         ("age_index", ""),
         ("age_key", ",\n    KEY leafd_claim_age (claimed_ms)"),
-        ("alloc", "leaf_alloc"),
         ("bytes", "CAST(# AS BINARY)"),
         ("conflict", "ON DUPLICATE KEY UPDATE"),
         ("counted", " AUTO_INCREMENT"),
-        ("exact", ""),
-        ("greatest", "GREATEST"),
         ("ignore", " IGNORE"),
         ("join", "t.tag = CAST(CONVERT(a.biz_tag USING utf8mb4) AS BINARY)"),
         (
@@ -112,7 +109,6 @@ pub static DIALECT: Dialect = Dialect {
             "a.biz_tag, a.max_id, a.step, left(a.description, 257), DATE_FORMAT(a.update_time, '%Y-%m-%dT%H:%i:%sZ')",
         ),
         ("leaf_table", " ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"),
-        ("lock", " FOR UPDATE"),
         ("new", "VALUES(#)"),
         ("now_ms", "CAST(FLOOR(UNIX_TIMESTAMP(NOW(3)) * 1000) AS SIGNED)"),
         ("on_update", " ON UPDATE CURRENT_TIMESTAMP"),

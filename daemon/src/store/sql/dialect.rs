@@ -10,7 +10,8 @@ pub struct Dialect {
     /// Whether only one host uses the store. If so, no other host needs to know about commits that the store lost, and
     /// a copy is distinguished from the original by other means.
     pub embedded: bool,
-    /// The placeholders that statements have between braces. `#` stands for what follows the placeholder there.
+    /// The placeholders that statements have between braces, where they differ from `STANDARD` and `EMPTY`. `#`
+    /// stands for what follows the placeholder there.
     pub words: &'static [(&'static str, &'static str)],
     /// The type of a column.
     pub types: fn(ColumnKind) -> SqlType,
@@ -26,6 +27,33 @@ pub struct Dialect {
     pub lax: &'static str,
 }
 
+/// The placeholders of most dialects.
+const STANDARD: [(&str, &str); 9] = [
+    ("age_index", "CREATE INDEX IF NOT EXISTS leafd_claim_age ON leafd_claim (claimed_ms)"),
+    ("alloc", "leaf_alloc"),
+    ("bytes", "#"),
+    ("conflict", "ON CONFLICT (#) DO UPDATE SET"),
+    ("greatest", "greatest"),
+    ("lock", " FOR UPDATE"),
+    ("new", "excluded.#"),
+    ("touch", ", update_time = CURRENT_TIMESTAMP"),
+    ("unless", " ON CONFLICT (#) DO NOTHING"),
+];
+
+/// Placeholders that most dialects leave empty.
+const EMPTY: [&str; 10] = [
+    "age_key",
+    "counted",
+    "exact",
+    "ignore",
+    "leaf_table",
+    "on_update",
+    "own_table",
+    "row_start",
+    "unversioned",
+    "versioned",
+];
+
 impl Dialect {
     /// A statement as this database has it.
     pub fn render(&self, sql: &str) -> String {
@@ -33,8 +61,8 @@ impl Dialect {
         let mut rest = sql;
         while let Some((before, word, behind)) = next_word(rest) {
             let (name, argument) = word.split_once(' ').unwrap_or((word, ""));
-            let known = self.words.iter().find(|(own, _)| *own == name);
-            debug_assert!(known.is_some(), "{name} in {sql}");
+            let known = self.words.iter().chain(&STANDARD).find(|(known, _)| *known == name);
+            debug_assert!(known.is_some() || EMPTY.contains(&name), "{name} in {sql}");
             rendered.push_str(before);
             rendered.push_str(&known.map_or("", |(_, text)| text).replace('#', argument));
             rest = behind;
@@ -65,21 +93,25 @@ fn next_word(sql: &str) -> Option<(&str, &str, &str)> {
 
 #[cfg(all(test, feature = "mysql", feature = "postgres"))]
 mod tests {
+    use super::*;
     use crate::store::{mysql::sql as mysql, postgres::sql as postgres, sqlite::sql as sqlite};
 
     #[test]
     fn every_dialect_has_every_word() {
-        let names =
-            |dialect: &super::Dialect| dialect.words.iter().map(|(name, _)| *name).collect();
-        let all: Vec<&str> = names(&sqlite::DIALECT);
-        assert_eq!(all, names(&mysql::DIALECT) as Vec<&str>);
-        assert_eq!(all, names(&postgres::DIALECT) as Vec<&str>);
+        let shared = |name: &&str| {
+            EMPTY.contains(name) || STANDARD.iter().any(|(standard, _)| standard == name)
+        };
+        for dialect in [&mysql::DIALECT, &postgres::DIALECT, &sqlite::DIALECT] {
+            let own = dialect.words.iter().map(|(name, _)| *name);
+            let own: Vec<&str> = own.filter(|name| !shared(name)).collect();
+            assert_eq!(own, ["join", "leaf_row", "now_ms", "uuid"]);
+        }
     }
 
     #[test]
     fn words_and_parameters_are_written_as_the_database_has_them() {
         let sql = "SELECT {greatest}(?1, ?2) FROM t WHERE tag = {bytes ?3}{lock}";
-        let mysql = "SELECT GREATEST(:p1, :p2) FROM t WHERE tag = CAST(:p3 AS BINARY) FOR UPDATE";
+        let mysql = "SELECT greatest(:p1, :p2) FROM t WHERE tag = CAST(:p3 AS BINARY) FOR UPDATE";
         assert_eq!(mysql::DIALECT.render(sql), mysql);
         assert_eq!(sqlite::DIALECT.render(sql), "SELECT max(?1, ?2) FROM t WHERE tag = ?3");
     }
