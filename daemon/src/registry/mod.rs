@@ -83,10 +83,13 @@ pub trait Registry: Send {
     /// [`RegistryError::Refused`] where numbers can only be leased; others as for every call.
     fn assign(
         &mut self,
-        under: &RegistryId,
-        pool: Range<u64>,
-        holding: &LeaseRecord,
-    ) -> Result<Entry, RegistryError>;
+        _under: &RegistryId,
+        _pool: Range<u64>,
+        _holding: &LeaseRecord,
+    ) -> Result<Entry, RegistryError> {
+        let words = "this registry leases worker numbers; it assigns none permanently";
+        Err(RegistryError::Refused(words.into()))
+    }
 
     /// Who had a worker at an instant; `None` if the registry remembers present holders only.
     ///

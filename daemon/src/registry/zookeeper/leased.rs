@@ -109,17 +109,6 @@ impl Registry for LeasedRegistry {
             }
         })
     }
-
-    fn assign(
-        &mut self,
-        _: &RegistryId,
-        _: Range<u64>,
-        _: &LeaseRecord,
-    ) -> Result<Entry, RegistryError> {
-        Err(RegistryError::Refused(
-            "this registry leases worker numbers; it assigns none permanently".into(),
-        ))
-    }
 }
 
 /// Refuses a path where Leaf keeps its numbers, because a leased number may be one of them. Every daemon reads the
