@@ -36,16 +36,12 @@ pub trait Backend: Send {
 /// its answer is lost.
 pub struct Handle<B: Backend + ?Sized> {
     name: Arc<str>,
-    messages: mpsc::Sender<Message<B>>,
+    calls: mpsc::Sender<Call<B>>,
     busy: Arc<Busy>,
 }
 
-type Call<B> = Box<dyn FnOnce(&mut B) + Send>;
-
-enum Message<B: ?Sized> {
-    Call(Call<B>),
-    Close(oneshot::Sender<()>),
-}
+/// A call of the backend; `None` once it is closed.
+type Call<B> = Box<dyn FnOnce(&mut Option<Box<B>>) + Send>;
 
 impl<B: Backend + ?Sized + 'static> Handle<B> {
     /// Starts a thread for this backend; errors call it `name`.
@@ -53,7 +49,7 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     /// # Errors
     /// [`Backend::unavailable`] if the system can't start a thread.
     pub fn spawn(name: &str, backend: Box<B>) -> Result<Handle<B>, B::Error> {
-        let (messages, inbox) = mpsc::channel(B::CALLS_WAITING_MAX);
+        let (calls, inbox) = mpsc::channel(B::CALLS_WAITING_MAX);
         let busy = Arc::new(Busy::default());
         let told = Arc::clone(&busy);
         std::thread::Builder::new()
@@ -62,7 +58,7 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
             .map_err(|cause| {
                 B::unavailable(name, format!("the system gave no thread for it: {cause}"))
             })?;
-        Ok(Handle { name: name.into(), messages, busy })
+        Ok(Handle { name: name.into(), calls, busy })
     }
 
     /// Runs `work` with the backend on its thread.
@@ -75,17 +71,17 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     ) -> Result<T, B::Error> {
         let (reply, answer) = oneshot::channel();
         let name = Arc::clone(&self.name);
-        let call = move |backend: &mut B| {
-            if reply.is_closed() {
+        let call = move |backend: &mut Option<Box<B>>| {
+            let Some(backend) = backend.as_deref_mut().filter(|_| !reply.is_closed()) else {
                 return;
-            }
+            };
             // After a panic, the backend reopens or reconnects.
             let result = catch_unwind(AssertUnwindSafe(|| work(backend)));
             let result = result.unwrap_or_else(|panic| Err(panicked::<B>(&name, &*panic)));
             // The caller may have stopped waiting.
             let _ = reply.send(result);
         };
-        self.messages.try_send(Message::Call(Box::new(call))).map_err(|error| match error {
+        self.calls.try_send(Box::new(call)).map_err(|error| match error {
             mpsc::error::TrySendError::Full(_) => B::overloaded(&self.name),
             mpsc::error::TrySendError::Closed(_) => self.closed(),
         })?;
@@ -100,8 +96,13 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     /// Closes the backend after all earlier calls, and waits until it is closed. Later calls fail.
     pub async fn close(&self) {
         let (done, closed) = oneshot::channel();
-        // An error in either place means that it is already closed.
-        if self.messages.send(Message::Close(done)).await.is_ok() {
+        let close = move |backend: &mut Option<Box<B>>| {
+            *backend = None;
+            // The caller may have stopped waiting.
+            let _ = done.send(());
+        };
+        // An error in either place means that its thread has ended.
+        if self.calls.send(Box::new(close)).await.is_ok() {
             let _ = closed.await;
         }
     }
@@ -111,23 +112,12 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
     }
 }
 
-fn serve<B: ?Sized>(mut backend: Box<B>, mut inbox: mpsc::Receiver<Message<B>>, busy: &Busy) {
-    while let Some(message) = inbox.blocking_recv() {
-        match message {
-            Message::Call(call) => {
-                busy.begins();
-                call(&mut *backend);
-                busy.ends();
-            }
-            Message::Close(closed) => {
-                // Dropping the inbox drops later calls, which notifies their callers.
-                drop(inbox);
-                drop(backend);
-                // The caller may have stopped waiting.
-                let _ = closed.send(());
-                return;
-            }
-        }
+fn serve<B: ?Sized>(backend: Box<B>, mut inbox: mpsc::Receiver<Call<B>>, busy: &Busy) {
+    let mut backend = Some(backend);
+    while let Some(call) = inbox.blocking_recv() {
+        busy.begins();
+        call(&mut backend);
+        busy.ends();
     }
 }
 
@@ -143,7 +133,7 @@ impl<B: Backend + ?Sized> Clone for Handle<B> {
     fn clone(&self) -> Self {
         Handle {
             name: Arc::clone(&self.name),
-            messages: self.messages.clone(),
+            calls: self.calls.clone(),
             busy: Arc::clone(&self.busy),
         }
     }
