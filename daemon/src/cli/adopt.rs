@@ -32,14 +32,13 @@ pub fn adopt_store(args: &Args) -> Result<String> {
     // A running daemon would continue to use the stores' former identities. The lock makes sure that none is running.
     let state_dir = StateDir::open(&config.state_dir)?;
     let identity = Identity::of_host(config.identity.as_deref());
-    let host = Identity::of_host(config.identity.as_deref());
     // A store that may be as old as the journal gets a new identity before the journal is set aside. After a crash in
     // between, it is adopted again.
     let adopt_doubtful = |old: &SetAside| {
         for path in embedded::files(config) {
             let in_doubt = embedded::in_doubt(path, &state_dir, old);
             if in_doubt.map_err(|error| error.to_string())? {
-                sqlite::adopt(path, &host, true).map_err(|error| error.to_string())?;
+                sqlite::adopt(path, &identity, true).map_err(|error| error.to_string())?;
             }
         }
         Ok(())
@@ -59,7 +58,7 @@ pub fn adopt_store(args: &Args) -> Result<String> {
     for spec in config.routing.stores().iter() {
         match &spec.url {
             StoreUrl::Sqlite(path) => {
-                let adopted = sqlite::adopt(path.as_ref(), &host, false)?;
+                let adopted = sqlite::adopt(path.as_ref(), &identity, false)?;
                 said.push_str(&format!(
                     "adopted the store {} for this host, with the id {adopted}\n",
                     spec.url

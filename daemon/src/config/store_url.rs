@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::value::{ConfigNode, InvalidValue};
@@ -302,14 +302,6 @@ impl Endpoint {
                 let address = host.parse::<IpAddr>();
                 host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|ip| ip.is_loopback())
             }
-        }
-    }
-
-    /// The Unix socket's path, if it is one.
-    pub fn socket(&self) -> Option<&Path> {
-        match self {
-            Endpoint::Tcp(..) => None,
-            Endpoint::Unix(path, _) => Some(path),
         }
     }
 }

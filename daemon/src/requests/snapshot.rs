@@ -181,7 +181,7 @@ impl Dispatcher {
     fn snowflake_state(&self, now: Now) -> SnowflakeState {
         SnowflakeState {
             ready: self.snowflakes.ready(),
-            worker: self.snowflakes.worker.number(now),
+            worker: self.snowflakes.worker.claim(now).map(|claim| claim.worker.0),
         }
     }
 

@@ -151,7 +151,7 @@ async fn close(journal: Journal, dispatcher: &Dispatcher, within: Duration) {
         let _ = tokio::time::timeout(within, upstream.store.close()).await;
     }
     if let Some(lease) = leased(dispatcher) {
-        let _ = tokio::time::timeout(within, lease.close()).await;
+        let _ = tokio::time::timeout(within, lease.link.close()).await;
     }
 }
 

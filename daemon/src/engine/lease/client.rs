@@ -14,10 +14,9 @@ use crate::engine::upstream::Upstream;
 use crate::registry::{Registry, RegistryHandle};
 use crate::store::Store;
 use leafd_core::registry::{
-    CompareAndSet, Entry, Former, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
+    CompareAndSet, Entry, LeaseRecord, Mode, RegistryError, RegistryId, Snapshot,
 };
-
-use leafd_core::{Tag, UnixMs, WorkerId};
+use leafd_core::{Tag, UnixMs};
 
 pub struct RegistryClient {
     backend: Backend,
@@ -84,18 +83,6 @@ impl RegistryClient {
         self.call(move |registry| registry.compare_and_set(&under, &swap)).await
     }
 
-    /// Who held a worker at an instant; `None` if the registry keeps no history.
-    ///
-    /// # Errors
-    /// See [`Registry::former`].
-    pub async fn former(
-        &self,
-        worker: WorkerId,
-        at: UnixMs,
-    ) -> Result<Option<Former>, RegistryError> {
-        self.call(move |registry| registry.former(worker, at)).await
-    }
-
     /// Assigns a permanent worker to a holder.
     ///
     /// # Errors
@@ -137,9 +124,11 @@ impl RegistryClient {
         Ok(())
     }
 
-    /// Runs `work` on the registry, on its thread. Errors are those of `work`, and [`RegistryError::Unavailable`] when
-    /// the thread can't run it.
-    async fn call<T: Send + 'static>(
+    /// Runs `work` on the registry, on its thread.
+    ///
+    /// # Errors
+    /// Those of `work`, and [`RegistryError::Unavailable`] when the thread can't run it.
+    pub async fn call<T: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn Registry) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T, RegistryError> {

@@ -202,11 +202,6 @@ impl LeaseDriver {
         }
     }
 
-    /// Closes everything that only the lease uses.
-    pub async fn close(&self) {
-        self.link.close().await;
-    }
-
     /// Logs which worker this host has. The daemon's health reports problems.
     fn log_worker(&self) {
         let now = clock::now();

@@ -116,11 +116,6 @@ impl Worker {
         }
     }
 
-    /// The number that this host holds, for the status.
-    pub fn number(&self, now: Now) -> Option<u64> {
-        self.claim(now).map(|claim| claim.worker.0)
-    }
-
     /// The claim, the clock and any problem with either, for the status.
     pub fn lease_snapshot(&self, now: Now) -> Option<Lease> {
         match self {

@@ -149,8 +149,11 @@ impl Dispatcher {
         let worker = WorkerId(parts.worker);
         let look = keeper.link.snapshot(worker.0..worker.0.saturating_add(1)).await;
         let look = look.map_err(|error| registry_failure(&error))?;
-        let former =
-            keeper.link.former(worker, at).await.map_err(|error| registry_failure(&error))?;
+        let former = keeper
+            .link
+            .call(move |registry| registry.former(worker, at))
+            .await
+            .map_err(|error| registry_failure(&error))?;
         let own = &keeper.lease.borrow().settings.holder.id.clone();
         let (verdict, found) = judge(at, &look, former);
         answer["verdict"] = json!(verdict);
