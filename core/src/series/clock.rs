@@ -13,17 +13,6 @@ pub struct Sample {
     pub store: UnixMs,
 }
 
-/// The current period, as far as a host can tell.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// This one, up to this instant of the host's clock.
-    In(Period, BootMs),
-    /// A boundary is nearer than the host can tell. It has certainly passed after so many milliseconds.
-    Boundary(u64),
-    /// The store's clock is far from the present.
-    Nonsense,
-}
-
 /// How much two clocks can drift apart: one millisecond in so many. Clocks that are being corrected change their speed
 /// by up to 500 in a million each.
 const DRIFT: u64 = 1_000;
@@ -49,19 +38,28 @@ impl Sample {
         if agree && other.1 - other.0 < own.1 - own.0 { earlier } else { self }
     }
 
-    /// The period at this moment.
-    pub fn standing(&self, kind: PeriodKind, zone: &TimeZone, now: BootMs) -> Standing {
+    /// The present period, and the instant of the host's clock up to which it is that; `None` if the store's clock is far
+    /// from the present.
+    ///
+    /// # Errors
+    /// A boundary is nearer than the host can tell. It has certainly passed after so many milliseconds.
+    pub fn present(
+        &self,
+        kind: PeriodKind,
+        zone: &TimeZone,
+        now: BootMs,
+    ) -> Option<Result<(Period, BootMs), u64>> {
         let (from, to) = self.span(now);
-        let Some(period) = Period::at(kind, zone, UnixMs(from)) else { return Standing::Nonsense };
+        let period = Period::at(kind, zone, UnixMs(from))?;
         let Some(UnixMs(end)) = period.end(zone) else {
-            return Standing::In(period, BootMs(u64::MAX));
+            return Some(Ok((period, BootMs(u64::MAX))));
         };
         if to + 2 * GRAIN >= end {
             let left = end - from;
-            return Standing::Boundary(left + left / (DRIFT / 2) + GRAIN);
+            return Some(Err(left + left / (DRIFT / 2) + GRAIN));
         }
         // The latest possible time advances a little faster than the host's clock.
         let left = (end - to).saturating_sub((end - to) / (DRIFT / 2) + GRAIN);
-        Standing::In(period, BootMs(now.0 + left))
+        Some(Ok((period, BootMs(now.0 + left))))
     }
 }

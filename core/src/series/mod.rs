@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Tag;
 
-pub use clock::{Sample, Standing};
+pub use clock::Sample;
 pub use format::{Format, Number};
 pub use period::{Period, PeriodKind};
 

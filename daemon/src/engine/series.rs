@@ -14,9 +14,7 @@ use tracing::warn;
 use super::upstream::Upstream;
 use crate::clock;
 use crate::reply::Failure;
-use leafd_core::series::{
-    Format, Overflow, Period, Sample, Series, Standing, TENANTS_MAX, is_name,
-};
+use leafd_core::series::{Format, Overflow, Period, Sample, Series, TENANTS_MAX, is_name};
 use leafd_core::{BootMs, Tag};
 
 /// By name, each with its record; with a failure if this host can't use it.
@@ -146,12 +144,12 @@ impl SeriesBook {
         {
             return Ok((period, until));
         }
-        match sample.standing(series.format.kind(), &series.zone, now) {
-            Standing::In(period, until) => {
+        match sample.present(series.format.kind(), &series.zone, now) {
+            Some(Ok((period, until))) => {
                 series.found.set(Some((sample, period, until)));
                 Ok((period, until))
             }
-            Standing::Boundary(left) => {
+            Some(Err(left)) => {
                 let words = format!(
                     "a period of series {name:?} ends, and the store's clock is not known to better than {left} ms; \
                      retry after that"
@@ -159,7 +157,7 @@ impl SeriesBook {
                 let retry_after_ms = u32::try_from(left).unwrap_or(u32::MAX);
                 Err(Failure { retry_after_ms, ..Failure::new(Status::Deadline, words) })
             }
-            Standing::Nonsense => Err(Failure::new(
+            None => Err(Failure::new(
                 Status::StoreRefused,
                 format!("the clock of {} is far from the present", self.upstream.url),
             )),

@@ -1,7 +1,7 @@
 //! Hosts that issue numbers over boundaries, with a store whose clock drifts and is set, and that is away for hours.
 
 use jiff::tz::TimeZone;
-use leafd_core::series::{Period, PeriodKind, Sample, Standing};
+use leafd_core::series::{Period, PeriodKind, Sample};
 use leafd_core::{BootMs, UnixMs};
 
 use crate::seed::{Seeded, seeds};
@@ -118,8 +118,8 @@ fn no_number_is_issued_in_a_wrong_period() {
             // Whoever has read the clock since it was set, or reads it soon, is judged.
             let knows = read_us[host] > world.set_us;
             let now = BootMs(clock.ms(world.now_us));
-            match sample.standing(world.kind, &world.zone, now) {
-                Standing::In(period, until) => {
+            match sample.present(world.kind, &world.zone, now) {
+                Some(Ok((period, until))) => {
                     issued += 1;
                     let present = Period::at(world.kind, &world.zone, world.store_ms()).unwrap();
                     boundaries +=
@@ -136,16 +136,16 @@ fn no_number_is_issued_in_a_wrong_period() {
                         );
                     }
                 }
-                Standing::Boundary(left) => {
+                Some(Err(left)) => {
                     if !world.store_away {
                         longest_wait = left.max(longest_wait);
                     }
                     // Then it has passed.
                     let later = BootMs(now.0 + left);
-                    let after = sample.standing(world.kind, &world.zone, later);
-                    assert!(matches!(after, Standing::In(..)), "{left}: {after:?}");
+                    let after = sample.present(world.kind, &world.zone, later);
+                    assert!(matches!(after, Some(Ok(_))), "{left}: {after:?}");
                 }
-                Standing::Nonsense => panic!("the store's clock makes sense"),
+                None => panic!("the store's clock makes sense"),
             }
         }
     }
@@ -173,5 +173,5 @@ fn a_better_sample_is_kept_until_it_is_contradicted() {
     assert!(from <= 50_000 && 50_000 < to && to - from <= 6, "{from}..{to}");
     // Nothing is known of an instant that makes no sense.
     let nonsense = sample(0, 0, u64::MAX / 4);
-    assert_eq!(nonsense.standing(PeriodKind::Day, &TimeZone::UTC, BootMs(1)), Standing::Nonsense);
+    assert_eq!(nonsense.present(PeriodKind::Day, &TimeZone::UTC, BootMs(1)), None);
 }
