@@ -21,6 +21,7 @@ on_each_server!(
     a_server_that_answers_no_more_is_left_for_the_next,
     a_silent_server_keeps_nobody_from_the_next,
     servers_that_fell_silent_are_tried_last,
+    a_server_that_answers_later_than_asked_for_is_reached,
 );
 
 fn restarted_while_the_store_is_away<S: Server>() {
@@ -154,6 +155,20 @@ fn servers_that_fell_silent_are_tried_last<S: Server>() {
     assert_eq!(ways[0].accepted(), of_first, "it fell silent before");
     assert_ne!(ways[2].accepted(), 0);
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
+}
+
+/// As when a whole fleet connects to it at once. Login takes several round trips, and so more than the configured time.
+fn a_server_that_answers_later_than_asked_for_is_reached<S: Server>() {
+    let server = S::new();
+    let relay = Relay::to(server.port());
+    relay.delay(Duration::from_millis(50));
+    let mut host =
+        Host::on_store(&S::url_of(&[relay.port()], DATABASE)).set("store_connect_timeout", "300ms");
+    host.start();
+    eventually("ready", RESUMES_WITHIN, || host.raw().info().segments_ready.then_some(()));
+    assert!(relay.accepted() > 1, "the first attempt took too long");
+    create(&host, "orders", 100);
+    assert_eq!(host.raw().draw("orders", 3).len(), 3);
 }
 
 fn ping(host: &Host, words: &[&str]) -> Option<i32> {

@@ -1,5 +1,6 @@
 //! The location of a store, and how to connect to it.
 
+use std::cell::Cell;
 use std::fmt::{Debug, Display};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc;
@@ -82,7 +83,13 @@ pub struct ServerEngine {
 struct ServerConnector {
     target: Target,
     engine: &'static ServerEngine,
+    /// How long the next attempt may take.
+    patience: Cell<Duration>,
 }
+
+/// How many times `store_connect_timeout` an attempt may take after others that got no answer. A server to which a whole
+/// fleet connects at once answers late, and attempts that are given up keep it from answering the others.
+const PATIENCE_MAX: u32 = 8;
 
 /// Whether the failure concerns TLS or a certificate.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -97,7 +104,7 @@ impl ServerEngine {
     /// The store at `target`. The first call connects.
     #[must_use]
     pub fn open(&'static self, target: Target) -> Store {
-        Store::new(Box::new(ServerConnector { target, engine: self }))
+        Store::new(self.connector(target))
     }
 
     /// Inspects the store at `target` without changing it.
@@ -109,7 +116,12 @@ impl ServerEngine {
         target: Target,
         workers: Option<WorkersWish>,
     ) -> Result<Examination, StoreError> {
-        examine(Box::new(ServerConnector { target, engine: self }), workers)
+        examine(self.connector(target), workers)
+    }
+
+    fn connector(&'static self, target: Target) -> Box<dyn Connector> {
+        let patience = Cell::new(target.connect_timeout);
+        Box::new(ServerConnector { target, engine: self, patience })
     }
 
     /// The statements that [`ServerEngine::apply`] would run.
@@ -219,7 +231,13 @@ impl Connector for ServerConnector {
     }
 
     fn connect(&self) -> Result<Box<dyn Driver>, StoreError> {
-        self.target.connect(self.engine.ask)
+        let (least, patience) = (self.target.connect_timeout, self.patience.get());
+        let begun = Instant::now();
+        let connected =
+            Target { connect_timeout: patience, ..self.target.clone() }.connect(self.engine.ask);
+        let silent = connected.is_err() && begun.elapsed() >= least;
+        self.patience.set(if silent { (patience * 2).min(least * PATIENCE_MAX) } else { least });
+        connected
     }
 
     fn has_failed(&mut self, endpoint: &str) {
@@ -227,10 +245,7 @@ impl Connector for ServerConnector {
     }
 
     fn after(&self, endpoint: &str) -> Vec<Box<dyn Connector>> {
-        let alone = |url| -> Box<dyn Connector> {
-            let target = Target { url, ..self.target.clone() };
-            Box::new(ServerConnector { target, ..*self })
-        };
+        let alone = |url| self.engine.connector(Target { url, ..self.target.clone() });
         self.target.url.after(endpoint, Instant::now()).map(alone).collect()
     }
 }
