@@ -6,6 +6,7 @@ mod marks;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Duration;
 
 use leafd_wire::{Layout, Run, Status};
 use tracing::error;
@@ -47,8 +48,8 @@ pub struct SnowflakeTag {
     contradicted: RefCell<Option<Failure>>,
     /// Counts such refusals in a row.
     restarts: RefCell<Backoff>,
-    /// When a timer will serve the waiting requests.
-    timer: Cell<Option<BootMs>>,
+    /// Whether a timer will serve the waiting requests.
+    timer_set: Cell<bool>,
     used: Cell<BootMs>,
     /// When the log last warned that the time bits end.
     warned: Cell<Option<BootMs>>,
@@ -107,7 +108,7 @@ impl Snowflakes {
                     mark_in_flight: Cell::new(false),
                     contradicted: RefCell::default(),
                     restarts: RefCell::default(),
-                    timer: Cell::default(),
+                    timer_set: Cell::new(false),
                     used: Cell::default(),
                     warned: Cell::default(),
                 })
@@ -227,7 +228,6 @@ impl Snowflakes {
                 self.waiters_max,
             ));
         }
-        self.watch(tag, deadline, clock::boot());
         self.serve(tag);
     }
 
@@ -315,40 +315,30 @@ impl Snowflakes {
                 continue;
             }
             tag.waiting.borrow_mut().put_back(asker, waiter);
-            self.set_timer(tag, BootMs(now.boot.0.saturating_add(wait_ms.max(1))));
+            self.set_timer(tag, wait_ms);
             return;
         }
     }
 
-    /// Serves again at this instant, or in a second if that is sooner.
-    fn set_timer(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, at: BootMs) {
-        if tag.timer.get().is_some_and(|set| set <= at) {
+    /// Serves again after a while, however the wait ends.
+    fn set_timer(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, wait_ms: u64) {
+        if tag.timer_set.replace(true) {
             return;
         }
-        tag.timer.set(Some(at));
+        // At most one [`TICK`] at a time, so that the deadlines of later requests are watched too.
+        let wait = Duration::from_millis(wait_ms.max(1)).min(TICK);
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
         tokio::task::spawn_local(async move {
-            clock::wait_until(Some(at)).await;
-            // Otherwise an earlier one was set meanwhile.
-            if tag.timer.get() == Some(at) {
-                tag.timer.set(None);
-                snowflakes.expire(&tag);
-                snowflakes.serve(&tag);
-            }
+            tokio::time::sleep(wait).await;
+            tag.timer_set.set(false);
+            snowflakes.expire(&tag);
+            snowflakes.serve(&tag);
         });
     }
 
-    /// Deadlines are checked at most every [`TICK`], because that looks at all requests.
-    fn watch(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, deadline: BootMs, now: BootMs) {
-        self.set_timer(tag, deadline.max(BootMs(now.0.saturating_add(clock::millis(TICK)))));
-    }
-
-    fn expire(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
+    fn expire(&self, tag: &SnowflakeTag) {
         let now = clock::now();
         let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
-        if let Some(next) = tag.waiting.borrow().iter().map(|waiter| waiter.deadline).min() {
-            self.watch(tag, next, now.boot);
-        }
         for waiter in late {
             let claim = tag.generator.borrow().grant;
             let holds =
