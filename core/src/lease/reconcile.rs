@@ -93,7 +93,7 @@ impl Lease {
     /// The decision for a permanent worker. Only the incarnation in the entry shows which daemon has it.
     fn decide_permanent(
         &mut self,
-        held: HeldLease,
+        mut held: HeldLease,
         entry: Option<&Entry>,
         look: &Snapshot,
         now: Now,
@@ -129,6 +129,11 @@ impl Lease {
         if let Some(problem) = problem {
             self.blocked = true;
             self.refused(now, problem);
+            if foreign && held.claim.holding.expires > UnixMs(0) {
+                // A restart in an outage must not use it either.
+                held.claim.holding.expires = UnixMs(0);
+                self.phase = Phase::ToRecord(Some(held.claim.clone()));
+            }
             if !held.mine {
                 self.held = Some(held);
             }

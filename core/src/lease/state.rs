@@ -149,7 +149,8 @@ impl Lease {
         let forgotten = recorded.as_ref().is_some_and(|recorded| !counts(recorded));
         let held = recorded.filter(counts).map(|claim| HeldLease {
             limit: claim.holding.expires,
-            in_journal: Some(claim.holding.expires),
+            // An end of 0 says that the worker was seen with another host.
+            in_journal: Some(claim.holding.expires).filter(|end| *end > UnixMs(0)),
             claim,
             mine: false,
         });

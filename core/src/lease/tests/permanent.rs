@@ -127,8 +127,10 @@ fn a_number_that_somebody_else_wrote_is_given_up_at_the_next_renewal() {
     leaf.holding.holder.as_mut().unwrap().incarnation = StartToken("".into());
     host.settle(&mut world);
     host.draw(&mut world).expect("it isn't known yet");
+    let recorded = host.journal.clone();
     host.pass(&mut world, 3);
     assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+    assert_eq!(host.journal, recorded, "it is still this host's number");
 }
 
 #[test]
@@ -217,6 +219,40 @@ fn a_number_that_is_assigned_to_another_host_is_not_used() {
         host.pass(&mut world, 10);
     }
     assert_eq!(world.entries[&0].holding.holder.as_ref().unwrap().id, "10.0.0.2:80".into());
+}
+
+/// Its entry was lost, and another host has the number now. Once a start has seen that, no later one forgets it.
+#[test]
+fn a_number_that_was_seen_with_another_host_is_not_used_by_a_restart_in_an_outage() {
+    for off in [false, true] {
+        let mut world = World::new();
+        let mut host = drawing(&mut world, "10.0.0.1:80");
+        let own = world.entries[&0].holding.holder.clone();
+        if off {
+            host = host.restart(&mut world);
+        }
+        let entry = world.entries.get_mut(&0).unwrap();
+        entry.holding.holder.as_mut().unwrap().id = "10.0.0.2:80".into();
+        host.lease.want();
+        host.pass(&mut world, 4);
+        assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));
+        world.time_ms += 2_000;
+        host.settle_with(&mut world, |_, ask| {
+            assert!(!matches!(ask, Request::Record(_)), "the journal has it");
+            None
+        });
+        world.away = true;
+        host = host.restart(&mut world);
+        host.lease.want();
+        host.pass(&mut world, 4);
+        assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker), "{:?}", host.lease);
+        // An operator restores the entry.
+        world.entries.get_mut(&0).unwrap().holding.holder = own;
+        world.away = false;
+        host.pass(&mut world, 60);
+        host.draw(&mut world).unwrap();
+        assert_eq!(host.worker(&world), Ok(0));
+    }
 }
 
 #[test]
