@@ -4,9 +4,9 @@
 use std::rc::Rc;
 
 use leafd_core::shares::Claimant;
-use leafd_wire::{Header, IdsReply, IdsRequest};
+use leafd_wire::frame::Frame;
+use leafd_wire::{ErrorReply, Header, IdsReply, IdsRequest, REPLY_LENGTH_MAX, Status};
 
-use super::session::{Asking, body_of, unreadable};
 use super::{Dispatcher, Session};
 use crate::config::Peer;
 use crate::reply::Failure;
@@ -52,4 +52,48 @@ impl Dispatcher {
         asking.session.outbox.answered().await;
         body_of(asking.session.outbox.bytes().rest())
     }
+}
+
+/// A request that the daemon makes to itself. Whoever it is for may disconnect.
+struct Asking<'a> {
+    dispatcher: &'a Rc<Dispatcher>,
+    session: Session,
+}
+
+impl Asking<'_> {
+    /// Makes the request in this frame. Its answer comes into the session's outbox.
+    fn ask(&self, asked: &[u8]) {
+        if let Ok(Some((frame, _))) = Frame::first(asked, REPLY_LENGTH_MAX) {
+            self.dispatcher.request(&self.session, &frame.header, frame.body);
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.session.outbox.close();
+        self.dispatcher.left(&self.session);
+    }
+}
+
+/// The body of an answer.
+fn body_of(answer: &[u8]) -> Result<Vec<u8>, Failure> {
+    let Ok(Some((frame, _))) = Frame::first(answer, REPLY_LENGTH_MAX) else {
+        return Err(unreadable());
+    };
+    match Status::from_number(frame.header.status) {
+        Some(Status::Ok) => Ok(frame.body.to_vec()),
+        Some(status) => {
+            let reply = ErrorReply::decode(frame.body).map_err(|_| unreadable())?;
+            Err(Failure {
+                retry_after_ms: reply.retry_after_ms,
+                ..Failure::new(status, reply.message)
+            })
+        }
+        None => Err(unreadable()),
+    }
+}
+
+fn unreadable() -> Failure {
+    Failure::new(Status::Internal, "the request was not answered")
 }

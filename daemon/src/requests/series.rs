@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::session::{Source, unreadable};
+use super::session::Source;
 use super::tag_stores::TagStores;
 use super::tags::{administrative, json as to_json, refused};
 use super::{Dispatcher, PeerRequest, Session, quotas};
@@ -116,7 +116,9 @@ impl Dispatcher {
             let (name, mut want) = (place.tag.as_str().as_bytes(), draw.want);
             let drawn = async {
                 let (source, quota) = self.source(&draw.session, name)?;
-                let Source::Segment(tag) = source else { return Err(unreadable()) };
+                let Source::Segment(tag) = source else {
+                    return Err(refused(format!("{:?} is the name of a layout", place.tag)));
+                };
                 if let Some(bucket) = quota {
                     let uid = draw.session.peer.uid;
                     quotas::charge(&mut bucket.borrow_mut(), &mut want, uid, name)?;

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use leafd_wire::frame::{Frame, HEADER_BYTES};
-use leafd_wire::{ErrorReply, REPLY_LENGTH_MAX, Run, Status};
+use leafd_wire::frame::HEADER_BYTES;
+use leafd_wire::{REPLY_LENGTH_MAX, Run, Status};
 
-use super::{Dispatcher, PeerRequest};
+use super::PeerRequest;
 use crate::clock;
 use crate::config::{AccessRules, Peer};
 use crate::engine::quotas::QuotaBucket;
@@ -170,48 +170,4 @@ impl Source {
             Source::Snowflake(_) => false,
         }
     }
-}
-
-/// A request that the daemon makes to itself. Whoever it is for may disconnect.
-pub(super) struct Asking<'a> {
-    pub(super) dispatcher: &'a Rc<Dispatcher>,
-    pub(super) session: Session,
-}
-
-impl Asking<'_> {
-    /// Makes the request in this frame. Its answer comes into the session's outbox.
-    pub(super) fn ask(&self, asked: &[u8]) {
-        if let Ok(Some((frame, _))) = Frame::first(asked, REPLY_LENGTH_MAX) {
-            self.dispatcher.request(&self.session, &frame.header, frame.body);
-        }
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.session.outbox.close();
-        self.dispatcher.left(&self.session);
-    }
-}
-
-/// The body of an answer.
-pub(super) fn body_of(answer: &[u8]) -> Result<Vec<u8>, Failure> {
-    let Ok(Some((frame, _))) = Frame::first(answer, REPLY_LENGTH_MAX) else {
-        return Err(unreadable());
-    };
-    match Status::from_number(frame.header.status) {
-        Some(Status::Ok) => Ok(frame.body.to_vec()),
-        Some(status) => {
-            let reply = ErrorReply::decode(frame.body).map_err(|_| unreadable())?;
-            Err(Failure {
-                retry_after_ms: reply.retry_after_ms,
-                ..Failure::new(status, reply.message)
-            })
-        }
-        None => Err(unreadable()),
-    }
-}
-
-pub(super) fn unreadable() -> Failure {
-    Failure::new(Status::Internal, "the request was not answered")
 }
