@@ -22,6 +22,7 @@ on_each_server!(
     a_silent_server_keeps_nobody_from_the_next,
     servers_that_fell_silent_are_tried_last,
     a_server_that_answers_later_than_asked_for_is_reached,
+    a_silent_server_is_waited_for_no_longer_than_a_fail_over_allows,
 );
 
 fn restarted_while_the_store_is_away<S: Server>() {
@@ -169,6 +170,19 @@ fn a_server_that_answers_later_than_asked_for_is_reached<S: Server>() {
     assert!(relay.accepted() > 1, "the first attempt took too long");
     create(&host, "orders", 100);
     assert_eq!(host.raw().draw("orders", 3).len(), 3);
+}
+
+fn a_silent_server_is_waited_for_no_longer_than_a_fail_over_allows<S: Server>() {
+    let server = S::new();
+    let relay = Relay::to(server.port());
+    relay.swallow();
+    let host = Host::on_store(&S::url_of(&[relay.port()], DATABASE));
+    let mut host = host.set("store_connect_timeout", "400ms").set("failover_settle", "1s");
+    host.start();
+    eventually("an attempt of half the time", RESUMES_WITHIN, || {
+        let error = store(&host)["error"].to_string();
+        error.contains("no answer within 500ms").then_some(())
+    });
 }
 
 fn ping(host: &Host, words: &[&str]) -> Option<i32> {

@@ -51,6 +51,7 @@ impl<S: Server> Counted<S> {
             url,
             password: StorePassword::File(file.path().to_owned()),
             connect_timeout: LIMIT,
+            patience_max: LIMIT,
             statement_timeout: LIMIT,
             leaf_only: false,
             untested_engine: false,

@@ -141,6 +141,7 @@ pub(super) fn connect(database: &Database<'_>) -> Result<leafd::store::Store> {
         url,
         password: StorePassword::None,
         connect_timeout: limit,
+        patience_max: limit,
         statement_timeout: limit,
         leaf_only: false,
         untested_engine: false,

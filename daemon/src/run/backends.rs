@@ -23,6 +23,9 @@ fn engine_of(url: &StoreUrl) -> Result<Option<(&'static ServerEngine, &NetworkUr
     })
 }
 
+/// How many times `store_connect_timeout` an attempt to connect may take.
+const PATIENCE: u32 = 8;
+
 /// The engine of a network store, its address and time limits, as configured; `None` for the embedded store.
 fn server_of(
     config: &Config,
@@ -32,6 +35,8 @@ fn server_of(
         url: url.clone(),
         password: spec.password.clone(),
         connect_timeout: config.store_connect_timeout,
+        // After a fail-over, every host must reach the new primary in time to report what it has seen.
+        patience_max: (config.store_connect_timeout * PATIENCE).min(config.failover_settle / 2),
         statement_timeout: config.store_statement_timeout,
         leaf_only: config.leaf_only,
         untested_engine: config.untested_engine,

@@ -68,6 +68,7 @@ pub fn target_at(url: &str, password: StorePassword) -> Target {
         password,
         // Enough for the largest calls on a busy machine.
         connect_timeout: Duration::from_secs(30),
+        patience_max: Duration::from_secs(30),
         statement_timeout: Duration::from_secs(30),
         leaf_only: false,
         untested_engine: false,

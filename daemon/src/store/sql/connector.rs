@@ -56,6 +56,9 @@ pub struct Target {
     pub password: StorePassword,
     /// How long each of its servers may take to accept a connection.
     pub connect_timeout: Duration,
+    /// How long it may take after attempts that got no answer. A server to which a whole fleet connects at once answers
+    /// late, and attempts that are given up keep it from answering the others.
+    pub patience_max: Duration,
     /// How long a call may take over an open connection.
     pub statement_timeout: Duration,
     /// Whether to use the store although leafd's tables are not visible there.
@@ -86,10 +89,6 @@ struct ServerConnector {
     /// How long the next attempt may take.
     patience: Cell<Duration>,
 }
-
-/// How many times `store_connect_timeout` an attempt may take after others that got no answer. A server to which a whole
-/// fleet connects at once answers late, and attempts that are given up keep it from answering the others.
-const PATIENCE_MAX: u32 = 8;
 
 /// Whether the failure concerns TLS or a certificate.
 #[cfg(any(feature = "mysql", feature = "postgres"))]
@@ -236,7 +235,8 @@ impl Connector for ServerConnector {
         let connected =
             Target { connect_timeout: patience, ..self.target.clone() }.connect(self.engine.ask);
         let silent = connected.is_err() && begun.elapsed() >= least;
-        self.patience.set(if silent { (patience * 2).min(least * PATIENCE_MAX) } else { least });
+        let longer = (patience * 2).min(self.target.patience_max).max(least);
+        self.patience.set(if silent { longer } else { least });
         connected
     }
 
