@@ -86,7 +86,7 @@ impl Monitor {
         } else if in_doubt || !found_history.includes(&known) {
             self.renew(asked, found, &known);
         } else if settling.is_some_and(|settling| settling.identity == found) {
-            self.go_on_settling(asked);
+            self.go_on_settling();
         } else if settling.is_none() && *trusted == found {
             self.proven_at = asked;
             self.suspect = false;
@@ -259,7 +259,6 @@ impl Monitor {
             let turn_ms = took_ms.saturating_mul(TURNS).min(CROWDED_MS_MAX);
             self.crowded_until = Some(BootMs(now.0.saturating_add(random % turn_ms)));
         }
-        self.suspect = false;
         self.proven_at = begun;
         if settled != Some(false) {
             return self.trust(found);

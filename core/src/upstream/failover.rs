@@ -64,8 +64,7 @@ impl Monitor {
         let missed_one = was_away
             && matches!(
                 &self.standing,
-                Standing::Settling(Settling { held: Held::OwnUntil(_), identity, .. })
-                    if !found.history.includes(&identity.history)
+                Standing::Settling(Settling { held: Held::OwnUntil(_), .. })
             );
         self.begin_settling(asked, found.clone(), from);
         self.count(&found.history);
@@ -119,11 +118,8 @@ impl Monitor {
     }
 
     /// A probe while the store settles has found the same history again.
-    pub(super) fn go_on_settling(&mut self, asked: BootMs) {
+    pub(super) fn go_on_settling(&mut self) {
         let Standing::Settling(settling) = &self.standing else { return };
-        if settling.held == Held::Own {
-            self.proven_at = asked;
-        }
         self.suspect = false;
         let identity = settling.identity.clone();
         self.next = Some(match settling.pushed {

@@ -152,7 +152,6 @@ impl Monitor {
             (Request::TakeRole(..), Response::TakeRole(taken)) => self.role_taken(taken)?,
             // It had lost this host's last start, and has begun a new life.
             (Request::CheckIn(_), Response::CheckIn(Err(StoreError::Changed { .. }))) => {
-                self.checking_in = None;
                 self.probe_at = now;
             }
             (Request::CheckIn(_), Response::CheckIn(checked_in)) => {
@@ -190,7 +189,6 @@ impl Monitor {
                 }
             }
             Err(error) => {
-                self.next = None;
                 self.checking_in = None;
                 self.visits += 1;
                 // The wait counts from the start of the attempt, so after a timeout the next try follows soon.
@@ -236,7 +234,6 @@ impl Monitor {
             self.events.push_back(Event::Resumed);
         }
         self.trusted = Some(found);
-        self.in_another_role = None;
         self.standing = Standing::Trusted;
     }
 

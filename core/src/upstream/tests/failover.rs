@@ -35,8 +35,10 @@ impl Watched {
 fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_after_the_settling_time() {
     let mut one = Watched::trusting();
     one.probe_shows("2 1*");
-    assert_eq!(one.monitor.claimable(), None);
+    assert_eq!((one.monitor.claimable(), one.monitor.present()), (None, None));
+    assert_eq!(one.monitor.settling_ms(one.now), SETTLE_MS);
     one.pushes("2 1*");
+    assert_eq!(one.monitor.present(), Some(&identity("2 1*")));
     one.hears("2 1*", Some(false));
     // Another host may still have to report a name that the store has lost.
     assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
@@ -50,9 +52,13 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_after_the_settling_time
         one.probe_shows("2 1*");
         one.hears("2 1*", Some(false));
     }
+    assert_eq!(one.look(), Step::Wait(Some(BootMs(over_at))));
     assert_eq!(one.monitor.claimable(), None);
     one.now = BootMs(over_at);
     one.goes_on("2 1*");
+    let failed_over = Event::FailedOver(history("2 1*"));
+    let (pushed, in_time, settled) = (Event::Resumed, Event::Resumed, Event::Settled(3));
+    assert_eq!(one.events, [failed_over, pushed, in_time, settled, Event::Resumed]);
     assert_eq!(one.monitor.complete().ok(), Some(&identity("2 1*")));
     assert_eq!(one.monitor.failovers, 1);
 }
@@ -64,7 +70,18 @@ fn whoever_is_late_drops_what_it_holds_before_it_claims() {
     one.pushes("2 1*");
     one.hears("2 1*", Some(true));
     assert!(one.distrusted());
-    one.goes_on("2 1*");
+    // It has dropped them once, whatever the store loses after that.
+    assert!(matches!(one.asks(), Request::Record(_)));
+    one.now.0 += 2 * SETTLE_MS;
+    one.answer(Response::Record(Err(away())));
+    one.probe_shows("4 3 2* 1*");
+    assert_eq!(one.monitor.own_until(), None);
+    one.pushes("4 3 2* 1*");
+    one.hears("4 3 2* 1*", Some(true));
+    one.look();
+    let drops = one.events.iter().filter(|event| **event == Event::Distrusted);
+    assert_eq!(drops.count(), 1);
+    one.goes_on("4 3 2* 1*");
 }
 
 #[test]
@@ -86,8 +103,8 @@ fn nothing_is_issued_while_others_may_claim_and_the_answer_is_late() {
     one.probe_shows("2 1*");
     assert_eq!(one.monitor.own_until(), Some(BootMs(proven_at.0 + SETTLE_MS)));
     assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));
-    one.pass(SETTLE_MS);
-    assert!(!one.monitor.may_issue(one.now));
+    one.pass(proven_at.0 + SETTLE_MS - one.now.0);
+    assert!(one.monitor.may_issue(BootMs(one.now.0 - 1)) && !one.monitor.may_issue(one.now));
     one.answer(Response::PushHighWater(Ok(1)));
     one.hears("2 1*", Some(false));
     assert!(one.monitor.may_issue(one.now), "it was in time, whatever the answers took");
@@ -105,6 +122,15 @@ fn where_the_store_keeps_no_note_the_time_of_an_answer_counts_against_this_host_
     assert!(one.distrusted(), "others may have claimed while the answer was under way");
     assert_eq!(one.now.0, since.0 + SETTLE_MS);
     one.goes_on("2 1*");
+    // It was in time, and waits for the rest of the time.
+    let mut one = Watched::trusting();
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    assert_eq!(one.asks(), Request::IsSettled(identity("2 1*")));
+    one.pass(SETTLE_MS - 1);
+    one.answer(Response::IsSettled(Ok(None)));
+    assert!(!one.distrusted());
+    assert_eq!(one.monitor.settling_ms(one.now), 1);
 }
 
 #[test]
@@ -118,6 +144,11 @@ fn an_answer_proves_what_was_so_when_it_was_asked() {
     one.pass(5_000);
     one.answer(Response::Identity(Ok(identity("1"))));
     one.probe_shows("2 1*");
+    assert_eq!(one.monitor.own_until(), Some(BootMs(asked.0 + SETTLE_MS)));
+    one.pushes("2 1*");
+    let asked = one.now;
+    one.hears("2 1*", Some(false));
+    one.probe_shows("3 2 1*");
     assert_eq!(one.monitor.own_until(), Some(BootMs(asked.0 + SETTLE_MS)));
 }
 
@@ -160,6 +191,7 @@ fn a_note_in_doubt_is_renewed_before_anything_else() {
     one.pushes("2 1*");
     one.hears("2 1*", Some(false));
     assert!(!one.distrusted());
+    assert!(!one.events.iter().any(|event| matches!(event, Event::WentBack(_))));
 }
 
 /// A server took over that had not followed: it lacks the life that this host trusts, and hosts that know only the one
@@ -255,6 +287,7 @@ fn doubt_while_the_store_settles_forgets_no_history() {
     one.pushes("3 2 1*");
     one.hears("3 2 1*", Some(true));
     one.goes_on("3 2 1*");
+    assert_eq!(one.monitor.failovers, 1);
 }
 
 /// The store is refused for its role while it settles. The history that had ended before is still an ended one.
@@ -286,18 +319,44 @@ fn a_refusal_while_the_store_settles_forgets_no_history() {
 #[test]
 fn a_loss_without_another_history_is_declared_once() {
     let mut one = Watched::trusting();
+    assert!(!one.monitor.lost_commits(&identity("0")), "that is not the store in use");
     assert!(one.monitor.lost_commits(&identity("1")));
     assert!(!one.monitor.lost_commits(&identity("1")));
     assert!(!one.monitor.counts(&identity("1")), "a claim under way may repeat one that is lost");
     assert_eq!(one.monitor.claimable(), None);
     assert!(matches!(one.monitor.complete(), Err(Condition::LostCommits)));
+    assert!(matches!(one.monitor.condition(), Some(Condition::LostCommits)));
     assert_eq!(one.asks(), Request::Renew(identity("1"), Some(history("1"))));
     assert!(one.events.contains(&Event::Distrusted));
+    one.answer(Response::Renew(Err(away())));
+    let Step::Wait(Some(until)) = one.look() else { panic!("a pause") };
+    one.now = until;
+    assert_eq!(one.asks(), Request::Renew(identity("1"), Some(history("1"))));
+    one.events.clear();
     // With Leaf's table only, no other host can be told: this host's own marks are all there is.
     one.answer(Response::Renew(Ok(false)));
     one.pushes("1");
     one.look();
+    assert_eq!(one.events, [Event::Settled(3), Event::Resumed, Event::Back, Event::Resumed]);
     assert_eq!(one.monitor.claimable(), Some(&identity("1")));
+}
+
+#[test]
+fn a_loss_ends_with_the_life_that_begins_because_of_it() {
+    let mut one = Watched::trusting();
+    assert!(one.monitor.lost_commits(&identity("1")));
+    assert_eq!(one.asks(), Request::Renew(identity("1"), Some(history("1"))));
+    one.answer(Response::Renew(Ok(true)));
+    one.probe_shows("2 1!");
+    // Another host may be faster.
+    let mut one = Watched::trusting();
+    one.pass(PROBE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    assert!(one.monitor.lost_commits(&identity("1")));
+    one.answer(Response::Identity(Ok(identity("2 1*"))));
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(true));
+    one.goes_on("2 1*");
 }
 
 #[test]
@@ -309,22 +368,33 @@ fn a_restart_over_a_fail_over_issues_nothing_before_it_knows() {
     one.answer(Response::Identity(Ok(identity("2 1*"))));
     assert!(!one.monitor.may_issue(one.now), "it is another history already");
     let remembered = Some((StoreId("postgres:1".into()), history("1")));
+    let mut one = Watched::new(Settings { remembered: remembered.clone(), ..settings() });
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("1"))));
+    assert!(one.monitor.may_issue(one.now), "nothing has changed");
     let mut one = Watched::new(Settings { remembered, ..settings() });
     one.meet("2 1*", Some("1"));
     assert!(!one.monitor.may_issue(one.now));
     one.pushes("2 1*");
     one.hears("2 1*", Some(false));
     assert!(one.monitor.may_issue(one.now));
+    one.probe_shows("2 1*");
+    one.hears("2 1*", Some(false));
 }
 
 #[test]
 fn an_embedded_store_has_no_others_to_wait_for() {
     let mut one = Watched::new(Settings { embedded: true, settle_ms: 0, ..settings() });
-    one.meet("2 1*", Some("1"));
-    one.pushes("2 1*");
-    one.hears("2 1*", None);
-    one.goes_on("2 1*");
+    one.meet("3 2* 1*", Some("1"));
+    assert!(one.monitor.may_issue(one.now));
+    one.pushes("3 2* 1*");
+    one.hears("3 2* 1*", None);
+    one.goes_on("3 2* 1*");
+    assert!(one.monitor.lost_commits(&identity("3 2* 1*")));
+    one.look();
     assert!(!one.events.contains(&Event::Distrusted));
+    one.is_stopped(3_600_000);
+    assert!(one.monitor.may_issue(one.now) && !one.monitor.runs(one.now));
 }
 
 #[test]
@@ -338,8 +408,11 @@ fn a_daemon_that_was_stopped_asks_before_it_issues() {
     assert!(!one.monitor.may_issue(one.now));
     assert!(one.monitor.runs(one.now));
     assert!(!one.monitor.may_issue(one.now));
+    one.events.clear();
     one.probe_shows("1");
     assert!(one.monitor.may_issue(one.now));
+    one.look();
+    assert_eq!(one.events, [Event::Resumed], "what waits goes on");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The first meeting, and a store that turns out not to be the expected one.
 
 use super::*;
+use crate::store::Why;
 
 #[test]
 fn a_store_is_claimed_from_once_this_start_is_entered_on_both_sides() {
@@ -8,6 +9,10 @@ fn a_store_is_claimed_from_once_this_start_is_entered_on_both_sides() {
     assert!(!one.monitor.tried());
     one.meet("1", None);
     assert!(one.monitor.tried());
+    let mut failed = Watched::new(settings());
+    failed.asks();
+    failed.answer(Response::Identity(Err(away())));
+    assert!(failed.monitor.tried());
     let id = StoreId("postgres:1".into());
     assert_eq!(one.events, [Event::CheckedIn(id), Event::Resumed]);
     assert!(one.monitor.condition().is_none());
@@ -20,11 +25,23 @@ fn another_place_is_refused_and_taken_back_when_it_is_right_again() {
     one.probe_shows("1");
     one.pass(PROBE_MS);
     assert_eq!(one.asks(), Request::Identity);
-    one.answer(Response::Identity(Ok(moved)));
+    one.answer(Response::Identity(Ok(moved.clone())));
     assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
+    one.look();
+    let stranger = Identity { id: StoreId("postgres:9".into()), ..identity("1") };
+    for (found, told) in [(moved, 1), (stranger, 2)] {
+        assert!(matches!(one.events.last(), Some(Event::Refused(_))));
+        one.pass(PROBE_MS);
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Ok(found)));
+        one.look();
+        assert_eq!(one.events.len(), told, "each reason is told once");
+    }
+    assert!(matches!(one.monitor.admin_refusal(), Some(Condition::Refused(_))));
     one.events.clear();
     one.probe_shows("1");
     one.look();
+    assert!(one.monitor.admin_refusal().is_none());
     assert_eq!(one.monitor.claimable(), Some(&identity("1")));
     // Tags that were asked for meanwhile are looked up now.
     assert!(one.events.contains(&Event::Resumed));
@@ -37,13 +54,14 @@ fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
     let set_back = Identity { history: history("0"), ..moved.clone() };
     // While it is in use.
     let mut one = Watched::trusting();
-    for (found, is_asked) in [(&moved, true), (&set_back, false), (&stranger, false)] {
+    for (found, is_asked) in [(&moved, true), (&stranger, false), (&set_back, false)] {
         one.pass(PROBE_MS);
         assert_eq!(one.asks(), Request::Identity);
         one.answer(Response::Identity(Ok(found.clone())));
         one.look();
         assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
         assert_eq!(one.monitor.present(), Some(found).filter(|_| is_asked));
+        assert_eq!(one.monitor.history(), Some(&history("1")));
     }
     // At a start, judged by the journal's entry.
     for (found, is_asked) in [(moved, true), (set_back, false), (stranger, false)] {
@@ -54,6 +72,8 @@ fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
         one.look();
         assert!(one.monitor.refusal().is_some() && one.monitor.claimable().is_none());
         assert_eq!(one.monitor.present(), Some(&found).filter(|_| is_asked));
+        assert_eq!(one.monitor.history(), Some(&found.history).filter(|_| is_asked));
+        assert_eq!(one.monitor.known_history(), Some(&history("1")));
     }
 }
 
@@ -75,14 +95,43 @@ fn a_store_without_a_place_that_has_tags_is_refused_until_the_place_is_recorded(
 }
 
 #[test]
+fn a_store_without_tags_is_given_its_place() {
+    let role = Role("primary 0 of 2 era 1".into());
+    let mut one = Watched::new(Settings { role: role.clone(), ..settings() });
+    for taken in [Err(away()), Err(StoreError::refused("no rights")), Ok(())] {
+        one.pass(PROBE_MS);
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Ok(identity("1"))));
+        assert_eq!(one.asks(), Request::HasTags);
+        one.answer(Response::HasTags(Ok(false)));
+        assert_eq!(one.asks(), Request::TakeRole(identity("1"), role.clone()));
+        one.answer(Response::TakeRole(taken.clone()));
+        if taken.is_err() {
+            one.look();
+            assert!(matches!(
+                (taken, one.monitor.condition()),
+                (Err(StoreError::Unavailable { .. }), Some(Condition::Away(_)))
+                    | (Err(StoreError::Refused(_)), Some(Condition::Refused(_)))
+            ));
+        }
+    }
+    assert_eq!(one.asks(), Request::CheckIn(Identity { role, ..identity("1") }));
+}
+
+#[test]
 fn another_database_is_refused_and_what_is_held_is_set_aside() {
-    let remembered = Some((StoreId("postgres:0".into()), history("1")));
+    let remembered = Some((StoreId("postgres:0".into()), history("2 1*")));
+    let own_file = Some((StoreId("postgres:0".into()), history("1")));
+    let mut own = Watched::new(Settings { embedded: true, remembered: own_file, ..settings() });
+    own.meet("1", None);
+    assert_eq!(own.monitor.claimable(), Some(&identity("1")), "a lost file of this host alone");
     let mut one = Watched::new(Settings { remembered, ..settings() });
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(identity("1"))));
     one.look();
     assert!(one.events.contains(&Event::SetAside));
     assert!(one.monitor.refusal().unwrap().to_string().contains("adopt-store"));
+    assert_eq!(one.monitor.condition().unwrap().why(), Why::AnotherDatabase);
     let stranger = identity("1").into();
     assert!(matches!(one.monitor.verify(one.now, &stranger), Err(StoreError::Refused(_))));
 }
@@ -92,22 +141,48 @@ fn a_store_that_is_away_is_tried_again_soon_and_told_of_once() {
     let mut one = Watched::trusting();
     let since = one.now;
     one.monitor.call_failed(one.now, &away());
+    assert!(one.monitor.away.is_some());
+    let mut pauses = Vec::new();
     for _ in 0..5 {
         assert_eq!(one.asks(), Request::Identity);
         one.answer(Response::Identity(Err(away())));
         let Step::Wait(Some(until)) = one.look() else { panic!("a pause") };
-        assert!(until.0 - one.now.0 <= 1_000);
+        pauses.push(until.0 - one.now.0);
         one.now = until;
     }
+    assert!(pauses.is_sorted() && pauses[0] < pauses[4] && pauses[4] <= 1_000, "{pauses:?}");
     assert_eq!(one.events, [Event::Away(away())]);
     assert_eq!(one.monitor.away.as_ref().unwrap().since, since);
     one.probe_shows("1");
     one.look();
     assert_eq!(one.events[1..], [Event::Back, Event::Resumed]);
+    assert_eq!(one.monitor.answered_at, Some(one.now));
+    one.pass(PROBE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Err(away())));
+    assert_eq!(one.look(), Step::Wait(Some(BootMs(one.now.0 + pauses[0]))), "it begins again");
+    assert_eq!(one.monitor.condition().unwrap().why(), away().why());
+}
+
+#[test]
+fn probes_of_many_daemons_spread_over_half_of_the_time_between_them() {
+    for (random, pause_ms) in [(0, 1_250), (1_250, 2_500), (1_251, 1_250)] {
+        let mut one = Watched::trusting();
+        one.pass(PROBE_MS);
+        assert_eq!(one.asks(), Request::Identity);
+        one.monitor.answered(one.now, Response::Identity(Ok(identity("1"))), random);
+        assert_eq!(one.look(), Step::Wait(Some(BootMs(one.now.0 + pause_ms))));
+    }
 }
 
 #[test]
 fn many_daemons_that_start_at_once_take_turns() {
+    for (took_ms, random) in [(300, 700), (1_000, 2_700)] {
+        takes_its_turn(took_ms, random);
+    }
+}
+
+fn takes_its_turn(took_ms: u64, random: u64) {
     let mut one = Watched::new(settings());
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(identity("1"))));
@@ -116,9 +191,11 @@ fn many_daemons_that_start_at_once_take_turns() {
     one.step();
     one.answer(Response::Record(Ok(())));
     one.asks();
-    one.pass(300);
-    one.monitor.answered(one.now, Response::IsSettled(Ok(Some(true))), 700);
+    one.pass(took_ms);
+    one.monitor.answered(one.now, Response::IsSettled(Ok(Some(true))), random);
     let Step::Wait(Some(until)) = one.look() else { panic!("its turn") };
+    let words = one.monitor.condition().unwrap().describe("it");
+    assert!(words.ends_with("delayed by up to 2 s to spread start-up load"), "{words}");
     assert_eq!((until.0 - one.now.0, one.monitor.claimable()), (700, None));
     one.now = until;
     one.events.clear();
@@ -145,6 +222,7 @@ fn a_store_that_leaves_a_call_without_an_answer_is_away_until_it_answers() {
         away.error.to_string(),
         "the store postgres://db can't be used: it has not answered for more than 5 s"
     );
+    assert_eq!(one.monitor.condition().unwrap().describe("it"), away.error.to_string());
     assert!(one.monitor.claimable().is_none() && one.monitor.present().is_none());
     assert!(matches!(one.monitor.condition(), Some(Condition::Away(_))));
     assert!(one.monitor.counts(&under), "what was asked of it may still be granted");
@@ -304,4 +382,20 @@ fn a_meeting_goes_on_in_a_store_without_lives() {
     assert_eq!(one.asks(), Request::Renew(identity("2"), Some(history("1"))));
     one.answer(Response::Renew(Ok(false)));
     assert_eq!(one.asks(), Request::CheckIn(identity("2")));
+}
+
+#[test]
+fn the_registry_must_be_in_the_store_that_is_claimed_from() {
+    let remembered = Some((identity("1").id, history("1")));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
+    let verify = |one: &mut Watched, lives| one.monitor.verify(one.now, &identity(lives).into());
+    assert!(verify(&mut one, "1").is_ok(), "the journal knows it");
+    assert!(verify(&mut one, "2 1*").is_err());
+    one.meet("1", Some("1"));
+    assert!(verify(&mut one, "1").is_ok());
+    assert!(matches!(verify(&mut one, "2 1*"), Err(StoreError::Unavailable { .. })));
+    let now = one.now;
+    one.probe_shows("in doubt: 1");
+    assert_eq!(one.now, now, "it is asked at once");
+    assert!(verify(&mut one, "in doubt: 1").is_err());
 }
