@@ -23,7 +23,7 @@ const SIMULATORS: [(&str, &str); 2] =
     [("failovers", "core/tests/failovers/check.rs"), ("leases", "core/tests/simulator/check.rs")];
 
 /// Counters of a simulator that don't count faults.
-const NOT_FAULTS: [&str; 3] = ["ids", "excused", "starts"];
+const NOT_FAULTS: [&str; 4] = ["ids", "excused", "starts", "pairs"];
 
 /// Each page of the guides with commands, and the test that runs them as they are printed.
 const RUN: [(&str, &str); 19] = [

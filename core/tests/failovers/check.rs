@@ -9,7 +9,9 @@ use std::rc::Rc;
 
 use leafd_core::store::History;
 
+use crate::coverage::MACHINE;
 use crate::host::{Daemon, Host};
+use crate::pairs::Pairs;
 use crate::store::{Granted, TAGS, former_lives, life_of};
 use crate::world::{SETTLE_MS, World};
 
@@ -66,6 +68,8 @@ pub struct Totals {
     pub late_calls: u64,
     pub one_history_runs: u64,
     pub pooler_runs: u64,
+    /// Which answers found a monitor in which state.
+    pub pairs: Pairs,
 }
 
 impl Daemon {
@@ -210,6 +214,7 @@ impl Totals {
         for ((_, mine), theirs) in self.all_mut().into_iter().zip(theirs) {
             *mine += theirs;
         }
+        self.pairs.add(&other.pairs);
     }
 
     /// If something never goes wrong in a simulation, the simulation shows nothing about it.
@@ -217,6 +222,7 @@ impl Totals {
         for (what, count) in self.all_mut() {
             assert!(*count > 0, "{what} never happened");
         }
+        MACHINE.assert_all_met(&self.pairs);
     }
 
     fn all_mut(&mut self) -> [(&'static str, &mut u64); 18] {
@@ -247,7 +253,7 @@ impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut totals = self.clone();
         let all = totals.all_mut().map(|(what, count)| format!("{count} {what}"));
-        f.write_str(&all.join(", "))
+        write!(f, "{}; {}", all.join(", "), MACHINE.coverage(&self.pairs))
     }
 }
 

@@ -25,8 +25,10 @@
 
 mod breaks;
 mod check;
+mod coverage;
 mod host;
 mod mischief;
+mod pairs;
 mod store;
 mod world;
 

@@ -1,5 +1,6 @@
 //! What goes wrong, and when.
 
+use crate::coverage::state_of;
 use crate::host::Host;
 use crate::store::{LAG_MS_MAX, Loss};
 use crate::world::{SETTLE_MS, TIMEOUT_MS, World};
@@ -20,7 +21,9 @@ impl World {
             return self.pause(host);
         }
         let many = !self.store.one_history;
-        match self.random.u32(..10_000) {
+        let what = self.random.u32(..10_000);
+        let host = if what < 60 { self.rarer(host) } else { host };
+        match what {
             0..20 => self.crash(host),
             20..24 => {
                 self.serial += 1_000;
@@ -43,6 +46,16 @@ impl World {
             }
             _ => {}
         }
+    }
+
+    /// This host or another one: whose daemon is in a state that has met fewer faults so far.
+    fn rarer(&mut self, host: usize) -> usize {
+        let other = self.random.usize(..self.hosts.len());
+        let met = |host: usize| {
+            let daemon = self.hosts[host].daemon.as_ref();
+            daemon.map_or(usize::MAX, |daemon| self.totals.pairs.met_in(state_of(&daemon.monitor)))
+        };
+        if met(other) < met(host) { other } else { host }
     }
 
     /// Half of them happen while every host can be reached: then no id at all may come twice.
@@ -79,6 +92,7 @@ impl World {
 
     fn crash(&mut self, host: usize) {
         let off_ms = self.random.u64(..2 * SETTLE_MS);
+        self.befalls(host, "crash");
         let host = &mut self.hosts[host];
         host.crash();
         host.start_at_ms = self.true_ms + off_ms;
@@ -89,6 +103,7 @@ impl World {
     fn pause(&mut self, host: usize) {
         let long = self.random.bool();
         let pause_ms = self.random.u64(10..if long { 3 * SETTLE_MS } else { SETTLE_MS / 2 });
+        self.befalls(host, "pause");
         let host = &mut self.hosts[host];
         if host.paused_until_ms <= self.true_ms {
             host.paused_until_ms = self.true_ms + pause_ms;

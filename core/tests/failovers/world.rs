@@ -9,6 +9,7 @@ use leafd_core::upstream::{Request, Response};
 
 use crate::breaks::Break;
 use crate::check::{Claim, Issue, Totals, Violation};
+use crate::coverage::{event_of, state_of};
 use crate::host::{Daemon, Host, Journal};
 use crate::store::{Answer, Call, From, Loss, Store, TAGS, life_of};
 
@@ -150,6 +151,13 @@ impl World {
             self.step()?;
         }
         self.check_all_draw(settled_ms)
+    }
+
+    /// Something happens to a daemon that is not an answer.
+    pub fn befalls(&mut self, host: usize, event: &'static str) {
+        if let Some(daemon) = &self.hosts[host].daemon {
+            self.totals.pairs.meet(state_of(&daemon.monitor), event);
+        }
     }
 
     pub fn calm(&self) -> bool {
@@ -371,6 +379,7 @@ impl World {
             self.at(paused_until_ms - true_ms, answers);
             return Ok(());
         }
+        self.totals.pairs.meet(state_of(&daemon.monitor), event_of(&answer));
         daemon.call[to.line] = None;
         if let Some(number) = wrote {
             daemon.proof.confirm(number);

@@ -6,7 +6,9 @@ use leafd_core::UnixMs;
 use leafd_core::lease::{LeaseProblem, Mode};
 use leafd_wire::Run;
 
+use crate::coverage::MACHINE;
 use crate::host::{Host, LAYOUTS};
+use crate::pairs::Pairs;
 use crate::world::World;
 
 /// A broken promise.
@@ -51,6 +53,8 @@ pub struct Totals {
     pub restored: u64,
     pub answers_lost: u64,
     pub late_calls: u64,
+    /// Which answers and commands found a lease in which state.
+    pub pairs: Pairs,
 }
 
 impl World {
@@ -132,6 +136,7 @@ impl Totals {
         for (mine, (_, theirs)) in self.all_mut().into_iter().zip(theirs) {
             *mine += theirs;
         }
+        self.pairs.add(&other.pairs);
     }
 
     /// If something never goes wrong in a simulation, the simulation shows nothing about it.
@@ -139,6 +144,7 @@ impl Totals {
         for (what, count) in self.all() {
             assert!(count > 0, "{what} never happened");
         }
+        MACHINE.assert_all_met(&self.pairs);
     }
 
     fn all(&self) -> [(&'static str, u64); 15] {
@@ -185,7 +191,7 @@ impl Totals {
 impl fmt::Display for Totals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.all().map(|(what, count)| format!("{count} {what}"));
-        f.write_str(&all.join(", "))
+        write!(f, "{}; {}", all.join(", "), MACHINE.coverage(&self.pairs))
     }
 }
 

@@ -27,11 +27,14 @@
 mod breaks;
 mod check;
 mod churn;
+mod coverage;
 mod host;
 mod mischief;
 mod registry;
 mod world;
 
+#[path = "../failovers/pairs.rs"]
+mod pairs;
 #[path = "../../../tests/seed.rs"]
 mod seed;
 

@@ -19,7 +19,9 @@ impl World {
         if std::mem::take(&mut self.registry.taken_over) && !calm && self.random.u8(..8) == 0 {
             return self.fail_over();
         }
-        match self.random.u32(..10_000) {
+        let what = self.random.u32(..10_000);
+        let host = if what < 190 { self.rarer(host) } else { host };
+        match what {
             0..30 => self.crash(host, None),
             30..50 => self.stop(host),
             50..58 => self.pod_is_replaced(host),
@@ -41,6 +43,16 @@ impl World {
         }
     }
 
+    /// This host or another one: whose lease is in a state that has met fewer faults so far.
+    fn rarer(&mut self, host: usize) -> usize {
+        let other = self.random.usize(..self.hosts.len());
+        let met = |host: usize| {
+            let state = self.state_of(host);
+            state.map_or(usize::MAX, |state| self.totals.pairs.met_in(state))
+        };
+        if met(other) < met(host) { other } else { host }
+    }
+
     /// From now on everything is well, and every daemon runs.
     pub fn heal(&mut self) {
         self.away_until_ms = 0;
@@ -60,6 +72,7 @@ impl World {
     pub fn crash(&mut self, host: usize, start_in_ms: Option<u64>) {
         let far = self.random.u8(..5) == 0;
         let off_ms = self.random.u64(..if far { 2 * LEASE_MS } else { 2_000 });
+        self.commanded(host, "crash");
         let Some(daemon) = self.hosts[host].daemon.take() else { return };
         let came_through = self.random.usize(..=daemon.writes.len());
         daemon.crash(&mut self.hosts[host].journal, came_through, self.broken);
@@ -69,6 +82,7 @@ impl World {
     }
 
     pub fn stop(&mut self, host: usize) {
+        self.commanded(host, "stop");
         if let Some(daemon) = &mut self.hosts[host].daemon
             && !daemon.stopping
         {
@@ -79,6 +93,7 @@ impl World {
 
     /// `leafctl worker release`.
     fn release(&mut self, host: usize) {
+        self.commanded(host, "release");
         if let Some(daemon) = &mut self.hosts[host].daemon
             && !daemon.stopping
         {

@@ -10,6 +10,7 @@ use leafd_core::store::StartToken;
 
 use crate::breaks::Break;
 use crate::check::{Totals, Violation};
+use crate::coverage::{event_of, state_of};
 use crate::host::{Clocks, Daemon, Host, Journal, LAYOUTS, Outcome};
 use crate::registry::Registry;
 
@@ -265,6 +266,19 @@ impl World {
         self.totals.starts += 1;
     }
 
+    /// The state of a host's lease, if its daemon runs.
+    pub fn state_of(&self, host: usize) -> Option<&'static str> {
+        let Host { clocks, daemon, .. } = &self.hosts[host];
+        daemon.as_ref().map(|daemon| state_of(&daemon.lease, clocks.read(self.true_ms)))
+    }
+
+    /// A command reaches a daemon, or its end.
+    pub fn commanded(&mut self, host: usize, event: &'static str) {
+        if let Some(state) = self.state_of(host) {
+            self.totals.pairs.meet(state, event);
+        }
+    }
+
     /// Sends a call to the registry.
     fn call(&mut self, host: usize, life: u64, ask: Request) {
         let call = self.number();
@@ -366,6 +380,8 @@ impl World {
             let in_ms = host.paused_until_ms - self.true_ms;
             return self.at(in_ms, Event::Answers { to, answer });
         }
-        daemon.answered(host.clocks.read(self.true_ms), answer, random);
+        let now = host.clocks.read(self.true_ms);
+        self.totals.pairs.meet(state_of(&daemon.lease, now), event_of(&answer));
+        daemon.answered(now, answer, random);
     }
 }
