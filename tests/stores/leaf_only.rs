@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Load};
-use leafd_tests::servers::{MariaDb, Server, apply_schema};
+use leafd_tests::servers::{MariaDb, Server, USER, apply_schema};
 
 use crate::scene::{create, report, store};
+
+on_each_server!(who_leaves_leaf_s_table_alone_keeps_its_held_ids);
 
 const LEAF_TABLE: &str = "CREATE TABLE leaf_alloc (
     biz_tag varchar(128) NOT NULL DEFAULT '',
@@ -82,4 +84,41 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
         ["no connection", "disconnected", "SHUTTING_DOWN"].iter().any(|part| text.starts_with(part))
     };
     assert!(drawn.errors.keys().all(of_a_restart), "{:?}", drawn.errors);
+}
+
+/// One host is stopped while leafd's own tables are created, and one is running. The first one lost nothing, and the
+/// second one has reported what it holds.
+fn who_leaves_leaf_s_table_alone_keeps_its_held_ids<S: Server>() {
+    let server = S::empty(&[]);
+    server.sql(
+        "CREATE TABLE leaf_alloc (biz_tag varchar(128) NOT NULL PRIMARY KEY, max_id bigint NOT NULL, step int NOT NULL,
+         description varchar(256), update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP)",
+    );
+    if S::SCHEME == "postgres" {
+        server.sql(&format!("ALTER TABLE leaf_alloc OWNER TO {USER}"));
+    }
+    server.sql("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 1000)");
+    let mut hosts = [(); 2].map(|()| {
+        let host = Host::on_store(&server.url()).set("leaf_only", "true").set("worker", "none");
+        host.set("failover_settle", "1s")
+    });
+    let last = hosts.each_mut().map(|host| {
+        host.start();
+        *host.raw().draw("orders", 5).last().unwrap()
+    });
+    hosts[0].stop();
+    apply_schema(&server.url());
+    if S::SCHEME != "postgres" {
+        settled(&hosts[1..], 1);
+    }
+    hosts[1].stop();
+    for (host, last) in hosts.iter_mut().zip(last) {
+        host.unset("leaf_only");
+        host.start();
+        assert_eq!(host.raw().draw("orders", 1), [last + 1], "{}", host.log());
+        assert!(!host.log().contains("dropping held ids"), "{}", host.log());
+    }
+    assert!(!hosts[0].log().contains("has failed over"), "{}", hosts[0].log());
+    let store = store(&hosts[0]);
+    assert_eq!((&store["ready"], &store["failovers"]), (&true.into(), &0.into()), "{store}");
 }

@@ -13,12 +13,16 @@ use std::sync::Arc;
 /// engine's report, after `engine:`, and can only be compared for equality. Empty for an embedded store.
 ///
 /// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims
-/// continued in it after it had lost commits.
+/// continued in it after it had lost commits. The first life is followed by the histories without lives that it
+/// continues: those of Leaf's table, right before and after leafd's own tables were created beside it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
 pub struct History(pub Arc<str>);
 
 /// The maximum number of lives in a history.
 const LIVES_MAX: usize = 32;
+
+/// The prefix of a history without lives.
+const WITHOUT_LIVES: &str = "engine:";
 
 /// The prefix of a history whose note is no longer true. Nothing can be claimed under it.
 const IN_DOUBT: &str = "in doubt: ";
@@ -79,7 +83,7 @@ impl History {
 
     /// The history of a store without a place for lives. `engine`, the engine's report, may look like a life.
     pub fn without_lives(engine: &str) -> History {
-        History(format!("engine:{}", engine.trim_end().replace(' ', "/")).into())
+        History(format!("{WITHOUT_LIVES}{}", engine.trim_end().replace(' ', "/")).into())
     }
 
     /// The present life, if the history has lives.
@@ -101,6 +105,12 @@ impl History {
     pub fn includes(&self, known: &History) -> bool {
         let Some(life) = known.life() else { return true };
         self.life().is_none() || self.words().any(|(one, _)| one == life)
+    }
+
+    /// Whether the store can't have lost anything since a host trusted `known`.
+    pub fn continues(&self, known: &History) -> bool {
+        let had = |word: &str| known.0.starts_with(WITHOUT_LIVES) && *word == *known.0;
+        self == known || (!self.is_in_doubt() && self.0.split(' ').any(had))
     }
 
     /// Whether other hosts may have claimed, in a former life, without knowing this host's numbers. This host trusted
@@ -148,9 +158,14 @@ impl fmt::Display for History {
 // === impl Note ===
 
 impl Note {
-    /// The note of a store that was just created and can't have lost anything yet.
-    pub fn first(life: u64, engine: &str) -> Note {
-        Note { history: History::first(life), settled: true, engine: engine.to_owned() }
+    /// The note of a store that was just created and can't have lost anything yet. `before`: the histories of Leaf's
+    /// table alone that it continues.
+    pub fn first(life: u64, engine: &str, before: &[History]) -> Note {
+        let mut history = History::first(life).0.to_string();
+        for one in before {
+            history.push_str(&format!(" {one}"));
+        }
+        Note { history: History(history.into()), settled: true, engine: engine.to_owned() }
     }
 
     /// The history that this note represents if the engine reports `engine` about itself.
@@ -277,9 +292,9 @@ mod tests {
     fn a_note_without_a_life_or_of_another_engine_is_in_doubt() {
         assert!(Note::default().found("", Kept::All).is_in_doubt());
         assert!(note("x", true).found("one", Kept::All).is_in_doubt());
-        assert_eq!(Note::first(7, "one").found("one", Kept::All), History::first(7));
-        assert!(Note::first(7, "one").found("two", Kept::All).is_in_doubt());
-        assert!(Note::first(7, "one").found("one", Kept::Lost).is_in_doubt());
+        assert_eq!(Note::first(7, "one", &[]).found("one", Kept::All), History::first(7));
+        assert!(Note::first(7, "one", &[]).found("two", Kept::All).is_in_doubt());
+        assert!(Note::first(7, "one", &[]).found("one", Kept::Lost).is_in_doubt());
     }
 
     #[test]
@@ -328,6 +343,21 @@ mod tests {
     fn what_an_engine_says_is_no_life() {
         let [was, is] = ["0123456789abcdef ", "fedcba9876543210 "].map(History::without_lives);
         assert_eq!((was.life(), was == is, is.includes(&was)), (None, false, true));
+    }
+
+    #[test]
+    fn the_first_life_continues_leafs_table_alone_until_the_next_life_begins() {
+        let [before, after, other] = ["a 1", "a 2", "a 3"].map(History::without_lives);
+        let first = Note::first(7, "one", &[before.clone(), after.clone()]);
+        let is = first.found("one", Kept::All);
+        let continues = |known| is.continues(known);
+        assert_eq!([&before, &after, &is].map(continues), [true; 3]);
+        assert_eq!([&other, &History::first(7), &History::default()].map(continues), [false; 3]);
+        assert_eq!(is.life(), Some("0000000000000007"));
+        assert!(!first.found("two", Kept::All).continues(&before));
+        let next = first.renewed(8, "two", None).history;
+        assert_eq!(&*next.0, &format!("{:016x} {:016x}*", 8, 7));
+        assert!(!next.continues(&before) && next.was_missed_by(&before, &[], false));
     }
 
     #[test]

@@ -143,7 +143,7 @@ impl Monitor {
             return self.refuse(self.old_primary(&found.history));
         }
         self.suspect = !self.settings.embedded
-            && remembered.is_some_and(|(_, history)| *history != found.history);
+            && remembered.is_some_and(|(_, history)| !found.history.continues(history));
         self.checking_in = Some(CheckingIn { found, history: None, begun: asked });
         if placed {
             self.placed();
@@ -229,9 +229,10 @@ impl Monitor {
 
     pub(super) fn checked_in(&mut self, history: Option<History>) {
         let Some(checking_in) = &mut self.checking_in else { return };
-        checking_in.history = history;
-        let CheckingIn { found, history, .. } = checking_in;
-        let trusted = history.clone().unwrap_or_else(|| found.history.clone());
+        let found = &checking_in.found;
+        let trusted = history.filter(|known| !found.history.continues(known));
+        let trusted = trusted.unwrap_or_else(|| found.history.clone());
+        checking_in.history = Some(trusted.clone());
         self.next = Some(Request::Record(Record::CheckedIn(found.id.clone(), trusted)));
     }
 

@@ -140,7 +140,7 @@ pub fn former_lives(history: &History) -> impl Iterator<Item = Rc<str>> {
 
 impl Store {
     pub fn new(one_history: bool) -> Store {
-        let note = Note::first(1, "timeline 1");
+        let note = Note::first(1, "timeline 1", &[]);
         let life = life_of(&note.history);
         let data = Data {
             timeline: 1,

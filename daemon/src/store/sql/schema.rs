@@ -1,7 +1,7 @@
 //! The tables, described once. They are created, printed and checked according to this description.
 
 use super::statements::ENTER_META;
-use super::tables::name_of_leafs;
+use super::tables::identity_of_leafs;
 use super::{Dialect, Driver, SqlError, params};
 
 /// A table that leafd uses.
@@ -227,14 +227,16 @@ pub fn make(
     dialect: &Dialect,
     missing: &[&'static str],
 ) -> Result<(), SqlError> {
-    let name = name_of_leafs(driver, missing)?;
+    let of_leafs = identity_of_leafs(driver, missing)?;
     for statement in table_statements(dialect) {
         driver.execute(&statement, &[])?;
     }
     // The first rows give a store without a name a random one. A known name is written before them, because if each
     // statement commits by itself, the next one may never run.
-    if let Some(name) = name {
+    if let Some((name, history)) = of_leafs {
         driver.execute(ENTER_META, params!["identity", name.as_str()])?;
+        // The first note replaces it.
+        driver.execute(ENTER_META, params!["history", &*history.0])?;
     }
     for statement in FIRST_ROWS {
         driver.execute(statement, &[])?;

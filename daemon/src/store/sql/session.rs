@@ -356,8 +356,15 @@ impl Session {
         if self.note.history.life().is_some() {
             return Ok(());
         }
+        let mut before = Vec::new();
+        if !self.note_text.is_empty() {
+            let life = format!("SELECT {}", self.driver.signs().life_plain);
+            let life = self.driver.query(&life, &[])?.into_iter().flatten().flatten().next();
+            before.push(History(self.note_text.as_str().into()));
+            before.extend(life.map(|life| History::without_lives(&life)));
+        }
         let life = crate::random::generation().0;
-        self.write_note(Note::first(life, &self.engine))
+        self.write_note(Note::first(life, &self.engine, &before))
     }
 
     fn write_note(&mut self, note: Note) -> Result<(), SqlError> {

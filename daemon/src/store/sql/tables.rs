@@ -3,7 +3,7 @@
 use super::rows;
 use super::schema::{META_TABLE, TAG_TABLES, Table, WORKER_TABLES, all_tables};
 use super::{Cells, Dialect, Driver, Location, SqlError, params, statements};
-use leafd_core::store::Why;
+use leafd_core::store::{History, Why};
 
 /// Version of the side tables and of the meaning of their rows. In format 1 the rows of independent primaries held
 /// counters; now they hold ids.
@@ -216,16 +216,22 @@ pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), Sql
     Err(location.refused(words).into())
 }
 
-/// The name that the store has had so far. This matters when leafd's tables are created beside an existing table of
-/// Leaf's: hosts may have used that table alone, and under the same name they continue with their held ids.
-pub fn name_of_leafs(driver: &mut dyn Driver, made: &[&str]) -> Result<Option<String>, SqlError> {
+/// The name and history that the store has had so far. This matters when leafd's tables are created beside an existing
+/// table of Leaf's: hosts may have used that table alone, and under the same name they continue with their held ids.
+pub fn identity_of_leafs(
+    driver: &mut dyn Driver,
+    made: &[&str],
+) -> Result<Option<(String, History)>, SqlError> {
     if made.contains(&"leaf_alloc") || !made.contains(&META_TABLE) {
         return Ok(None);
     }
-    let rows = driver.query(&format!("SELECT {}", driver.signs().server), &[])?;
-    let name = rows.into_iter().flatten().flatten().next();
-    // For an embedded store, this is empty.
-    Ok(name.filter(|name| !name.is_empty() && name.is_ascii()))
+    let signs = driver.signs();
+    let rows = driver.query(&format!("SELECT {}, {}", signs.server, signs.life_plain), &[])?;
+    let mut cells = rows.into_iter().flatten().flatten();
+    let (name, life) = (cells.next(), cells.next().unwrap_or_default());
+    // For an embedded store, the name is empty.
+    let name = name.filter(|name| !name.is_empty() && name.is_ascii());
+    Ok(name.map(|name| (name, History::without_lives(&life))))
 }
 
 #[cfg(test)]
