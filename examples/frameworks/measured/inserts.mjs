@@ -1,5 +1,5 @@
 // What follows the page's program, up to where it inserts: a cluster whose workers insert batches of rows, with ids from
-// leafd and from a counter in turn.
+// leafd, from a counter and, with Knex, from a sequence.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import cluster from 'node:cluster';
 import { existsSync } from 'node:fs';
@@ -26,18 +26,21 @@ const { FRAMEWORK, ROWS, RUNNING, TASKS, WORKERS } = process.env;
 const insertRows = {
   typeorm: (rows) => database.getRepository(Order).save(rows),
   drizzle: (rows) => insertOrders(rows.map((row) => row.item)),
-  knex: (rows) => insert('orders', rows),
+  knex: (rows) => (source.getStore() === 'own' ? database.batchInsert('orders', rows) : insert('orders', rows)),
   sequelize: (rows) => Order.bulkCreate(rows),
   prisma: (rows) => database.orders.createMany({ data: rows }),
 }[FRAMEWORK];
 
+const sources = ['leafd', 'counter', ...(FRAMEWORK === 'knex' ? ['own'] : [])];
+
 async function task() {
-  while (existsSync(RUNNING)) {
-    for (const name of ['leafd', 'counter']) {
+  for (let round = 'first '; existsSync(RUNNING); round = '') {
+    const order = new Map(sources.map((name) => [name, Math.random()]));
+    for (const name of sources.toSorted((a, b) => order.get(a) - order.get(b))) {
       const began = process.hrtime.bigint();
       try {
         await source.run(name, () => insertRows(Array.from({ length: Number(ROWS) }, () => ({ item: name }))));
-        console.log(name, Number((process.hrtime.bigint() - began) / 1000n));
+        console.log(round + name, Number((process.hrtime.bigint() - began) / 1000n));
       } catch (error) {
         console.log('failed', name, error.message.slice(0, 300));
       }

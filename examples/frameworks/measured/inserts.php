@@ -1,13 +1,15 @@
 
-// What follows the page's program, up to where it inserts: each request inserts two batches of rows, with ids from leafd
-// and from a counter.
+// What follows the page's program, up to where it inserts: after a batch that connects to the database and loads what the
+// framework needs, each request inserts a batch with ids from leafd and one with ids from a counter.
 function drawn(string $tag): int
 {
     static $last = 0;
-    return $GLOBALS['source'] === 'counter' ? ++$last : Leafd::nextId($tag);
+    return $GLOBALS['source'] === 'leafd' ? Leafd::nextId($tag) : ++$last;
 }
 
-foreach (['leafd', 'counter'] as $source) {
+$sources = ['leafd', 'counter'];
+shuffle($sources);
+foreach (['first counter', ...$sources] as $source) {
     $began = hrtime(true);
     $rows = range(1, (int) getenv('ROWS'));
     try {
@@ -19,6 +21,7 @@ foreach (['leafd', 'counter'] as $source) {
                 $order->item = $source;
             }
             $manager->flush();
+            $manager->clear();
         }
         printf("%s %d\n", $source, (hrtime(true) - $began) / 1000);
     } catch (Exception $e) {

@@ -1,9 +1,11 @@
-"""Pre-forked workers that insert batches of rows through a framework, with ids from leafd and from a counter in turn."""
+"""Pre-forked workers that insert batches of rows through a framework, with ids from leafd, from a counter and, with
+Django, from a sequence."""
 
 import asyncio
 import contextvars
 import itertools
 import os
+import random
 import re
 import sys
 import threading
@@ -21,9 +23,6 @@ class Switching:
     def next_id(self, tag):
         return self.leafd.next_id(tag) if source.get() == "leafd" else next(self.counter)
 
-    async def next_ids(self, tag, count):
-        return await self.leafd.next_ids(tag, count) if source.get() == "leafd" else list(itertools.islice(self.counter, count))
-
 
 # The page's program, up to where it inserts.
 with open(f"docs/guide/frameworks/{framework}.md") as page:
@@ -37,25 +36,36 @@ def say(line):
     os.write(1, f"{line}\n".encode())
 
 
-async def measured(insert):
+async def measured(insert, models):
+    first = "first "
     while os.path.exists(RUNNING):
-        for name in "leafd", "counter":
+        for name in random.sample(list(models), len(models)):
             source.set(name)
             began = time.monotonic()
             try:
-                await insert([Order(item=name) for _ in range(int(ROWS))])  # noqa: F821
-                say(f"{name} {int((time.monotonic() - began) * 1e6)}")
+                await insert([models[name](item=name) for _ in range(int(ROWS))])
+                say(f"{first}{name} {int((time.monotonic() - began) * 1e6)}")
             except Exception as error:
                 say(f"failed {name}: {error!r}")
+        first = ""
 
 
 def threads():
-    async def insert(rows):
-        Order.objects.bulk_create(rows)  # noqa: F821
+    class Numbered(models.Model):  # noqa: F821
+        id = models.BigAutoField(primary_key=True)  # noqa: F821
+        item = models.TextField()  # noqa: F821
 
+        class Meta:
+            app_label = "shop"
+            db_table = "orders"
+
+    async def insert(rows):
+        type(rows[0]).objects.bulk_create(rows)
+
+    sources = {"leafd": Order, "counter": Order, "own": Numbered}  # noqa: F821
     # Django has a connection for each thread.
     for _ in range(int(TASKS)):
-        threading.Thread(target=lambda: asyncio.run(measured(insert))).start()
+        threading.Thread(target=lambda: asyncio.run(measured(insert, sources))).start()
 
 
 async def tasks():
@@ -72,11 +82,12 @@ async def tasks():
         await Tortoise.init(db_url=os.environ["DATABASE_URL"], modules={"models": ["__main__"]})  # noqa: F821
 
         async def insert(rows):
-            for row, row.id in zip(rows, await ids.next_ids("orders", len(rows))):
-                pass
+            for row in rows:
+                row.id = await ids.next_id("orders") if source.get() == "leafd" else next(ids.counter)
             await Order.bulk_create(rows)  # noqa: F821
 
-    await asyncio.gather(*(measured(insert) for _ in range(int(TASKS))))
+    sources = {"leafd": Order, "counter": Order}  # noqa: F821
+    await asyncio.gather(*(measured(insert, sources) for _ in range(int(TASKS))))
 
 
 if framework != "tortoise":

@@ -1,10 +1,8 @@
 
 # What follows the page's program, up to where it inserts: forked workers whose threads insert batches of rows, with ids
-# from leafd and from a counter in turn.
-class << Leafd
-  alias drawn next_id
-
-  def next_id(tag) = Thread.current[:counted] ? $last += 1 : drawn(tag)
+# from leafd, from a counter and from the table's sequence.
+class Numbered < ActiveRecord::Base
+  self.table_name = "orders"
 end
 
 $last = 0
@@ -12,23 +10,32 @@ $stdout.sync = true
 rows, tasks, workers = %w[ROWS TASKS WORKERS].map { |name| ENV.fetch(name).to_i }
 running = -> { File.exist?(ENV.fetch("RUNNING")) }
 
-insert = lambda do |source|
-  Thread.current[:counted] = source == "counter"
+inserts = {
+  "leafd" => -> { Order.insert_all!(Array.new(rows) { { id: Leafd.next_id("orders"), item: "leafd" } }) },
+  "counter" => -> { Order.insert_all!(Array.new(rows) { { id: $last += 1, item: "counter" } }) },
+  "own" => -> { Numbered.insert_all!(Array.new(rows) { { item: "own" } }) },
+}
+
+insert = lambda do |round, source|
   began = Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond)
-  Order.transaction { rows.times { Order.create!(item: source) } }
-  $stdout.write("#{source} #{Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond) - began}\n")
+  # A thread keeps the connection that it has used, so most of them would never get one.
+  ActiveRecord::Base.connection_pool.with_connection { inserts[source].call }
+  $stdout.write("#{round}#{source} #{Process.clock_gettime(Process::CLOCK_MONOTONIC, :microsecond) - began}\n")
 rescue StandardError => error
   $stdout.write("failed #{source}: #{error.message.tr("\n", " ")}\n")
 end
 
+task = lambda do
+  inserts.keys.shuffle.each { |source| insert.call("first ", source) }
+  inserts.keys.shuffle.each { |source| insert.call("", source) } while running.call
+end
+
 work = lambda do
-  threads = Array.new(tasks) { Thread.new { %w[leafd counter].each(&insert) while running.call } }
-  threads.each(&:join)
+  Array.new(tasks) { Thread.new(&task) }.each(&:join)
   exit!
 end
 
 Leafd.next_id("orders") # so that workers inherit a connected client, and a run of ids
-ActiveRecord::Base.connection_pool.disconnect!
 ActiveRecord::Base.establish_connection("#{ENV.fetch("DATABASE_URL")}?pool=20&checkout_timeout=300")
 workers.times { fork(&work) }
 while running.call

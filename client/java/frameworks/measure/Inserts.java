@@ -5,15 +5,18 @@ import io.leafd.IdSource;
 import io.leafd.LeafdClient;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import javax.sql.DataSource;
 
-/** A process that inserts batches of rows, with ids from each source in turn: examples/frameworks/measure runs it. */
+/** A process that inserts batches of rows, with ids from each source: examples/frameworks/measure runs it. */
 public final class Inserts {
     static final int ROWS = Integer.parseInt(System.getenv("ROWS"));
     static final String JDBC_URL = System.getenv("JDBC_URL");
     static final int CONNECTIONS = 20;
+    private static HikariDataSource database;
 
     private Inserts() {}
 
@@ -21,12 +24,17 @@ public final class Inserts {
         return source.equals("leafd") ? LeafdClient.builder().build() : new FakeClient();
     }
 
+    /** A pool for all sources: with one each, the tasks would all wait for the slower source's pool. */
     static DataSource database() {
+        if (database != null) {
+            return database;
+        }
         var configuration = new HikariConfig();
         configuration.setJdbcUrl(JDBC_URL);
         configuration.setMaximumPoolSize(CONNECTIONS);
         configuration.setConnectionTimeout(300_000);
-        return new HikariDataSource(configuration);
+        database = new HikariDataSource(configuration);
+        return database;
     }
 
     private static Runnable of(String framework, String source) throws Exception {
@@ -47,8 +55,12 @@ public final class Inserts {
         Path running = Path.of(System.getenv("RUNNING"));
         for (int task = 0; task < Integer.parseInt(System.getenv("TASKS")); task++) {
             new Thread(() -> {
-                while (Files.exists(running)) {
-                    inserts.forEach(Inserts::insert);
+                var sources = new ArrayList<>(inserts.keySet());
+                for (String round = "first "; Files.exists(running); round = "") {
+                    Collections.shuffle(sources);
+                    for (String source : sources) {
+                        insert(round + source, inserts.get(source));
+                    }
                 }
             }).start();
         }

@@ -14,8 +14,8 @@ final class JooqInserts {
         var ids = Inserts.ids(source);
         return () -> {
             var insert = database.insertInto(table(name("orders")), field(name("id"), Long.class), field(name("item"), String.class));
-            for (long id : ids.nextIds("orders", Inserts.ROWS)) {
-                insert = insert.values(id, source);
+            for (int row = 0; row < Inserts.ROWS; row++) {
+                insert = insert.values(ids.nextId("orders"), source);
             }
             insert.execute();
         };

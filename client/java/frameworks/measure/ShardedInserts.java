@@ -1,19 +1,13 @@
 import io.leafd.IdSource;
 import java.nio.charset.StandardCharsets;
 import java.sql.SQLException;
+import java.util.Map;
 import javax.sql.DataSource;
 import org.apache.shardingsphere.driver.api.yaml.YamlShardingSphereDataSourceFactory;
 
 /** Inserts rows through ShardingSphere. */
 final class ShardedInserts {
     private static final String CONFIGURATION = """
-            dataSources:
-              ds:
-                dataSourceClassName: com.zaxxer.hikari.HikariDataSource
-                driverClassName: org.postgresql.Driver
-                jdbcUrl: %s
-                maximumPoolSize: %d
-                connectionTimeout: 300000
             rules:
             - !SHARDING
               tables:
@@ -27,9 +21,8 @@ final class ShardedInserts {
     private ShardedInserts() {}
 
     static Runnable of(String source) throws Exception {
-        String type = source.equals("leafd") ? "LEAFD" : "SNOWFLAKE";
-        String yaml = CONFIGURATION.formatted(Inserts.JDBC_URL, Inserts.CONNECTIONS, type);
-        DataSource database = YamlShardingSphereDataSourceFactory.createDataSource(yaml.getBytes(StandardCharsets.UTF_8));
+        byte[] yaml = CONFIGURATION.formatted(source.equals("own") ? "SNOWFLAKE" : "LEAFD").getBytes(StandardCharsets.UTF_8);
+        DataSource database = YamlShardingSphereDataSourceFactory.createDataSource(Map.of("ds", Inserts.database()), yaml);
         boolean given = source.equals("counter");
         IdSource counter = Inserts.ids(source);
         String statement = given ? "INSERT INTO orders (item, id) VALUES (?, ?)" : "INSERT INTO orders (item) VALUES (?)";

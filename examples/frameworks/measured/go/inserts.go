@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"strconv"
 	"sync"
@@ -38,7 +39,10 @@ func (s *switching) NextBatch(ctx context.Context, tag string, count int) ([]int
 	return ids, nil
 }
 
-// main inserts batches of rows, with ids from leafd and from a counter in turn.
+// sources are where ids come from.
+var sources = []string{"leafd", "counter"}
+
+// main inserts batches of rows, with ids from each source in a random order.
 func main() {
 	client, _ := leafd.New(leafd.Options{})
 	insert := inserting(&switching{Generator: client})
@@ -47,11 +51,12 @@ func main() {
 	var running sync.WaitGroup
 	for range tasks {
 		running.Go(func() {
-			for {
+			for round := "first "; ; round = "" {
 				if _, err := os.Stat(os.Getenv("RUNNING")); err != nil {
 					return
 				}
-				for _, source := range []string{"leafd", "counter"} {
+				for _, chosen := range rand.Perm(len(sources)) {
+					source := sources[chosen]
 					ctx := context.Background()
 					if source == "counter" {
 						ctx = context.WithValue(ctx, counted{}, true)
@@ -64,7 +69,7 @@ func main() {
 					if err := insert(ctx, items); err != nil {
 						fmt.Println("failed", source, err)
 					} else {
-						fmt.Println(source, time.Since(began).Microseconds())
+						fmt.Println(round+source, time.Since(began).Microseconds())
 					}
 				}
 			}

@@ -1,7 +1,8 @@
-//! Inserts batches of rows through sqlx, Diesel or SeaORM, with ids from leafd and from a counter in turn:
+//! Inserts batches of rows through sqlx, Diesel or SeaORM, with ids from leafd and from a counter:
 //! examples/frameworks/measure runs it.
 
 use std::env::var;
+use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -58,9 +59,18 @@ fn counted(rows: u32) -> Vec<i64> {
     (first..).take(rows as usize).collect()
 }
 
-fn show(source: &str, began: Instant, inserted: Result<(), Failure>) {
+/// The sources in a random order.
+fn sources() -> [&'static str; 2] {
+    match RandomState::new().hash_one(()) % 2 {
+        0 => ["leafd", "counter"],
+        _ => ["counter", "leafd"],
+    }
+}
+
+fn show(round: u64, source: &str, began: Instant, inserted: Result<(), Failure>) {
+    let first = if round == 0 { "first " } else { "" };
     match inserted {
-        Ok(()) => println!("{source} {}", began.elapsed().as_micros()),
+        Ok(()) => println!("{first}{source} {}", began.elapsed().as_micros()),
         Err(error) => println!("failed {source}: {error}"),
     }
 }
@@ -97,14 +107,14 @@ async fn main() -> Result<(), Failure> {
 fn insert_in_thread(client: &Client, url: &str) -> Result<(), Failure> {
     let mut connection = diesel::PgConnection::establish(url)?;
     let rows = number("ROWS")?;
-    while running() {
-        for source in ["leafd", "counter"] {
+    for round in (0u64..).take_while(|_| running()) {
+        for source in sources() {
             let began = Instant::now();
             let mut insert = || {
                 let ids: Vec<i64> = match source {
-                    "leafd" => {
-                        client.next_batch("orders", rows.into())?.map(u64::cast_signed).collect()
-                    }
+                    "leafd" => (0..rows)
+                        .map(|_| client.next("orders").map(u64::cast_signed))
+                        .collect::<Result<_, _>>()?,
                     _ => counted(rows),
                 };
                 let rows: Vec<_> =
@@ -112,7 +122,7 @@ fn insert_in_thread(client: &Client, url: &str) -> Result<(), Failure> {
                 diesel::insert_into(orders::table).values(&rows).execute(&mut connection)?;
                 Ok(())
             };
-            show(source, began, insert());
+            show(round, source, began, insert());
         }
     }
     Ok(())
@@ -120,16 +130,18 @@ fn insert_in_thread(client: &Client, url: &str) -> Result<(), Failure> {
 
 async fn insert_in_tasks(client: &AsyncClient, database: &Database) -> Result<(), Failure> {
     let rows = number("ROWS")?;
-    while running() {
-        for source in ["leafd", "counter"] {
+    for round in (0u64..).take_while(|_| running()) {
+        for source in sources() {
             let began = Instant::now();
             let insert = async {
-                let ids: Vec<i64> = match source {
-                    "leafd" => client
-                        .next_batch("orders", rows.into())
-                        .await?
-                        .map(u64::cast_signed)
-                        .collect(),
+                let ids = match source {
+                    "leafd" => {
+                        let mut ids = Vec::new();
+                        for _ in 0..rows {
+                            ids.push(client.next("orders").await?.cast_signed());
+                        }
+                        ids
+                    }
                     _ => counted(rows),
                 };
                 match database {
@@ -154,7 +166,7 @@ async fn insert_in_tasks(client: &AsyncClient, database: &Database) -> Result<()
                 }
                 Ok(())
             };
-            show(source, began, insert.await);
+            show(round, source, began, insert.await);
         }
     }
     Ok(())
