@@ -95,8 +95,16 @@ impl<T> Lines<T> {
 
     /// How many requests wait.
     pub fn len(&self) -> usize {
-        let lines = self.users.iter().flat_map(|(_, connections)| connections);
-        lines.map(|(_, line)| line.len()).sum()
+        self.lines().map(VecDeque::len).sum()
+    }
+
+    /// All requests, in no particular order.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.lines().flatten().map(|(_, handle)| handle)
+    }
+
+    fn lines(&self) -> impl Iterator<Item = &Line<T>> {
+        self.users.iter().flat_map(|(_, connections)| connections).map(|(_, line)| line)
     }
 
     /// Whether none waits.

@@ -130,11 +130,6 @@ impl<T> Allocator<T> {
         self.strict.as_ref().map_or(0, |hold| hold.left())
     }
 
-    /// Whether this host holds the strict tag, and must check it regularly.
-    pub fn hold_is_timed(&self, now: BootMs) -> bool {
-        self.strict.as_ref().is_some_and(|hold| hold.is_timed(now))
-    }
-
     /// Whether a strict tag that this host holds needs a claim now, and none is in flight.
     pub fn hold_is_due(&self, now: BootMs) -> bool {
         self.claim == ClaimState::Idle && self.strict.as_ref().is_some_and(|hold| hold.is_due(now))
@@ -313,9 +308,21 @@ impl<T> Allocator<T> {
         is_quiet && self.waiting.is_empty() && !self.holds()
     }
 
-    /// Whether a claim failed and will be retried.
-    pub fn retrying(&self) -> bool {
-        matches!(self.claim, ClaimState::RetryAt(_))
+    /// When to check it again, although nothing may happen until then: in `later_ms` at the latest, or in `soon_ms` if this
+    /// host holds the strict tag. `None` if no request waits, no claim is to be retried, and no hold ends.
+    pub fn check_at(&self, now: BootMs, soon_ms: u64, later_ms: u64) -> Option<BootMs> {
+        let retry_at = match self.claim {
+            ClaimState::RetryAt(at) => Some(at),
+            _ => None,
+        };
+        let deadline = self.waiting.deadline();
+        let holds = self.strict.as_ref().is_some_and(|hold| hold.is_timed(now));
+        if !holds && deadline.or(retry_at).is_none() {
+            return None;
+        }
+        let latest = BootMs(now.0.saturating_add(if holds { soon_ms } else { later_ms }));
+        let instants = [deadline, retry_at].into_iter().flatten().filter(|at| *at > now);
+        Some(instants.fold(latest, BootMs::min))
     }
 
     fn shard(&mut self, shard: u32) -> &mut ShardBounds {

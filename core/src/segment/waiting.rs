@@ -65,6 +65,11 @@ impl<T> Waiting<T> {
         self.users.is_empty()
     }
 
+    /// An instant before which no request has its deadline; `None` if none waits.
+    pub(super) fn deadline(&self) -> Option<BootMs> {
+        (!self.is_empty()).then_some(self.deadline_first)
+    }
+
     /// How many wait.
     pub fn len(&self) -> usize {
         self.queues().map(VecDeque::len).sum()

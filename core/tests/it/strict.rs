@@ -160,7 +160,10 @@ fn a_failed_claim_is_sent_again_when_it_may_be_and_for_all_who_wait_then() {
     assert_eq!(wanted(&mut queue, START), Some(1));
     queue.waiting.push(0, exactly(1), BootMs(10), 1);
     queue.claim_failed(BootMs(5));
-    assert!(queue.retrying() && !queue.claiming());
+    assert!(!queue.claiming());
+    assert_eq!(queue.check_at(BootMs(4), 1, 100), Some(BootMs(5)), "the retry");
+    assert_eq!(queue.check_at(BootMs(5), 1, 100), Some(BootMs(10)), "the deadline");
+    assert_eq!(queue.check_at(BootMs(10), 1, 100), Some(BootMs(110)));
     assert_eq!(wanted(&mut queue, BootMs(4)), None);
     assert_eq!(wanted(&mut queue, BootMs(5)), Some(2));
 }

@@ -105,8 +105,9 @@ pub struct Segments {
     /// The places for names that no store has confirmed yet, divided among the users.
     unconfirmed: Rc<RefCell<Shares>>,
     turns: ClaimTurns,
-    /// Tags with waiting requests or a failed claim. They are checked every [`TICK`].
+    /// Tags with waiting requests or a failed claim, and when to check them.
     retry_queue: RefCell<Vec<Rc<SegmentTag>>>,
+    retry_at: Cell<Option<BootMs>>,
     pub(crate) ticking: Notify,
     /// Notified when a claim has ended, when a tag was loaded, and when it leaves use.
     progressed: Notify,
@@ -125,6 +126,9 @@ pub struct Segments {
     /// Set when the daemon stops: no more claims.
     pub(crate) stopping: Cell<bool>,
 }
+
+/// How often a tag with waiting requests is checked at least, in milliseconds.
+const CHECK_EVERY_MS: u64 = 100;
 
 /// How long a process may hold ids of a segment tag, in milliseconds.
 pub const HOLD_MS: u32 = 60_000;
@@ -163,6 +167,7 @@ impl Segments {
             unconfirmed: Rc::new(RefCell::new(Shares::new(UNCONFIRMED_MAX as u64))),
             turns: ClaimTurns::default(),
             retry_queue: RefCell::default(),
+            retry_at: Cell::new(None),
             ticking: Notify::new(),
             progressed: Notify::new(),
             claims: Cell::new(0),
@@ -344,28 +349,24 @@ impl Segments {
         tokio::join!(self.retry(), self.keep_small());
     }
 
-    /// Checks the tags with waiting requests or failed claims, every [`TICK`] while there are any.
+    /// Checks the tags with waiting requests or failed claims when something may be due for one of them.
     async fn retry(self: &Rc<Self>) {
         loop {
-            if self.retry_queue.borrow().is_empty() {
-                self.ticking.notified().await;
+            tokio::select! {
+                () = clock::wait_until(self.retry_at.get()) => {}
+                () = self.ticking.notified() => {}
             }
-            tokio::time::sleep(TICK).await;
             let now = clock::boot();
+            if self.retry_at.get().is_none_or(|at| now < at) {
+                continue;
+            }
+            self.retry_at.set(None);
             for tag in self.retry_queue.take() {
                 tag.in_retry_queue.set(false);
                 self.expire(&tag, now);
                 self.drive(&tag);
-                let again = {
-                    let allocator = tag.allocator.borrow();
-                    !allocator.waiting.is_empty()
-                        || allocator.retrying()
-                        || allocator.hold_is_timed(now)
-                };
                 self.forget_unconfirmed(&tag);
-                if again && !tag.evicted.get() {
-                    self.schedule_retry(&tag);
-                }
+                self.schedule_retry(&tag);
             }
         }
     }
@@ -409,9 +410,17 @@ impl Segments {
         tokio::task::spawn_local(Rc::clone(self).drive_in_turns(self.all_in_use()));
     }
 
+    /// Checks the tag again in time, unless it is idle or was evicted.
     fn schedule_retry(&self, tag: &Rc<SegmentTag>) {
+        let (now, soon_ms) = (clock::boot(), clock::millis(TICK));
+        let at = tag.allocator.borrow().check_at(now, soon_ms, CHECK_EVERY_MS);
+        let Some(at) = at.filter(|_| !tag.evicted.get()) else { return };
         if !tag.in_retry_queue.replace(true) {
             self.retry_queue.borrow_mut().push(Rc::clone(tag));
+        }
+        let at = at.max(BootMs(now.0.saturating_add(soon_ms)));
+        if self.retry_at.get().is_none_or(|set| at < set) {
+            self.retry_at.set(Some(at));
             self.ticking.notify_one();
         }
     }

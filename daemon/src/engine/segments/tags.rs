@@ -174,6 +174,8 @@ impl Segments {
 
     /// Removes a tag from the tags in use. Requests that wait for it look it up again.
     pub(super) fn put_out_of_use(&self, tag: &SegmentTag) {
+        // The tag itself may stay in the retry queue for a moment.
+        tag.unconfirmed.take();
         let mut tags = self.tags.borrow_mut();
         tags.swap_remove(tag.tag.as_str());
         if tags.len() < tags.capacity() / 4 && tags.capacity() > ROOM_KEPT {

@@ -37,7 +37,6 @@ impl Segments {
         if tag.unconfirmed.borrow().is_none() || !idle() || tag.evicted.replace(true) {
             return;
         }
-        tag.unconfirmed.take();
         self.put_out_of_use(tag);
     }
 }

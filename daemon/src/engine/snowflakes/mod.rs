@@ -6,7 +6,6 @@ mod marks;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
-use std::time::Duration;
 
 use leafd_wire::{Layout, Run, Status};
 use tracing::error;
@@ -48,8 +47,8 @@ pub struct SnowflakeTag {
     contradicted: RefCell<Option<Failure>>,
     /// Counts such refusals in a row.
     restarts: RefCell<Backoff>,
-    /// Whether a timer will serve the waiting requests.
-    timer_set: Cell<bool>,
+    /// When a timer will serve the waiting requests.
+    timer: Cell<Option<BootMs>>,
     used: Cell<BootMs>,
     /// When the log last warned that the time bits end.
     warned: Cell<Option<BootMs>>,
@@ -108,7 +107,7 @@ impl Snowflakes {
                     mark_in_flight: Cell::new(false),
                     contradicted: RefCell::default(),
                     restarts: RefCell::default(),
-                    timer_set: Cell::new(false),
+                    timer: Cell::default(),
                     used: Cell::default(),
                     warned: Cell::default(),
                 })
@@ -228,6 +227,7 @@ impl Snowflakes {
                 self.waiters_max,
             ));
         }
+        self.watch(tag, deadline, clock::boot());
         self.serve(tag);
     }
 
@@ -315,30 +315,40 @@ impl Snowflakes {
                 continue;
             }
             tag.waiting.borrow_mut().put_back(asker, waiter);
-            self.set_timer(tag, wait_ms);
+            self.set_timer(tag, BootMs(now.boot.0.saturating_add(wait_ms.max(1))));
             return;
         }
     }
 
-    /// Serves again after a while, however the wait ends.
-    fn set_timer(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, wait_ms: u64) {
-        if tag.timer_set.replace(true) {
+    /// Serves again at this instant, or in a second if that is sooner.
+    fn set_timer(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, at: BootMs) {
+        if tag.timer.get().is_some_and(|set| set <= at) {
             return;
         }
-        // At most one [`TICK`] at a time, so that the deadlines of later requests are watched too.
-        let wait = Duration::from_millis(wait_ms.max(1)).min(TICK);
+        tag.timer.set(Some(at));
         let (snowflakes, tag) = (Rc::clone(self), Rc::clone(tag));
         tokio::task::spawn_local(async move {
-            tokio::time::sleep(wait).await;
-            tag.timer_set.set(false);
-            snowflakes.expire(&tag);
-            snowflakes.serve(&tag);
+            clock::wait_until(Some(at)).await;
+            // Otherwise an earlier one was set meanwhile.
+            if tag.timer.get() == Some(at) {
+                tag.timer.set(None);
+                snowflakes.expire(&tag);
+                snowflakes.serve(&tag);
+            }
         });
     }
 
-    fn expire(&self, tag: &SnowflakeTag) {
+    /// Deadlines are checked at most every [`TICK`], because that looks at all requests.
+    fn watch(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, deadline: BootMs, now: BootMs) {
+        self.set_timer(tag, deadline.max(BootMs(now.0.saturating_add(clock::millis(TICK)))));
+    }
+
+    fn expire(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
         let now = clock::now();
         let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
+        if let Some(next) = tag.waiting.borrow().iter().map(|waiter| waiter.deadline).min() {
+            self.watch(tag, next, now.boot);
+        }
         for waiter in late {
             let claim = tag.generator.borrow().grant;
             let holds =
