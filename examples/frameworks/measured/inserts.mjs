@@ -12,13 +12,11 @@ function switching(leafd) {
   const counter = {
     nextId: async () => ++last,
     nextString: async () => String(++last),
-    nextIds: async (tag, count) => Array.from({ length: count }, () => ++last),
   };
   const ids = () => (source.getStore() === 'counter' ? counter : leafd);
   return {
     nextId: (tag) => ids().nextId(tag),
     nextString: (tag) => ids().nextString(tag),
-    nextIds: (tag, count) => ids().nextIds(tag, count),
   };
 }
 

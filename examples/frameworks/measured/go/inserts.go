@@ -28,17 +28,6 @@ func (s *switching) Next(ctx context.Context, tag string) (int64, error) {
 	return s.Generator.Next(ctx, tag)
 }
 
-func (s *switching) NextBatch(ctx context.Context, tag string, count int) ([]int64, error) {
-	if ctx.Value(counted{}) == nil {
-		return s.Generator.NextBatch(ctx, tag, count)
-	}
-	ids := make([]int64, count)
-	for index := range ids {
-		ids[index] = s.counter.Add(1)
-	}
-	return ids, nil
-}
-
 // sources are where ids come from.
 var sources = []string{"leafd", "counter"}
 
