@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -69,11 +70,12 @@ func maskRequest(opcode byte, text bool, form PublicForm, tag string, items []st
 
 // seriesRequest makes a SERIES_NEXT request. The deadline is set again whenever it is sent.
 func seriesRequest(count int, deadlineMs uint32, series, tenant string) []byte {
-	series, tenant = cut(series, tagBytesMax), cut(tenant, tagBytesMax)
-	frame := request(opSeriesNext, false, 0, 12+len(series)+len(tenant))
-	frame = le.AppendUint32(le.AppendUint32(frame, uint32(count)), deadlineMs)
-	frame = append(le.AppendUint16(frame, uint16(len(series))), series...)
-	return append(le.AppendUint16(frame, uint16(len(tenant))), tenant...)
+	if tenant != "" {
+		series += "/" + tenant
+	}
+	frame := idsRequest(false, count, deadlineMs, series)
+	frame[4] = opSeriesNext
+	return frame
 }
 
 // run is first, first + stride, and so on: count ids.
@@ -160,13 +162,8 @@ func readMasked(body []byte, count int, text bool) ([]string, error) {
 
 // readNumbers returns the texts of the answer to a request for count document numbers.
 func readNumbers(body []byte, count int) ([]string, error) {
-	f := fields{body: body}
-	number := int(f.u16())
-	texts := make([]string, count)
-	for i := range texts {
-		texts[i] = string(f.take(int(f.take(1)[0])))
-	}
-	if number != count || !f.complete() {
+	texts := strings.Split(string(body), "\n")
+	if len(texts) != count || slices.Contains(texts, "") {
 		return nil, broken("an answer does not have the document numbers that were requested")
 	}
 	return texts, nil

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-use leafd_wire::{Header, IdsRequest, SeriesRequest, Status, opcode};
+use leafd_wire::{Header, IdsRequest, Status, opcode};
 
 use crate::arena::Arena;
 use crate::builder::Builder;
@@ -153,20 +153,21 @@ impl Core {
         Ok(Ids::of(runs))
     }
 
-    /// Draws document numbers. Returns the body of the answer.
+    /// Draws document numbers of a series or tenant. Returns the body of the answer.
     pub(crate) fn draw_numbers(
         &self,
-        series: &str,
-        tenant: &str,
+        name: &str,
         count: u32,
         deadline: &mut Deadline,
     ) -> Result<Vec<u8>> {
-        let (series, tenant) = (series.as_bytes(), tenant.as_bytes());
         let attempts = Some(Attempts::default());
         self.exchange(opcode::SERIES_NEXT, attempts, deadline, |deadline, id, out| {
-            let deadline_ms = deadline.left_ms();
-            let body = SeriesRequest { series, tenant, count, deadline_ms }.body();
-            Header::request(opcode::SERIES_NEXT, 0, id).put_frame(&body, out);
+            IdsRequest { tag: name.as_bytes(), count, deadline_ms: deadline.left_ms() }.put_as(
+                opcode::SERIES_NEXT,
+                0,
+                id,
+                out,
+            );
         })
     }
 

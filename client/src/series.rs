@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leafd_wire::SeriesReply;
-use leafd_wire::series::NUMBERS_MAX;
+use leafd_wire::NUMBERS_MAX;
+use leafd_wire::tag::check_tag;
 
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -24,20 +24,21 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct Series {
     core: Arc<Core>,
+    /// Of the series, or of the series and a tenant: `orders/acme`.
     name: Box<str>,
-    tenant: Box<str>,
     limit: Option<Duration>,
 }
 
 impl Series {
     pub(crate) fn new(core: &Arc<Core>, name: &str, limit: Option<Duration>) -> Self {
-        Series { core: Arc::clone(core), name: name.into(), tenant: "".into(), limit }
+        Series { core: Arc::clone(core), name: name.into(), limit }
     }
 
     /// Returns a handle for the numbers of a tenant: letters and digits, in upper or lower case.
     #[must_use]
     pub fn tenant(&self, tenant: &str) -> Self {
-        Series { tenant: tenant.into(), ..self.clone() }
+        let series = self.name.split('/').next().unwrap_or_default();
+        Series { name: format!("{series}/{tenant}").into(), ..self.clone() }
     }
 
     /// Draws the next number.
@@ -57,33 +58,27 @@ impl Series {
     /// # Errors
     /// Same as [`Series::next`].
     pub fn next_batch(&self, count: u32) -> Result<Vec<String>> {
-        for name in [&self.name, &self.tenant] {
-            if name.len() > LENGTH_MAX {
-                return Err(Error::invalid(format!("a name of {} bytes", name.len())));
-            }
-        }
+        check_tag(self.name.as_bytes()).map_err(|error| {
+            Error::invalid(format!("{:?} is not a valid name: {error}", self.name))
+        })?;
         let mut deadline = self.core.deadline(self.limit);
-        let mut all = Vec::new();
-        let mut left = count;
+        let (mut all, mut left) = (Vec::new(), count);
         while left > 0 {
             let asked = left.min(NUMBERS_MAX);
-            let body = self.core.draw_numbers(&self.name, &self.tenant, asked, &mut deadline)?;
-            let reply = SeriesReply::decode(&body).map_err(|error| Error::protocol(error.what))?;
-            if reply.texts.len() != asked as usize {
+            let body = self.core.draw_numbers(&self.name, asked, &mut deadline)?;
+            let text = String::from_utf8_lossy(&body);
+            all.extend(text.split('\n').map(str::to_owned));
+            left -= asked;
+            if all.len() != (count - left) as usize || all.iter().any(String::is_empty) {
                 return Err(Error::protocol("another count of numbers than was asked for"));
             }
-            all.extend(reply.texts.into_iter().map(str::to_owned));
-            left -= asked;
         }
         Ok(all)
     }
 }
 
-/// Longer than any name.
-const LENGTH_MAX: usize = 1024;
-
 impl std::fmt::Debug for Series {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Series").field("name", &self.name).field("tenant", &self.tenant).finish()
+        f.debug_struct("Series").field("name", &self.name).finish()
     }
 }

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
+use clap::ValueEnum;
 use clap_complete::engine::ArgValueCompleter;
 use leafd_client::{Client, opcode};
 use serde_json::{Value, json};
@@ -10,6 +11,7 @@ use serde_json::{Value, json};
 use crate::complete;
 use crate::failure::CommandError;
 use crate::request::{each_page, items, text};
+use crate::tag::shown;
 use crate::whose::{host, instant};
 
 /// Which numbers.
@@ -39,27 +41,81 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     ends.ok_or_else(|| "it must be two numbers, such as 1..200000".to_owned())
 }
 
-/// Asks page by page, and prints.
+/// The form of an account.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Text,
+    Csv,
+    /// One part per line
+    Json,
+}
+
+/// The columns of a CSV file.
+const CELLS: [&str; 9] =
+    ["first", "last", "first_text", "last_text", "why", "cause", "host", "name", "at_ms"];
+
+/// Runs the command.
 pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
-    let mut out = BufWriter::new(io::stdout().lock());
     let (first, last) = args.range;
-    let body = json!({ "tag": args.tag, "first": first, "last": last });
-    each_page(&client, opcode::GAPS, body, "first", |page| {
+    let output = if args.json { Output::Json } else { Output::Text };
+    account(&client, json!({ "tag": args.tag, "first": first, "last": last }), output)
+}
+
+/// Asks page by page, and prints. The numbers of a series come in as few parts as possible.
+pub fn account(client: &Client, body: Value, output: Output) -> Result<(), CommandError> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let mut last = Value::Null;
+    each_page(client, opcode::GAPS, body, "first", |page| {
+        if output == Output::Csv && last.is_null() {
+            writeln!(out, "{}", CELLS.join(","))?;
+        }
         for part in items(&page["parts"]) {
-            if args.json {
-                writeln!(out, "{part}")?;
-                continue;
+            if continues(&last, part) {
+                for end in ["last", "last_text"] {
+                    last[end] = part[end].clone();
+                }
+            } else {
+                write_part(&mut out, &std::mem::replace(&mut last, part.clone()), output)?;
             }
+        }
+        Ok(())
+    })?;
+    write_part(&mut out, &last, output)?;
+    Ok(out.flush()?)
+}
+
+/// Whether the same happened to a part as to the one before, where that ended. A dense series has a claim for each few
+/// numbers.
+fn continues(before: &Value, part: &Value) -> bool {
+    let same = ["host", "why", "cause", "at_ms", "stride"].iter().all(|it| before[it] == part[it]);
+    let next = before["last"].as_u64().map(|last| last + 1);
+    same && part["stride"] == 1 && next == part["first"].as_u64() && part["first_text"].is_string()
+}
+
+fn write_part(out: &mut impl Write, part: &Value, output: Output) -> io::Result<()> {
+    match output {
+        _ if part.is_null() => Ok(()),
+        Output::Json => writeln!(out, "{part}"),
+        Output::Csv => {
+            let cells = CELLS.map(|cell| shown(&part[cell]).replace('"', "\"\""));
+            writeln!(out, "\"{}\"", cells.join("\",\""))
+        }
+        Output::Text => {
             // Each of several primaries issues one residue class of numbers.
             let steps = match part["stride"].as_u64() {
                 Some(stride) if stride > 1 => format!(" in steps of {stride}"),
                 _ => String::new(),
             };
-            writeln!(out, "{}..{}{steps}  {}", part["first"], part["last"], why(part))?;
+            let mut numbers = format!("{}..{}{steps}", part["first"], part["last"]);
+            if let (Some(first), Some(last)) =
+                (part["first_text"].as_str(), part["last_text"].as_str())
+            {
+                numbers = format!("{first} to {last} ({numbers})");
+            }
+            writeln!(out, "{numbers}  {}", why(part))
         }
-        Ok(out.flush()?)
-    })
+    }
 }
 
 /// What happened to a part, in words.

@@ -173,6 +173,19 @@ const DELETION: &str = "After the deletion, no host claims ids of the tag. This 
 within removed_tag_check (30 s); processes may use their held runs for up to 60 s. Claimed ids that have not been
 issued are lost. The name can be reused only for ids above those claimed.";
 
+/// What is shown of a tag.
+const MEMBERS: [&str; 9] = [
+    "tag",
+    "max_id",
+    "step",
+    "ceiling",
+    "strict",
+    "masked",
+    "generation",
+    "description",
+    "updated",
+];
+
 /// The largest id.
 const ID_MAX: u64 = i64::MAX as u64;
 
@@ -234,7 +247,7 @@ fn print(row: &Value, json: bool) -> Result<(), CommandError> {
     if json {
         writeln!(out, "{row}")?;
     } else {
-        show(&mut out, row)?;
+        show(&mut out, row, &MEMBERS)?;
     }
     out.flush()?;
     tell_of_primaries(row);
@@ -258,22 +271,12 @@ fn tell_of_primaries(answer: &Value) {
     }
 }
 
-fn show(out: &mut impl Write, row: &Value) -> Result<(), CommandError> {
-    let members = [
-        "tag",
-        "max_id",
-        "step",
-        "ceiling",
-        "strict",
-        "masked",
-        "generation",
-        "description",
-        "updated",
-    ];
+/// Writes those of a row's members that have a value, one per line.
+pub fn show(out: &mut impl Write, row: &Value, members: &[&str]) -> Result<(), CommandError> {
     for member in members {
-        let value = shown(&row[member]);
+        let value = shown(&row[*member]);
         if !value.is_empty() {
-            writeln!(out, "{member:<12} {value}")?;
+            writeln!(out, "{member:<14} {value}")?;
         }
     }
     Ok(())
@@ -285,7 +288,7 @@ fn delete(client: &Client, args: &DeleteArgs) -> Result<(), CommandError> {
     let row = show_tag(client, tag)?;
     if yes_delete.as_ref() != Some(tag) {
         let word = shell_word(tag);
-        show(&mut io::stdout().lock(), &row)?;
+        show(&mut io::stdout().lock(), &row, &MEMBERS)?;
         return Err(CommandError::Other(anyhow::anyhow!(
             "nothing was deleted. {DELETION}\nTo delete it: leafctl tag delete {word} --yes-delete {word}"
         )));

@@ -23,16 +23,18 @@ fn open_to_all() -> Host {
 
 #[track_caller]
 fn may_administer(raw: &mut Raw, expect: bool) {
-    let requests: [(u8, &[u8]); 9] = [
+    let requests: [(u8, &[u8]); 8] = [
         (opcode::TAG_CREATE, br#"{"tag":"orders"}"#),
         (opcode::TAG_LIST, b"{}"),
         (opcode::TAG_SHOW, br#"{"tag":"orders"}"#),
         (opcode::TAG_SET, br#"{"tag":"orders","step":5}"#),
         (opcode::WHOSE, br#"{"tag":"orders","id":5}"#),
         (opcode::GAPS, br#"{"tag":"orders","first":1,"last":5}"#),
-        (opcode::SERIES_CREATE, br#"{"series":"bills","format":"B{n:4}"}"#),
+        (
+            opcode::SERIES_CREATE,
+            br#"{"series":"bills","format":"B{n:4}","timezone":"UTC","overflow":"grow","dense":false,"tenants_max":1}"#,
+        ),
         (opcode::SERIES_LIST, b"{}"),
-        (opcode::SERIES_ACCOUNT, br#"{"series":"bills"}"#),
     ];
     for (opcode, body) in requests {
         raw.request(opcode, 1, body);

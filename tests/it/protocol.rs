@@ -60,7 +60,6 @@ fn the_messages_are_the_codes() {
         (opcode::SERIES_CREATE, "SERIES_CREATE"),
         (opcode::SERIES_LIST, "SERIES_LIST"),
         (opcode::SERIES_CHECK, "SERIES_CHECK"),
-        (opcode::SERIES_ACCOUNT, "SERIES_ACCOUNT"),
     ];
     let rows = rows(|first| first.parse::<u8>().is_ok());
     let messages: Vec<(u8, &str)> = rows

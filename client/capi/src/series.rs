@@ -41,7 +41,7 @@ pub unsafe extern "C" fn leafd_series_next(
             let series = with(client, timeout_ms, |client| Ok(client.series(name)))?;
             let numbers = series.tenant(tenant).next_batch(count)?;
             for (index, number) in numbers.iter().enumerate() {
-                // The client checks that there are as many as requested, each of at most 255 bytes.
+                // The client checks that there are as many as requested. The daemon's have at most 160 bytes.
                 write_text(number, &mut *texts.add(index));
             }
             Ok(())

@@ -39,8 +39,10 @@ const infoRequest = (versionMin, versionMax) => request(INFO, 0, u16(versionMin)
 const idsRequest = (hold, count, deadlineMs, tag) => (
   request(IDS, hold ? FLAG_HOLD : 0, u32(count), u32(deadlineMs), u16(tag.length), tag));
 
-const seriesRequest = (count, deadlineMs, series, tenant) => (
-  request(SERIES_NEXT, 0, u32(count), u32(deadlineMs), u16(series.length), series, u16(tenant.length), tenant));
+function seriesRequest(count, deadlineMs, series, tenant) {
+  const name = tenant.length === 0 ? series : Buffer.concat([series, Buffer.from('/'), tenant]);
+  return request(SERIES_NEXT, 0, u32(count), u32(deadlineMs), u16(name.length), name);
+}
 
 /** A MASK or UNMASK request. Its items are buffers of 8 bytes or, with a prefix (which may be empty), of text. */
 function maskRequest(opcode, { bits, key, prefix }, tag, items) {
@@ -89,14 +91,8 @@ function readMasked(body, count) {
 
 /** The texts of the answer to a request for `count` document numbers. */
 function readNumbers(body, count) {
-  const texts = [];
-  let at = 2;
-  while (at < body.length) {
-    const start = at + 1;
-    at = start + body[at];
-    texts.push(body.toString('latin1', start, at));
-  }
-  if (at !== body.length || texts.length !== count || body.readUInt16LE(0) !== count) {
+  const texts = body.toString('latin1').split('\n');
+  if (texts.length !== count || texts.includes('')) {
     throw broken('an answer does not have the document numbers that were requested');
   }
   return texts;

@@ -68,10 +68,10 @@ test('document numbers of a daemon that is away', async (t) => {
 });
 
 test('broken answers are no document numbers', async (t) => {
-  for (const bytes of [[], [1], [1, 0], [1, 0, 2, 66], [2, 0, 1, 66], [1, 0, 1, 66, 67], [0, 0]]) {
+  for (const text of ['', '\n', 'B1\n', '\nB1', 'B1\nB2']) {
     const peer = await Peer.start(t);
-    peer.answer = (asked) => reply(asked, Buffer.from(bytes));
-    await assert.rejects(peer.client(t).series('bills').nextBatch(1), { code: 'PROTOCOL', retryable: false }, String(bytes));
+    peer.answer = (asked) => reply(asked, Buffer.from(text));
+    await assert.rejects(peer.client(t).series('bills').nextBatch(1), { code: 'PROTOCOL', retryable: false }, text);
   }
 });
 

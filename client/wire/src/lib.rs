@@ -6,7 +6,6 @@
 //! - [`request`]: what a client sends;
 //! - [`reply`]: what the daemon answers;
 //! - [`mask`]: dense ids as public ones;
-//! - [`series`]: document numbers;
 //! - [`run`]: a series of ids, by its first id, count and stride;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how snowflake ids are encoded and decoded;
@@ -25,7 +24,6 @@ pub mod mask;
 pub mod reply;
 pub mod request;
 pub mod run;
-pub mod series;
 pub mod status;
 pub mod tag;
 pub mod text;
@@ -37,7 +35,6 @@ pub use mask::{MaskForm, MaskItems, MaskReply, MaskRequest};
 pub use reply::{ErrorReply, IdsReply, InfoReply};
 pub use request::{IdsRequest, InfoRequest};
 pub use run::Run;
-pub use series::{SeriesReply, SeriesRequest};
 pub use status::Status;
 pub use tag::TagError;
 
@@ -46,6 +43,9 @@ pub const VERSION: u16 = 1;
 
 /// The maximum number of ids in one request.
 pub const COUNT_MAX: u32 = 1_000_000;
+
+/// The maximum number of document numbers in one request.
+pub const NUMBERS_MAX: u32 = 1_000;
 
 /// The longest deadline that the daemon honours, in milliseconds; longer ones are capped.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
@@ -98,8 +98,6 @@ pub mod opcode {
     pub const SERIES_LIST: u8 = 28;
     /// Read a document number (JSON).
     pub const SERIES_CHECK: u8 = 29;
-    /// Account for the numbers of a period (administrative, JSON).
-    pub const SERIES_ACCOUNT: u8 = 30;
     /// Set in every reply's opcode.
     pub const REPLY: u8 = 0x80;
 

@@ -14,7 +14,7 @@ pub struct InfoRequest {
     pub version_max: u16,
 }
 
-/// IDS: draw ids of a tag.
+/// IDS: draw ids of a tag. SERIES_NEXT, with the same body: draw document numbers of the series, or of SERIES/TENANT.
 ///
 /// Body: `u32` count, `u32` deadline in ms, `u16` tag length, tag. With the header's [`flag::HOLD`], the count is only
 /// a maximum.
@@ -22,7 +22,7 @@ pub struct InfoRequest {
 pub struct IdsRequest<'a> {
     /// The tag's bytes, not yet checked (see [`crate::tag::check_tag`]).
     pub tag: &'a [u8],
-    /// The number of ids, not yet checked against [`crate::COUNT_MAX`].
+    /// The number of ids, not yet checked against [`crate::COUNT_MAX`] or [`crate::NUMBERS_MAX`].
     pub count: u32,
     /// How long the daemon may let the request wait, in milliseconds; 0: not at all.
     pub deadline_ms: u32,
@@ -69,8 +69,12 @@ impl<'a> IdsRequest<'a> {
 
     /// Writes the request's frame. `hold`: see [`flag::HOLD`].
     pub fn put(&self, hold: bool, request_id: u32, sink: &mut impl Sink) {
-        let flags = if hold { flag::HOLD } else { 0 };
-        sink.put(&Header::request(opcode::IDS, flags, request_id).encode(10 + self.tag.len()));
+        self.put_as(opcode::IDS, if hold { flag::HOLD } else { 0 }, request_id, sink);
+    }
+
+    /// Writes the frame of a request of this kind.
+    pub fn put_as(&self, opcode: u8, flags: u8, request_id: u32, sink: &mut impl Sink) {
+        sink.put(&Header::request(opcode, flags, request_id).encode(10 + self.tag.len()));
         sink.put(&self.count.to_le_bytes());
         sink.put(&self.deadline_ms.to_le_bytes());
         sink.put(&short_length(self.tag.len()));

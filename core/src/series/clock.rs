@@ -28,16 +28,6 @@ impl Sample {
         ((self.store.0 + from).saturating_sub(GRAIN), self.store.0 + to)
     }
 
-    /// The better one of two samples. If they contradict each other, the store's clock was set, and the later sample
-    /// counts.
-    pub fn or(self, earlier: Option<Sample>) -> Sample {
-        let Some(earlier) = earlier else { return self };
-        let now = self.received;
-        let (own, other) = (self.span(now), earlier.span(now));
-        let agree = own.0 <= other.1 && other.0 <= own.1;
-        if agree && other.1 - other.0 < own.1 - own.0 { earlier } else { self }
-    }
-
     /// The present period, and the instant of the host's clock up to which it is that; `None` if the store's clock is far
     /// from the present.
     ///

@@ -10,18 +10,17 @@ use crate::store::CEILING_MAX;
 pub struct Format {
     parts: Vec<Field>,
     /// How many digits a number has at least.
-    width: u8,
+    width: u32,
     radix: u64,
-    /// Whether check digits follow.
-    check: bool,
+    /// How many check digits follow.
+    check: u32,
     kind: PeriodKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Field {
     Literal(String),
-    /// One of [`DATES`].
-    Date(&'static str, u8),
+    Date(DateField),
     Tenant,
     Count,
 }
@@ -41,16 +40,19 @@ const LENGTH_MAX: usize = 100;
 /// The longest name of a tenant.
 const TENANT_BYTES_MAX: usize = 32;
 
-/// The fields of a date, each with its width.
-const DATES: [(&str, u8); 6] = [("yyyy", 4), ("yy", 2), ("q", 1), ("MM", 2), ("ww", 2), ("dd", 2)];
+/// A field of a date: its name, how `strftime` calls it, and its width.
+type DateField = (&'static str, &'static str, usize);
+
+const DATES: [DateField; 6] = [
+    ("yyyy", "%Y", 4),
+    ("yy", "%y", 2),
+    ("q", "%q", 1),
+    ("MM", "%m", 2),
+    ("ww", "%V", 2),
+    ("dd", "%d", 2),
+];
 
 const CHECK: &str = "{check}";
-
-/// The most digits of a number.
-const DIGITS_MAX: usize = 20;
-
-/// How many check digits there are.
-const CHECK_DIGITS: u8 = 2;
 
 const BRACE: &str = "it has an unmatched brace";
 
@@ -75,9 +77,9 @@ impl Format {
                 parts.push(Field::Literal(literal.to_owned()));
             }
             let name = field.strip_suffix('}').ok_or(BRACE)?;
-            let date = DATES.iter().find(|(date, _)| *date == name);
+            let date = DATES.into_iter().find(|(date, ..)| *date == name);
             match (name, date) {
-                (_, Some((date, width))) => parts.push(Field::Date(date, *width)),
+                (_, Some(date)) => parts.push(Field::Date(date)),
                 ("tenant", _) => parts.push(Field::Tenant),
                 _ if name.starts_with('n') => {
                     count = Some(width_and_radix(name).ok_or(COUNT)?);
@@ -110,7 +112,7 @@ impl Format {
             }
         }
         let kind = kind_of(&parts)?;
-        Ok(Format { parts, width, radix, check: body.is_some(), kind })
+        Ok(Format { parts, width, radix, check: if body.is_some() { 2 } else { 0 }, kind })
     }
 
     /// How long its periods are.
@@ -125,7 +127,7 @@ impl Format {
 
     /// The largest number that fits its width.
     pub fn capacity(&self) -> u64 {
-        self.radix.pow(self.width.into()) - 1
+        self.radix.pow(self.width) - 1
     }
 
     /// The largest number of a period.
@@ -158,22 +160,16 @@ impl Format {
             let text = behind.as_mut().unwrap_or(&mut before);
             match part {
                 Field::Literal(literal) => text.push_str(literal),
-                Field::Date(name, width) => {
-                    write_digits(text, period.field(name).unsigned_abs().into(), 10, *width);
-                }
+                Field::Date((_, pattern, _)) => text.push_str(&period.text(pattern)),
                 Field::Tenant => text.push_str(&tenant.to_ascii_uppercase()),
                 Field::Count => behind = Some(String::new()),
             }
         }
         let behind = behind.unwrap_or_default();
         move |number| {
-            let mut text = String::with_capacity(before.len() + behind.len() + DIGITS_MAX);
-            text.push_str(&before);
-            write_digits(&mut text, number, self.radix, self.width);
-            text.push_str(&behind);
-            if self.check {
-                let check = check_of(&text);
-                write_digits(&mut text, check, 10, CHECK_DIGITS);
+            let mut text = format!("{before}{}{behind}", digits(number, self.radix, self.width));
+            if self.check > 0 {
+                text += &digits(check_of(&text), 10, self.check);
             }
             text
         }
@@ -181,14 +177,13 @@ impl Format {
 
     /// Reads a number, if it is written exactly like this.
     pub fn read(&self, text: &str, overflow: Overflow) -> Option<Number> {
-        let check = if self.check { CHECK_DIGITS } else { 0 };
-        let mut rest = text.get(..text.len().checked_sub(check.into())?)?;
+        let mut rest = text.get(..text.len().checked_sub(self.check as usize)?)?;
         let (mut year, mut inner, mut day) = (2000, 1, 1);
         let (mut tenant, mut number) = (String::new(), 0);
         for part in &self.parts {
             let width = match part {
                 Field::Literal(literal) => literal.len(),
-                Field::Date(_, width) => usize::from(*width),
+                Field::Date((.., width)) => *width,
                 // It ends where no letter or digit follows.
                 _ => rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len()),
             };
@@ -196,9 +191,9 @@ impl Format {
             rest = behind;
             match part {
                 Field::Literal(_) => {}
-                Field::Date("yyyy", _) => year = found.parse().ok()?,
-                Field::Date("yy", _) => year = 2000 + found.parse::<i16>().ok()?,
-                Field::Date("dd", _) => day = found.parse().ok()?,
+                Field::Date(("yyyy", ..)) => year = found.parse().ok()?,
+                Field::Date(("yy", ..)) => year = 2000 + found.parse::<i16>().ok()?,
+                Field::Date(("dd", ..)) => day = found.parse().ok()?,
                 Field::Date(..) => inner = found.parse().ok()?,
                 Field::Tenant => tenant = self.tenant(found).ok()?,
                 Field::Count => number = self.number(found)?,
@@ -222,8 +217,8 @@ impl Format {
 /// How long the periods are, by the fields that the parts show.
 fn kind_of(parts: &[Field]) -> Result<PeriodKind, &'static str> {
     let name = |part: &Field| match part {
-        Field::Date("yy", _) => Some("yyyy"),
-        Field::Date(name, _) => Some(*name),
+        Field::Date(("yy", ..)) => Some("yyyy"),
+        Field::Date((name, ..)) => Some(*name),
         _ => None,
     };
     let mut names: Vec<&str> = parts.iter().filter_map(name).collect();
@@ -243,7 +238,7 @@ fn kind_of(parts: &[Field]) -> Result<PeriodKind, &'static str> {
 }
 
 /// Of a field such as `n:6` or `n:6:base32`.
-fn width_and_radix(name: &str) -> Option<(u8, u64)> {
+fn width_and_radix(name: &str) -> Option<(u32, u64)> {
     let width = name.strip_prefix("n:")?;
     let (width, radix, most) = match width.strip_suffix(":base32") {
         Some(width) => (width, 32, 12),
@@ -253,16 +248,14 @@ fn width_and_radix(name: &str) -> Option<(u8, u64)> {
     Some((width, radix))
 }
 
-fn write_digits(text: &mut String, mut rest: u64, radix: u64, width: u8) {
-    let mut digits = [b'0'; DIGITS_MAX];
-    let mut at = DIGITS_MAX;
-    while rest > 0 {
-        at -= 1;
-        digits[at] = DIGITS[(rest % radix) as usize].to_ascii_uppercase();
-        rest /= radix;
+/// A number with at least `width` digits.
+fn digits(mut number: u64, radix: u64, width: u32) -> String {
+    let mut digits = Vec::new();
+    while number > 0 || digits.len() < width as usize {
+        digits.push(char::from(DIGITS[(number % radix) as usize].to_ascii_uppercase()));
+        number /= radix;
     }
-    let from = at.min(DIGITS_MAX - usize::from(width));
-    text.extend(digits[from..].iter().map(|digit| char::from(*digit)));
+    digits.iter().rev().collect()
 }
 
 /// The check digits by ISO 7064, MOD 97-10, over a text's digits and letters, as in an IBAN. They find any wrong

@@ -28,9 +28,6 @@ const DENSE_PREFIX: &str = "series.dense/";
 /// The longest name of a series.
 const NAME_BYTES_MAX: usize = 40;
 
-/// The most tenants that a series can be allowed.
-pub const TENANTS_MAX: u32 = 100_000;
-
 /// A series as it is created and recorded, in JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -40,37 +37,24 @@ pub struct Series {
     /// See [`Format`].
     pub format: String,
     /// The IANA name of the time zone in which its periods begin.
-    #[serde(default = "utc")]
     pub timezone: String,
-    #[serde(default)]
     pub overflow: Overflow,
     /// Whether hosts claim numbers only when they are drawn.
-    #[serde(default)]
     pub dense: bool,
     /// How many tenants it may have.
-    #[serde(default = "a_thousand")]
     pub tenants_max: u32,
     /// How many days after the end of a period its tag is deleted; `None`: never.
     pub retention_days: Option<u32>,
 }
 
 /// What happens when a period needs more numbers than have room in the format.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
     /// Numbers get longer.
-    #[default]
     Grow,
     /// There are no more numbers until the next period.
     Refuse,
-}
-
-fn utc() -> String {
-    "UTC".to_owned()
-}
-
-fn a_thousand() -> u32 {
-    1_000
 }
 
 impl Series {
@@ -109,9 +93,9 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().all(inner)
 }
 
-/// Whether a tag belongs to a series.
-pub fn is_tag_of_series(tag: &Tag) -> bool {
-    tag.as_str().starts_with(TAG_PREFIX) || is_dense(tag)
+/// Whether a tag belongs to a series. Only the series draws from it.
+pub fn is_tag_of_series(tag: &str) -> bool {
+    tag.starts_with(TAG_PREFIX) || tag.starts_with(DENSE_PREFIX)
 }
 
 /// Whether a tag counts the tenants of a series. That all are taken concerns nobody but new tenants.

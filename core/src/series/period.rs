@@ -21,15 +21,29 @@ pub enum PeriodKind {
     Day,
 }
 
-/// A period, by its first day.
+/// A period, by its first day; a week by its Thursday, whose year is that of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     kind: PeriodKind,
-    first: Date,
+    day: Date,
 }
 
 /// The first and the last year that a number can name, also with two digits.
 const YEARS: std::ops::RangeInclusive<i16> = 2000..=2099;
+
+impl PeriodKind {
+    /// How a period is named, in the terms of `strftime`, and how long it is.
+    fn name_and_length(self) -> (&'static str, Span) {
+        match self {
+            PeriodKind::All => ("all", Span::new()),
+            PeriodKind::Year => ("%Y", 1.year()),
+            PeriodKind::Quarter => ("%Y-Q%q", 3.months()),
+            PeriodKind::Month => ("%Y-%m", 1.month()),
+            PeriodKind::Week => ("%Y-W%V", 1.week()),
+            PeriodKind::Day => ("%Y-%m-%d", 1.day()),
+        }
+    }
+}
 
 impl Period {
     /// The period of an instant in a time zone: the last one that has begun. `None` for instants far from the present.
@@ -45,7 +59,7 @@ impl Period {
 
     /// The period of a date.
     fn of(kind: PeriodKind, date: Date) -> Option<Period> {
-        let first = match kind {
+        let day = match kind {
             PeriodKind::All => Date::constant(2000, 1, 1),
             PeriodKind::Year => date.first_of_year(),
             PeriodKind::Quarter => {
@@ -54,25 +68,16 @@ impl Period {
             PeriodKind::Month => date.first_of_month(),
             PeriodKind::Week => {
                 let week = date.iso_week_date();
-                ISOWeekDate::new(week.year(), week.week(), Weekday::Monday).ok()?.date()
+                ISOWeekDate::new(week.year(), week.week(), Weekday::Thursday).ok()?.date()
             }
             PeriodKind::Day => date,
         };
-        let period = Period { kind, first };
-        YEARS.contains(&period.field("yyyy")).then_some(period)
+        YEARS.contains(&day.year()).then_some(Period { kind, day })
     }
 
-    /// What a format's field shows of it. The year of a week is that with most of its days.
-    pub(super) fn field(self, name: &str) -> i16 {
-        match name {
-            "yyyy" if self.kind == PeriodKind::Week => self.first.iso_week_date().year(),
-            "yyyy" => self.first.year(),
-            "yy" => self.field("yyyy") % 100,
-            "q" => (i16::from(self.first.month()) + 2) / 3,
-            "MM" => self.first.month().into(),
-            "ww" => self.first.iso_week_date().week().into(),
-            _ => self.first.day().into(),
-        }
+    /// What `strftime` writes for it.
+    pub(super) fn text(self, pattern: &str) -> String {
+        self.day.strftime(pattern).to_string()
     }
 
     /// The period of a year, of the quarter, month or week in it, and of the day in the month.
@@ -91,21 +96,16 @@ impl Period {
 
     /// The period after it; `None` for the last one.
     pub fn next(self) -> Option<Period> {
-        let length: Span = match self.kind {
-            PeriodKind::All => return None,
-            PeriodKind::Year => 1.year(),
-            PeriodKind::Quarter => 3.months(),
-            PeriodKind::Month => 1.month(),
-            PeriodKind::Week => 1.week(),
-            PeriodKind::Day => 1.day(),
-        };
-        Some(Period { kind: self.kind, first: self.first.checked_add(length).ok()? })
+        let day = self.day.checked_add(self.kind.name_and_length().1).ok()?;
+        (day > self.day).then_some(Period { day, ..self })
     }
 
     /// When it begins.
     pub fn start(self, zone: &TimeZone) -> UnixMs {
+        let since_monday = if self.kind == PeriodKind::Week { 3.days() } else { Span::new() };
+        let first = self.day.saturating_sub(since_monday);
         // Where clocks are set forward over midnight, it begins with the first instant after that.
-        let start = zone.to_ambiguous_timestamp(self.first.into()).compatible();
+        let start = zone.to_ambiguous_timestamp(first.into()).compatible();
         UnixMs(start.map_or(0, |start| u64::try_from(start.as_millisecond()).unwrap_or(0)))
     }
 
@@ -126,14 +126,6 @@ impl Period {
 
 impl fmt::Display for Period {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let year = self.field("yyyy");
-        match self.kind {
-            PeriodKind::All => f.write_str("all"),
-            PeriodKind::Year => write!(f, "{year}"),
-            PeriodKind::Quarter => write!(f, "{year}-Q{}", self.field("q")),
-            PeriodKind::Month => write!(f, "{year}-{:02}", self.field("MM")),
-            PeriodKind::Week => write!(f, "{year}-W{:02}", self.field("ww")),
-            PeriodKind::Day => write!(f, "{}", self.first),
-        }
+        f.write_str(&self.text(self.kind.name_and_length().0))
     }
 }

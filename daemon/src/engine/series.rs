@@ -6,16 +6,15 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use leafd_wire::{Run, SeriesReply, Status};
+use leafd_wire::{Run, Status};
 use tokio::sync::Mutex;
-use tokio::time::Timeout;
 use tracing::warn;
 
 use super::upstream::Upstream;
 use crate::clock;
 use crate::reply::Failure;
-use leafd_core::series::{Format, Overflow, Period, Sample, Series, TENANTS_MAX, is_name};
-use leafd_core::{BootMs, Tag};
+use leafd_core::series::{Format, Overflow, Period, Sample, Series, is_name};
+use leafd_core::{BootMs, Tag, UnixMs};
 
 /// By name, each with its record; with a failure if this host can't use it.
 type AllKnown = BTreeMap<String, (String, Result<Rc<KnownSeries>, Failure>)>;
@@ -24,9 +23,8 @@ type AllKnown = BTreeMap<String, (String, Result<Rc<KnownSeries>, Failure>)>;
 pub struct SeriesBook {
     upstream: Rc<Upstream>,
     known: RefCell<AllKnown>,
+    /// The last reading of the store's clock, made together with that of its series.
     sample: Cell<Option<Sample>>,
-    /// When the store's clock and series were last read.
-    asked: Cell<Option<BootMs>>,
     asking: Mutex<()>,
     /// When numbers were last drawn.
     used: Cell<BootMs>,
@@ -39,8 +37,6 @@ pub struct KnownSeries {
     pub zone: TimeZone,
     /// Locked while a new tenant is admitted.
     pub admitting: Mutex<()>,
-    /// The present period, and up to when it is that, by this reading of the store's clock.
-    found: Cell<Option<(Sample, Period, BootMs)>>,
     /// For each tenant the period in use.
     in_use: RefCell<HashMap<String, Rc<Place>>>,
 }
@@ -59,7 +55,7 @@ pub struct Place {
 
 /// How often the store's clock and its series are read while numbers are drawn. If the clock is set, this host notices
 /// within this time.
-pub const READ_EVERY_MS: u64 = 5_000;
+const READ_EVERY_MS: u64 = 5_000;
 
 /// Any client can cause another reading after this time.
 pub const READ_AGAIN_MS: u64 = 1_000;
@@ -70,11 +66,6 @@ const IN_USE_MS: u64 = 60_000;
 /// The next period is prepared this long before it begins, or up to half of that later. The hosts take random times.
 const PREPARED_MS: u64 = 600_000;
 
-const RETENTION_DAYS_MAX: u32 = 36_500;
-
-/// How often a request that waits for a boundary looks again.
-const BOUNDARY_TICK: Duration = Duration::from_millis(20);
-
 impl SeriesBook {
     /// Nothing is known yet.
     pub fn new(upstream: Rc<Upstream>) -> SeriesBook {
@@ -82,16 +73,16 @@ impl SeriesBook {
             upstream,
             known: RefCell::default(),
             sample: Cell::default(),
-            asked: Cell::default(),
             asking: Mutex::default(),
             used: Cell::new(BootMs(0)),
         }
     }
 
-    /// The present period of a tenant, if nothing has to be waited for to know it.
-    pub fn at_once(&self, series: &str, tenant: &str, now: BootMs) -> Option<Rc<Place>> {
+    /// The present period of a series or tenant, if nothing has to be waited for to know it.
+    pub fn at_once(&self, name: &str, now: BootMs) -> Option<Rc<Place>> {
         // So the store is read for the next request.
         self.used.set(now);
+        let (series, tenant) = names(name);
         let known = self.fresh(series, now)?.ok()?;
         known.place(tenant, self.present(&known, now).ok()?.0).ok()
     }
@@ -103,23 +94,18 @@ impl SeriesBook {
     /// The failure for the client.
     pub async fn settle(
         &self,
-        series: &str,
-        tenant: &str,
+        name: &str,
         deadline: BootMs,
     ) -> Result<(Rc<Place>, BootMs), Failure> {
+        let (series, tenant) = names(name);
         loop {
-            let known = timeout_at(deadline, self.find(series)).await.unwrap_or_else(|_| {
-                Err(Failure::store_away(format!(
-                    "series {series:?} can't be looked up within the deadline: the store {} has not answered",
-                    self.upstream.url
-                )))
-            })?;
+            let known = self.find(series).await?;
             let now = clock::boot();
             match self.present(&known, now) {
                 Err(Failure { status: Status::Deadline, retry_after_ms: left, .. })
                     if now.0 + u64::from(left) <= deadline.0 =>
                 {
-                    tokio::time::sleep(BOUNDARY_TICK.min(Duration::from_millis(left.into()))).await;
+                    tokio::time::sleep(Duration::from_millis(left.into())).await;
                 }
                 present => {
                     let (period, until) = present?;
@@ -135,20 +121,9 @@ impl SeriesBook {
     /// [`Status::Deadline`] at a boundary, which has passed when the failure says to retry; or another failure.
     pub fn present(&self, series: &KnownSeries, now: BootMs) -> Result<(Period, BootMs), Failure> {
         let name = &series.record.name;
-        let Some(sample) = self.sample.get() else {
-            return Err(self.unavailable(&format!("series {name:?}")));
-        };
-        if let Some((by, period, until)) = series.found.get()
-            && by == sample
-            && now < until
-        {
-            return Ok((period, until));
-        }
+        let Some(sample) = self.sample.get() else { return Err(self.unavailable()) };
         match sample.present(series.format.kind(), &series.zone, now) {
-            Some(Ok((period, until))) => {
-                series.found.set(Some((sample, period, until)));
-                Ok((period, until))
-            }
+            Some(Ok(present)) => Ok(present),
             Some(Err(left)) => {
                 let words = format!(
                     "a period of series {name:?} ends, and the store's clock is not known to better than {left} ms; \
@@ -185,10 +160,9 @@ impl SeriesBook {
     /// A series by its name, unless the store has to be asked about it.
     fn fresh(&self, name: &str, now: BootMs) -> Option<Result<Rc<KnownSeries>, Failure>> {
         let known = self.known.borrow().get(name)?.1.clone();
-        let asked = self.asked.get()?;
+        let age_ms = now.0 - self.sample.get()?.sent.0;
         // In an outage, what is known counts.
-        let fresh =
-            now.0 < asked.0 + 2 * READ_EVERY_MS || self.upstream.unavailable_reason().is_some();
+        let fresh = age_ms < 2 * READ_EVERY_MS || self.upstream.unavailable_reason().is_some();
         fresh.then_some(known)
     }
 
@@ -212,10 +186,9 @@ impl SeriesBook {
         all
     }
 
-    /// How exactly the store's clock is known, in milliseconds, and the earliest time that it can show.
-    pub fn store_clock(&self) -> Option<(u64, u64)> {
-        let (from, to) = self.sample.get()?.span(clock::boot());
-        Some((to - from, from))
+    /// The earliest time that the store's clock can show.
+    pub fn store_clock(&self) -> Option<UnixMs> {
+        Some(UnixMs(self.sample.get()?.span(clock::boot()).0))
     }
 
     /// Reads the store's clock and its series, unless that was done within this time.
@@ -224,19 +197,17 @@ impl SeriesBook {
     /// The store can't be asked.
     pub async fn read(&self, within_ms: u64) -> Result<(), Failure> {
         let came = clock::boot();
-        if self.asked.get().is_some_and(|asked| came.0 < asked.0 + within_ms) {
+        if self.sample.get().is_some_and(|sample| came.0 < sample.sent.0 + within_ms) {
             return Ok(());
         }
         // All who ask wait for the same probe, so nobody waits for the failures of others.
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let _one = self.asking.lock().await;
         // Another request has asked since then. One that was under way may have read the clock before it was set.
-        if self.asked.get().is_some_and(|asked| asked > came) {
+        if self.sample.get().is_some_and(|sample| sample.sent > came) {
             return Ok(());
         }
-        let Some(under) = self.upstream.present() else {
-            return Err(self.unavailable("every series"));
-        };
+        let Some(under) = self.upstream.present() else { return Err(self.unavailable()) };
         let found = self.upstream.store.call(move |store| store.series(&under)).await;
         let (entries, sample) = found.map_err(|error| {
             if matches!(error, leafd_core::store::StoreError::Unavailable { .. }) {
@@ -244,8 +215,7 @@ impl SeriesBook {
             }
             Failure::from(&error)
         })?;
-        self.asked.set(Some(sample.sent));
-        self.sample.set(Some(sample.or(self.sample.get())));
+        self.sample.set(Some(sample));
         let mut known = self.known.borrow_mut();
         known.retain(|name, _| entries.iter().any(|(entry, _)| **entry == **name));
         for (name, text) in entries {
@@ -265,20 +235,27 @@ impl SeriesBook {
         Ok(())
     }
 
-    fn unavailable(&self, whose: &str) -> Failure {
+    fn unavailable(&self) -> Failure {
         let reason = self.upstream.unavailable_reason();
         let why = reason.map_or_else(|| "it has not answered yet".to_owned(), |it| it.message);
         Failure::store_away(format!(
-            "the period of {whose} is decided by the clock of the store {}, which this daemon has not read \
-             since it started: {why}",
+            "the periods of series are decided by the clock of the store {}, which this daemon has not read since it \
+             started: {why}",
             self.upstream.url
         ))
     }
 
-    /// Whether numbers were drawn lately.
-    pub fn is_in_use(&self, now: BootMs) -> bool {
-        now.0 < self.used.get().0 + IN_USE_MS
+    /// Follows the store's clock while numbers are drawn. A failure is reported to the clients that draw them.
+    pub async fn follow(&self) {
+        if clock::boot().0 < self.used.get().0 + IN_USE_MS {
+            let _ = self.read(READ_EVERY_MS).await;
+        }
     }
+}
+
+/// The series and the tenant, if there is one, in a name such as `orders/acme`.
+fn names(name: &str) -> (&str, &str) {
+    name.split_once('/').unwrap_or((name, ""))
 }
 
 impl KnownSeries {
@@ -287,7 +264,7 @@ impl KnownSeries {
     /// # Errors
     /// What is wrong with it.
     pub fn new(record: Series) -> Result<KnownSeries, String> {
-        let Series { name, format, timezone, tenants_max, retention_days, .. } = &record;
+        let Series { name, format, timezone, .. } = &record;
         if !is_name(name) {
             return Err(format!(
                 "{name:?} can't name a series: a name is a lower-case letter and up to 39 further letters, digits, _ and -"
@@ -301,16 +278,8 @@ impl KnownSeries {
                  update tzdata and restart leafd"
             )
         })?;
-        for (setting, value, most) in [
-            ("tenants_max", *tenants_max, TENANTS_MAX),
-            ("retention_days", retention_days.unwrap_or(1), RETENTION_DAYS_MAX),
-        ] {
-            if !(1..=most).contains(&value) {
-                return Err(format!("{setting} is {value}; it must be from 1 to {most}"));
-            }
-        }
-        let (admitting, found, in_use) = Default::default();
-        Ok(KnownSeries { record, format, zone, admitting, found, in_use })
+        let (admitting, in_use) = Default::default();
+        Ok(KnownSeries { record, format, zone, admitting, in_use })
     }
 
     /// A period of a tenant: the one in use, if it is in use.
@@ -338,7 +307,7 @@ impl Place {
         self.series.format.writer(self.period, &self.tenant)
     }
 
-    /// The texts of issued numbers, as the body of a reply. From now on the period is in use.
+    /// The texts of issued numbers, one per line, as the body of a reply. From now on the period is in use.
     pub fn issue(self: &Rc<Self>, runs: &[Run]) -> Vec<u8> {
         let KnownSeries { record, format, in_use, .. } = &*self.series;
         let mut in_use = in_use.borrow_mut();
@@ -355,11 +324,6 @@ impl Place {
             );
         }
         let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));
-        SeriesReply::body(numbers.map(self.writer()))
+        numbers.map(self.writer()).collect::<Vec<_>>().join("\n").into_bytes()
     }
-}
-
-/// Waits for something, but only up to an instant.
-pub fn timeout_at<F: Future>(until: BootMs, work: F) -> Timeout<F> {
-    tokio::time::timeout(Duration::from_millis(until.0.saturating_sub(clock::boot().0)), work)
 }

@@ -43,7 +43,7 @@ use crate::reply::Failure;
 use crate::reply::tally::Tally;
 pub use busiest::{Busiest, OTHERS, Sums};
 pub use counters::Counters;
-use leafd_core::series::counts_tenants;
+use leafd_core::series::is_tag_of_series;
 use leafd_core::{BootMs, Tag, Want};
 pub use overview::Overview;
 pub use session::Session;
@@ -164,7 +164,7 @@ impl Dispatcher {
                 opcode::WORKER_LIST | opcode::WORKER_RELEASE => self.administer_workers(request),
                 opcode::WHOSE | opcode::GAPS => self.trace(request),
                 opcode::FLEET => self.fleet(request),
-                opcode::SERIES_CREATE..=opcode::SERIES_ACCOUNT => self.about_series(request),
+                opcode::SERIES_CREATE..=opcode::SERIES_CHECK => self.about_series(request),
                 unknown => Err(Failure::new(
                     Status::UnknownOpcode,
                     format!("protocol version {VERSION} has no opcode {unknown}"),
@@ -187,6 +187,12 @@ impl Dispatcher {
         }
         if let Some(failure) = self.writer.failure() {
             return Err(failure);
+        }
+        // A series knows which of its numbers may be drawn now.
+        if std::str::from_utf8(request.tag).is_ok_and(is_tag_of_series) {
+            return Err(tags::refused(
+                "this tag belongs to a series: draw with leafctl series next",
+            ));
         }
         let (source, quota) = self.source(session, request.tag)?;
         let mut want = Want { count: request.count, allow_partial: header.flags & flag::HOLD != 0 };
@@ -247,12 +253,6 @@ impl Dispatcher {
             return Ok((last.source.clone(), last.quota.clone()));
         }
         let text = check_tag(name)?;
-        // A single request could use up the tenants of everybody.
-        if counts_tenants(text) {
-            let words =
-                format!("tag {text:?} counts the tenants of a series, and only that draws from it");
-            return Err(Failure::new(Status::Denied, words));
-        }
         if !self.access.borrow().may_draw(text, &session.peer) {
             return Err(Failure::may_not_draw(text, session.peer.uid));
         }

@@ -1,9 +1,9 @@
-//! Document numbers: draws them, reads them back, and accounts for them. Their counts are tags.
+//! Document numbers: draws them, and reads them back. Their counts are tags.
 
 use std::rc::Rc;
+use std::time::Duration;
 
-use leafd_wire::series::NUMBERS_MAX;
-use leafd_wire::{DEADLINE_MS_MAX, Run, SeriesRequest, Status, opcode};
+use leafd_wire::{DEADLINE_MS_MAX, IdsRequest, NUMBERS_MAX, Run, Status, opcode};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -11,15 +11,15 @@ use tracing::warn;
 
 use super::session::Source;
 use super::tag_stores::TagStores;
-use super::tags::{administrative, json as to_json, refused};
+use super::tags::{administrative, json as to_json, range, refused};
 use super::{Dispatcher, PeerRequest, Session, quotas};
 use crate::clock;
 use crate::config::Peer;
 use crate::engine::segments::{Cause, SegmentTag};
-use crate::engine::series::{KnownSeries, Place, READ_AGAIN_MS, READ_EVERY_MS, timeout_at};
+use crate::engine::series::{KnownSeries, Place, READ_AGAIN_MS};
 use crate::reply::Failure;
 use crate::store::Store;
-use leafd_core::series::{Period, Series};
+use leafd_core::series::{Period, Series, is_tag_of_series};
 use leafd_core::shares::Claimant;
 use leafd_core::store::{NewTag, StoreError};
 use leafd_core::{BootMs, Tag, UnixMs, Want};
@@ -32,26 +32,13 @@ struct ListSeries {}
 #[serde(deny_unknown_fields)]
 struct Check {
     text: String,
-    series: Option<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Account {
-    series: String,
-    #[serde(default)]
-    tenant: String,
-    /// By default the present period.
-    period: Option<String>,
-    #[serde(default)]
-    first: u64,
 }
 
 /// A request for numbers that can't be answered at once.
 struct Draw {
     session: Session,
-    series: String,
-    tenant: String,
+    /// Of the series, or of the series and a tenant: `orders/acme`.
+    name: String,
     want: Want,
     deadline: BootMs,
 }
@@ -59,19 +46,19 @@ struct Draw {
 /// The fewest numbers of a period that a host claims at a time, and so its smallest reserve for a store outage.
 const STEP: u64 = 10;
 
-/// How often a draw begins again because its period has ended, or the tag was missing.
-const TRIES_MAX: u32 = 5;
-
 /// How many old periods are deleted when one begins.
 const DELETED_AT_ONCE: u32 = 100;
 
 const DAY_MS: u64 = 86_400_000;
 
+/// Ids that are waited for are given or refused at the deadline. Then there is an end to waiting for the store as well.
+const GRACE_MS: u64 = 50;
+
 impl Dispatcher {
     /// Answers a request for the next numbers of a series: at once if the period is known and this host holds some.
     pub(super) fn series_next(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         let PeerRequest { session, header, body } = *request;
-        let asked = SeriesRequest::decode(body)?;
+        let asked = IdsRequest::decode(body)?;
         if asked.count == 0 || asked.count > NUMBERS_MAX {
             let words = format!("a request takes 1 to {NUMBERS_MAX} numbers, not {}", asked.count);
             return Err(Failure::new(Status::CountInvalid, words));
@@ -81,12 +68,11 @@ impl Dispatcher {
         }
         let now = clock::boot();
         let want = Want { count: asked.count, allow_partial: false };
-        let series = String::from_utf8_lossy(asked.series);
-        let tenant = String::from_utf8_lossy(asked.tenant);
+        let name = String::from_utf8_lossy(asked.tag);
         let mut runs = session.runs.borrow_mut();
         runs.clear();
         // The task charges quotas, and finds out what else is wrong.
-        if let Some(place) = self.series.at_once(&series, &tenant, now)
+        if let Some(place) = self.series.at_once(&name, now)
             && let Ok((Source::Segment(tag), None)) =
                 self.source(session, place.tag.as_str().as_bytes())
             && self.segments.take(&tag, want, &mut runs)
@@ -95,24 +81,28 @@ impl Dispatcher {
             session.outbox.numbers(header, &place.issue(&runs), &runs);
             return Ok(());
         }
-        let deadline = BootMs(now.0 + u64::from(asked.deadline_ms.min(DEADLINE_MS_MAX)));
-        let (series, tenant) = (series.into_owned(), tenant.into_owned());
-        let draw = Draw { session: session.for_task(), series, tenant, want, deadline };
+        let within_ms = u64::from(asked.deadline_ms.min(DEADLINE_MS_MAX));
+        let deadline = BootMs(now.0 + within_ms);
+        let draw = Draw { session: session.for_task(), name: name.into_owned(), want, deadline };
         let (reply, dispatcher) = (session.outbox.later(*header), Rc::clone(self));
         tokio::task::spawn_local(async move {
-            match dispatcher.draw(&draw).await {
-                Ok((texts, runs)) => reply.numbers(&texts, &runs),
-                Err(failure) => reply.failure(&failure),
+            let within = Duration::from_millis(within_ms + GRACE_MS);
+            match tokio::time::timeout(within, dispatcher.draw(&draw)).await {
+                Ok(Ok((texts, runs))) => reply.numbers(&texts, &runs),
+                Ok(Err(failure)) => reply.failure(&failure),
+                Err(_) => reply.failure(&Failure::store_away(format!(
+                    "the store has not answered about series {:?} within the deadline",
+                    draw.name
+                ))),
             }
         });
         Ok(())
     }
 
-    /// Draws numbers: waits for boundaries, creates the period's tag, and waits for its ids.
+    /// Draws numbers: waits for boundaries, creates the period's tag, and waits for its ids. The caller sets a time limit.
     async fn draw(self: &Rc<Self>, draw: &Draw) -> Result<(Vec<u8>, Vec<Run>), Failure> {
-        for _ in 0..TRIES_MAX {
-            let settled = self.series.settle(&draw.series, &draw.tenant, draw.deadline);
-            let (place, until) = settled.await?;
+        loop {
+            let (place, until) = self.series.settle(&draw.name, draw.deadline).await?;
             let (name, mut want) = (place.tag.as_str().as_bytes(), draw.want);
             let drawn = async {
                 let (source, quota) = self.source(&draw.session, name)?;
@@ -136,10 +126,7 @@ impl Dispatcher {
                 }),
                 Err(failure) if failure.status == Status::TagUnknown => {
                     if !place.tenant.is_empty() {
-                        let admitted = timeout_at(draw.deadline, self.admit(draw, &place));
-                        admitted.await.unwrap_or_else(|_| {
-                            Err(Failure::deadline(&place.tag, "other new tenants came first"))
-                        })?;
+                        self.admit(draw, &place).await?;
                     }
                     self.create_period(&place).await?;
                 }
@@ -148,10 +135,6 @@ impl Dispatcher {
                 Err(failure) => return Err(failure),
             }
         }
-        Err(Failure::soon_over(
-            Status::Overloaded,
-            format!("the periods of series {:?} change too fast; retry", draw.series),
-        ))
     }
 
     /// Waits for ids of a tag, up to an instant.
@@ -185,34 +168,30 @@ impl Dispatcher {
             }
         }
         let counter = record.tenants_tag();
-        // Access rules are about the tenant's own tags.
-        let draw_one = async || {
-            let tag = self.segments.tag(&counter, draw.session.outbox.claimant)?;
-            let want = Want { count: 1, allow_partial: false };
-            self.await_ids(&draw.session, tag, want, draw.deadline).await
-        };
-        let mut drawn = draw_one().await;
-        if drawn.as_ref().is_err_and(|failure| failure.status == Status::TagUnknown) {
-            self.create_tag(record, &counter, record.tenants_max.into(), "tenants").await?;
-            drawn = draw_one().await;
-        }
-        match drawn {
-            Err(failure) if failure.status == Status::TagExhausted => Err(refused(format!(
-                "series {:?} has all the tenants it may have; to allow more: leafctl tag set {counter} --ceiling N",
-                record.name,
-            ))),
-            drawn => drawn.map(drop),
+        let want = Want { count: 1, allow_partial: false };
+        loop {
+            let drawn = async {
+                // Access rules are about the tenant's own tags.
+                let tag = self.segments.tag(&counter, draw.session.outbox.claimant)?;
+                self.await_ids(&draw.session, tag, want, draw.deadline).await
+            };
+            match drawn.await {
+                Err(failure) if failure.status == Status::TagUnknown => {
+                    self.create_tag(record, &counter, record.tenants_max.into()).await?;
+                }
+                Err(failure) if failure.status == Status::TagExhausted => {
+                    return Err(refused(format!(
+                        "series {:?} has all the tenants it may have; to allow more: leafctl tag set {counter} --ceiling N",
+                        record.name,
+                    )));
+                }
+                drawn => return drawn.map(drop),
+            }
         }
     }
 
     /// Creates a tag of a series, unless another host has done so.
-    async fn create_tag(
-        self: &Rc<Self>,
-        record: &Series,
-        tag: &Tag,
-        ceiling: u64,
-        what: &str,
-    ) -> Result<(), Failure> {
+    async fn create_tag(&self, record: &Series, tag: &Tag, ceiling: u64) -> Result<(), Failure> {
         let stores = self.segments.upstreams_of(tag)?;
         if record.dense && stores.len() > 1 {
             let words = "a dense series can't live in independent primaries: change routes";
@@ -232,7 +211,7 @@ impl Dispatcher {
             ceiling,
             strict: false,
             masked: None,
-            description: Some(format!("counts the {what} of series {}", record.name)),
+            description: Some(format!("a count of series {}", record.name)),
         };
         match TagStores::new(stores).create(&new).await {
             Ok(_) | Err(StoreError::TagExists { .. }) => {}
@@ -245,7 +224,7 @@ impl Dispatcher {
     /// Creates the tag of a period, unless another host has done so, and deletes old ones.
     async fn create_period(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
         let KnownSeries { record, format, .. } = &*place.series;
-        self.create_tag(record, &place.tag, format.ceiling(record.overflow), "numbers").await?;
+        self.create_tag(record, &place.tag, format.ceiling(record.overflow)).await?;
         if let Err(error) = self.delete_old(place).await {
             warn!(tag = %place.tag, "can't delete the tags of old periods: {error}");
         }
@@ -270,10 +249,7 @@ impl Dispatcher {
     pub(super) async fn keep_series(self: &Rc<Self>) {
         loop {
             tokio::time::sleep(clock::TICK).await;
-            if self.series.is_in_use(clock::boot()) {
-                // A failure is reported to the clients that draw numbers.
-                let _ = self.series.read(READ_EVERY_MS).await;
-            }
+            self.series.follow().await;
             for place in self.series.due(clock::boot()) {
                 let ahead_ms = place.prepare_ms.take();
                 let dispatcher = Rc::clone(self);
@@ -290,25 +266,23 @@ impl Dispatcher {
 
     /// Deletes the tenant's tags of periods that ended longer ago than the series' retention.
     async fn delete_old(&self, place: &Place) -> Result<(), StoreError> {
-        let Place { series, tenant, .. } = place;
-        let (Some(days), Some((_, now))) =
-            (series.record.retention_days, self.series.store_clock())
+        let KnownSeries { record, format, zone, .. } = &*place.series;
+        let (Some(days), Some(UnixMs(now))) = (record.retention_days, self.series.store_clock())
         else {
             return Ok(());
         };
-        let prefix = series.record.tags_of(tenant);
+        // All periods before this one ended that long ago. The names of tags are in the order of time.
+        let then = UnixMs(now.saturating_sub(u64::from(days) * DAY_MS));
+        let Some(kept) = Period::at(format.kind(), zone, then) else { return Ok(()) };
+        let (prefix, kept) = (record.tags_of(&place.tenant), record.tag_of(&place.tenant, kept));
         for upstream in &self.segments.upstreams {
             let after = Tag::parse(prefix.as_bytes()).ok();
             let list = move |store: &mut Store| store.list(after.as_ref(), DELETED_AT_ONCE);
             for row in upstream.store.call(list).await? {
-                let period = row.tag.as_str().strip_prefix(&*prefix);
-                let period = period.and_then(|text| Period::parse(series.format.kind(), text));
-                // They are in the order of time, and other tags follow.
-                match period.and_then(|period| period.end(&series.zone)) {
-                    Some(UnixMs(end)) if end + u64::from(days) * DAY_MS <= now => {}
-                    _ => break,
-                }
                 let Ok(stores) = self.segments.upstreams_of(&row.tag) else { break };
+                if !row.tag.as_str().starts_with(&prefix) || row.tag.as_str() >= kept.as_str() {
+                    break;
+                }
                 TagStores::new(stores).delete(&row.tag, row.generation).await?;
             }
         }
@@ -317,16 +291,10 @@ impl Dispatcher {
 
     /// Answers a request about series.
     pub(super) fn about_series(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
-        let (peer, claimant) = (request.session.peer.clone(), request.session.outbox.claimant);
-        let what = "administer series";
+        let (peer, what) = (request.session.peer.clone(), "administer series");
         match request.header.opcode {
             opcode::SERIES_CREATE => self.answer_administrator(request, what, Self::create_series),
             opcode::SERIES_LIST => self.answer_administrator(request, what, Self::list_series),
-            opcode::SERIES_ACCOUNT => {
-                self.answer_administrator(request, what, async move |requests, asked| {
-                    requests.account(asked, claimant).await
-                })
-            }
             _ => {
                 let (asked, dispatcher) = (request.parse::<Check>()?, Rc::clone(self));
                 request.answer_later(async move {
@@ -338,6 +306,7 @@ impl Dispatcher {
     }
 
     async fn create_series(self: Rc<Self>, new: Series) -> Result<Value, Failure> {
+        range("tenants_max", new.tenants_max.into(), 1, u32::MAX.into())?;
         let series = KnownSeries::new(new.clone()).map_err(refused)?;
         let upstream = &self.segments.upstreams[0];
         upstream.asked_once().await;
@@ -359,21 +328,15 @@ impl Dispatcher {
         let mut row = json!(series.record);
         let present = self.series.present(series, clock::boot()).ok();
         row["period"] = json!(present.map(|(period, _)| period.to_string()));
-        row["clock_uncertainty_ms"] = json!(self.series.store_clock().map(|clock| clock.0));
+        row["tags"] = json!(series.record.tags_of(""));
         row
     }
 
     /// Reads a number in every series whose numbers the peer may draw.
     async fn check_number(&self, asked: Check, peer: &Peer) -> Result<Value, Failure> {
-        let all = match &asked.series {
-            Some(name) => vec![self.series.find(name).await?],
-            None => {
-                self.series.read(READ_AGAIN_MS).await?;
-                self.series.all()
-            }
-        };
+        self.series.read(READ_AGAIN_MS).await?;
         let mut found = Vec::new();
-        for series in all {
+        for series in self.series.all() {
             let record = &series.record;
             let Some(read) = series.format.read(&asked.text, record.overflow) else { continue };
             let tag = record.tag_of(&read.tenant, read.period);
@@ -396,47 +359,28 @@ impl Dispatcher {
         Ok(json!({ "text": asked.text, "found": found }))
     }
 
-    async fn account(
-        self: &Rc<Self>,
-        asked: Account,
-        claimant: Claimant,
-    ) -> Result<Value, Failure> {
-        let series = self.series.find(&asked.series).await?;
-        let period = match &asked.period {
-            Some(text) => Period::parse(series.format.kind(), text).ok_or_else(|| {
-                refused(format!(
-                    "{text:?} is not a period of series {:?}: leafctl series list shows its present one",
-                    asked.series
-                ))
-            })?,
-            None => self.series.present(&series, clock::boot())?.0,
-        };
-        let place = series.place(&asked.tenant, period)?;
-        let shown = TagStores::new(self.segments.upstreams_of(&place.tag)?).show(&place.tag).await;
-        let row = match shown {
-            Err(StoreError::UnknownTag { .. }) => {
-                let words = format!(
-                    "no numbers of series {:?} were claimed in period {period}, or its tag was deleted",
-                    asked.series
-                );
-                return Err(Failure::new(Status::TagUnknown, words));
-            }
-            shown => shown.map_err(|error| administrative(&error))?.row,
-        };
-        let end = row.max_id.max(1).cast_unsigned();
-        // Without any claim, this is about number 1.
-        let range = asked.first.clamp(1, end.max(2) - 1)..end.max(2);
-        let mut answer = self.explain(&place.tag, range, claimant).await?;
+    /// The period whose numbers a tag counts, if it belongs to a series.
+    async fn place_of(&self, tag: &Tag) -> Option<Rc<Place>> {
+        let (_, names) = tag.as_str().split_once('/').filter(|_| is_tag_of_series(tag.as_str()))?;
+        let (series, names) = names.split_once('/')?;
+        let (tenant, period) = names.split_once('/').unwrap_or(("", names));
+        let series = self.series.find(series).await.ok()?;
+        series.place(tenant, Period::parse(series.format.kind(), period)?).ok()
+    }
+
+    /// Adds the texts of a series' numbers to an account of its tag. What is held of an ended period stays unused.
+    pub(super) async fn add_texts(&self, tag: &Tag, account: &mut Value) {
+        let Some(place) = self.place_of(tag).await else { return };
+        let (end, now) = (place.period.end(&place.series.zone), self.series.store_clock());
+        let ended = end.zip(now).is_some_and(|(end, now)| now >= end);
         let write = place.writer();
-        for part in answer["parts"].as_array_mut().into_iter().flatten() {
+        for part in account["parts"].as_array_mut().into_iter().flatten() {
             for (number, text) in [("first", "first_text"), ("last", "last_text")] {
                 part[text] = json!(part[number].as_u64().map(&write));
             }
+            if ended && part["why"] == "held" && part["own"] == true {
+                part["why"] = json!("unused");
+            }
         }
-        let ended = period.end(&series.zone).zip(self.series.store_clock());
-        answer["ended"] = json!(ended.is_some_and(|(UnixMs(end), (_, now))| now >= end));
-        (answer["series"], answer["tenant"]) = (json!(asked.series), json!(place.tenant));
-        (answer["period"], answer["claimed_to"]) = (json!(period.to_string()), json!(end - 1));
-        Ok(answer)
     }
 }

@@ -261,7 +261,7 @@ impl Dispatcher {
     fn checked_create(&self, create: Create) -> Result<(NewTag, Option<MaskBits>), Failure> {
         let Create { tag, start, step, ceiling, strict, masked, description } = create;
         let tag = self.segment_tag(&tag)?;
-        if is_tag_of_series(&tag) {
+        if is_tag_of_series(tag.as_str()) {
             return Err(refused(format!(
                 "{tag:?} can't name a tag: such names count the numbers of series (leafctl series create)"
             )));

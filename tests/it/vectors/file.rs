@@ -1,8 +1,7 @@
 //! `protocol-vectors.json` as types, and how the document and the codec write what is in it.
 
 use leafd_wire::{
-    Header, IdsRequest, InfoRequest, MaskForm, MaskItems, MaskReply, MaskRequest, SeriesRequest,
-    opcode,
+    Header, IdsRequest, InfoRequest, MaskForm, MaskItems, MaskReply, MaskRequest, opcode,
 };
 use serde::Deserialize;
 
@@ -245,11 +244,15 @@ impl MaskWords {
 impl NumberWords {
     /// As the codec writes it.
     pub fn encoded(&self) -> Vec<u8> {
-        let (series, tenant) = (self.series.as_bytes(), self.tenant.as_bytes());
-        let (count, deadline_ms) = (self.count, self.deadline_ms);
-        let body = SeriesRequest { series, tenant, count, deadline_ms }.body();
+        let NumberWords { request_id, series, tenant, count, deadline_ms, .. } = self;
+        let name = if tenant.is_empty() { series.clone() } else { format!("{series}/{tenant}") };
         let mut out = Vec::new();
-        Header::request(opcode::SERIES_NEXT, 0, self.request_id).put_frame(&body, &mut out);
+        IdsRequest { tag: name.as_bytes(), count: *count, deadline_ms: *deadline_ms }.put_as(
+            opcode::SERIES_NEXT,
+            0,
+            *request_id,
+            &mut out,
+        );
         out
     }
 

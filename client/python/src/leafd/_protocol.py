@@ -39,7 +39,6 @@ HEADER = struct.Struct("<IBBHI")
 _IDS_REQUEST = struct.Struct("<IBBHIIIH")
 _INFO_REQUEST = struct.Struct("<IBBHIHH")
 _MASK_REQUEST = struct.Struct("<IBBHIBBHHH")
-_SERIES_REQUEST = struct.Struct("<IBBHIII")
 _MASK_REPLY = struct.Struct("<HH")
 _RUNS_HEAD = struct.Struct("<IHH")
 _RUN = struct.Struct("<QII")
@@ -89,18 +88,14 @@ def masked_of(body: bytes, count: int) -> List[bytes]:
 
 def series_request(request: int, series: bytes, tenant: bytes, count: int, deadline_ms: int) -> bytes:
     """Encodes a SERIES_NEXT request."""
-    names = _SHORT.pack(len(series)) + series + _SHORT.pack(len(tenant)) + tenant
-    return _SERIES_REQUEST.pack(16 + len(names), SERIES_NEXT, 0, 0, request, count, deadline_ms) + names
+    name = series + b"/" + tenant if tenant else series
+    return _IDS_REQUEST.pack(18 + len(name), SERIES_NEXT, 0, 0, request, count, deadline_ms, len(name)) + name
 
 
 def numbers_of(body: bytes, count: int) -> List[str]:
     """Decodes the texts in a reply to a request for `count` document numbers."""
-    numbers, at = [], _SHORT.size
-    while at < len(body):
-        end = at + 1 + body[at]
-        numbers.append(body[at + 1 : end].decode("ascii", "replace"))
-        at = end
-    if at != len(body) or len(numbers) != count or body[: _SHORT.size] != _SHORT.pack(count):
+    numbers = body.decode("ascii", "replace").split("\n")
+    if len(numbers) != count or "" in numbers:
         raise broken("a reply has other things than the numbers that were requested")
     return numbers
 

@@ -13,7 +13,6 @@ use crate::reply::Failure;
 use crate::reply::outbox::{Outbox, ReplyTo};
 use leafd_core::Want;
 use leafd_core::mask::{Mask, Masking};
-use leafd_core::series::is_dense;
 
 /// The maximum number of ids of a masked tag in a request, because each takes a separate run in the reply.
 pub const MASKED_COUNT_MAX: u32 = 10_000;
@@ -95,13 +94,9 @@ impl SegmentTag {
     /// separately anyway.
     ///
     /// # Errors
-    /// The request is for more ids than fit into a reply, or a process wants to hold numbers of a dense series.
+    /// The request is for more ids than fit into a reply.
     pub fn limit(&self, want: Want) -> Result<Want, Failure> {
         match want {
-            Want { allow_partial: true, .. } if is_dense(&self.tag) => Err(Failure::new(
-                Status::ValueRefused,
-                format!("tag {:?} counts a dense series: draw with leafctl series next", self.tag),
-            )),
             want if !self.is_masked() => Ok(want),
             Want { allow_partial: true, .. } => Ok(Want { count: 1, allow_partial: true }),
             Want { count, .. } if count > MASKED_COUNT_MAX => Err(too_many(count.into())),

@@ -17,14 +17,16 @@ use crate::config::PRIMARIES_MAX;
 use crate::engine::upstream::Upstream;
 use crate::reply::Failure;
 use crate::requests::Dispatcher;
-use crate::requests::tags::refused;
+use crate::requests::tag_stores::TagStores;
+use crate::requests::tags::{administrative, refused};
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Gaps {
     tag: String,
     first: u64,
-    last: u64,
+    /// By default, the last one that is claimed.
+    last: Option<u64>,
 }
 
 /// The maximum number of parts in an answer. Further ones are on the next page.
@@ -57,17 +59,30 @@ impl Dispatcher {
                 "{tag:?} is a layout, whose ids always have gaps; use a segment tag"
             )));
         }
-        let (first, last) = (asked.first.max(1), asked.last);
+        let (first, last) = (
+            asked.first.max(1),
+            match asked.last {
+                Some(last) => last,
+                None => {
+                    let stores = TagStores::new(self.segments.upstreams_of(&tag)?);
+                    let row = stores.show(&tag).await.map_err(|error| administrative(&error))?.row;
+                    // Without any claim, this is about number 1.
+                    row.max_id.max(2).cast_unsigned() - 1
+                }
+            },
+        );
         if first > last || last > i64::MAX as u64 {
             return Err(refused(format!(
                 "invalid range {} to {}: first must not be above last, and last must not be above 2^63-1",
-                asked.first, asked.last
+                asked.first, last
             )));
         }
-        self.explain(&tag, first..last + 1, claimant).await
+        let mut answer = self.explain(&tag, first..last + 1, claimant).await?;
+        self.add_texts(&tag, &mut answer).await;
+        Ok(answer)
     }
 
-    pub(in crate::requests) async fn explain(
+    async fn explain(
         &self,
         tag: &Tag,
         range: Range<u64>,

@@ -59,11 +59,11 @@ final class Requests {
     }
 
     /** Draws document numbers with a single request. */
-    String[] numbers(byte[] series, byte[] tenant, int count, Deadline deadline) {
+    String[] numbers(byte[] name, int count, Deadline deadline) {
         Pending<String[]> asked = ask(
                 Wire.SERIES_NEXT,
-                Wire.SERIES_BYTES + series.length + tenant.length,
-                (out, id) -> Wire.putSeries(out, id, count, deadline.leftMs(), series, tenant),
+                Wire.IDS_BYTES + name.length,
+                (out, id) -> Wire.putSeries(out, id, count, deadline.leftMs(), name),
                 body -> Wire.readNumbers(body, count),
                 deadline);
         return asked.answer();

@@ -20,7 +20,6 @@ public final class Series {
     private final String name;
     private final String tenant;
     private final byte[] nameBytes;
-    private final byte[] tenantBytes;
     private final Deadline.Limit limit;
 
     Series(LeafdClient client, Requests requests, String name, String tenant, Deadline.Limit limit) {
@@ -28,8 +27,7 @@ public final class Series {
         this.requests = requests;
         this.name = name;
         this.tenant = Argument.given(tenant, "a tenant");
-        nameBytes = Wire.tagBytes(name);
-        tenantBytes = tenant.isEmpty() ? new byte[0] : Wire.tagBytes(tenant);
+        nameBytes = Wire.tagBytes(tenant.isEmpty() ? name : name + "/" + tenant);
         this.limit = limit;
     }
 
@@ -78,7 +76,7 @@ public final class Series {
         List<String> numbers = new ArrayList<>(Math.min(count, Wire.NUMBERS_MAX));
         while (numbers.size() < count) {
             int asked = Math.min(count - numbers.size(), Wire.NUMBERS_MAX);
-            numbers.addAll(List.of(requests.numbers(nameBytes, tenantBytes, asked, deadline)));
+            numbers.addAll(List.of(requests.numbers(nameBytes, asked, deadline)));
         }
         return numbers;
     }

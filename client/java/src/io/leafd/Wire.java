@@ -4,6 +4,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.CharacterCodingException;
 import java.nio.charset.StandardCharsets;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -24,11 +25,8 @@ final class Wire {
 
     static final int LENGTH_BYTES = 4;
     static final int HEADER_BYTES = 12;
-    /** The length of a request for ids without the tag. */
+    /** The length of a request for ids without the tag, or for document numbers without the name. */
     static final int IDS_BYTES = HEADER_BYTES + 10;
-
-    /** The length of a request for document numbers without the names. */
-    static final int SERIES_BYTES = HEADER_BYTES + 12;
     /** The maximum number of document numbers in one request. */
     static final int NUMBERS_MAX = 1_000;
 
@@ -77,8 +75,18 @@ final class Wire {
     }
 
     static void putIds(ByteBuffer out, int requestId, boolean hold, int count, int deadlineMs, byte[] tag) {
-        putHeader(out, IDS, hold ? FLAG_HOLD : 0, requestId, IDS_BYTES - HEADER_BYTES + tag.length);
-        out.putInt(count).putInt(deadlineMs).putShort((short) tag.length).put(tag);
+        putDraw(out, IDS, hold ? FLAG_HOLD : 0, requestId, count, deadlineMs, tag);
+    }
+
+    /** {@code name}: of a series, or of a series and a tenant with a slash between them. */
+    static void putSeries(ByteBuffer out, int requestId, int count, int deadlineMs, byte[] name) {
+        putDraw(out, SERIES_NEXT, 0, requestId, count, deadlineMs, name);
+    }
+
+    private static void putDraw(
+            ByteBuffer out, int opcode, int flags, int requestId, int count, int deadlineMs, byte[] name) {
+        putHeader(out, opcode, flags, requestId, IDS_BYTES - HEADER_BYTES + name.length);
+        out.putInt(count).putInt(deadlineMs).putShort((short) name.length).put(name);
     }
 
     static void putInfo(ByteBuffer out, int requestId, int versionMin, int versionMax) {
@@ -98,12 +106,6 @@ final class Wire {
             out.put(prefix);
         }
         out.put(items);
-    }
-
-    static void putSeries(ByteBuffer out, int requestId, int count, int deadlineMs, byte[] series, byte[] tenant) {
-        putHeader(out, SERIES_NEXT, 0, requestId, SERIES_BYTES - HEADER_BYTES + series.length + tenant.length);
-        out.putInt(count).putInt(deadlineMs);
-        out.putShort((short) series.length).put(series).putShort((short) tenant.length).put(tenant);
     }
 
     private static void putHeader(ByteBuffer out, int opcode, int flags, int requestId, int bodyBytes) {
@@ -162,20 +164,10 @@ final class Wire {
 
     /** The texts of an answer with {@code count} document numbers. */
     static String[] readNumbers(ByteBuffer body, int count) throws Break {
-        need(body, 2);
-        if (u16(body) != count) {
+        // Also the empty texts at the end.
+        String[] texts = StandardCharsets.US_ASCII.decode(body).toString().split("\n", -1);
+        if (texts.length != count || List.of(texts).contains("")) {
             throw wrongCount();
-        }
-        String[] texts = new String[count];
-        for (int index = 0; index < count; index++) {
-            need(body, 1);
-            byte[] text = new byte[Byte.toUnsignedInt(body.get())];
-            need(body, text.length);
-            body.get(text);
-            texts[index] = new String(text, StandardCharsets.US_ASCII);
-        }
-        if (body.hasRemaining()) {
-            throw Break.protocol("an answer goes on after its last number");
         }
         return texts;
     }
