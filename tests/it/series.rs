@@ -184,9 +184,14 @@ fn a_full_period_refuses_or_grows_and_warns_before() {
     assert_eq!((&*numbers[8], &*numbers[9]), ("G9", "G10"));
     assert_eq!(client.series("refuse").next_batch(9).unwrap().pop().unwrap(), "R9");
     assert_eq!(status_of(client.series("refuse").next()).0, Status::TagExhausted);
-    for words in ["numbers get longer", "the tag is 100% used"] {
+    for words in ["numbers get longer", "the tag is 100% used: wait for the next period"] {
         eventually(words, WITHIN, || host.log().contains(words).then_some(()));
     }
+    // Numbers above its ceiling would not be numbers of the series.
+    let (_, words) = status_of(client.series("refuse").next());
+    assert!(words.contains("wait for the next period") && !words.contains("--ceiling"), "{words}");
+    let status = host.status().to_string();
+    assert!(!status.contains("--ceiling") && !host.log().contains("--ceiling"), "{status}");
 }
 
 /// Another host may have issued the very number at which 80 % are used, or it was skipped.

@@ -268,7 +268,7 @@ fn ceilings_are_warned_about_and_kept(hosts: &mut [Host], _: Sql<'_>) {
     assert_eq!(ids, (1..=1_000).collect::<Vec<u64>>(), "every number, and none twice");
     let log = host.log();
     let warnings: Vec<&str> =
-        log.lines().filter(|line| line.contains("% used: raise its ceiling")).collect();
+        log.lines().filter(|line| line.contains("% used: raise the ceiling")).collect();
     let percents: Vec<u64> = warnings.iter().map(|line| percent(line)).collect();
     let bounds = [80..90, 90..95, 95..99, 99..101];
     assert_eq!(percents.len(), bounds.len(), "{percents:?}");

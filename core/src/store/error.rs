@@ -2,6 +2,7 @@
 
 use super::{Identity, Reason, UNFINISHED, Why};
 use crate::Tag;
+use crate::series::{counts_tenants, is_tag_of_series};
 use leafd_wire::text::shell_word;
 
 /// Why a store call failed.
@@ -96,14 +97,22 @@ fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
             shell_word(tag.as_str())
         );
     }
-    let raise = format!("leafctl tag set {} --ceiling N", shell_word(tag.as_str()));
+    let remedy = ceiling_remedy(tag.as_str());
     match left {
         0 => format!(
-            "tag {tag:?} is exhausted: every id up to its ceiling {ceiling} is claimed; raise the ceiling with: {raise}"
+            "tag {tag:?} is exhausted: every id up to its ceiling {ceiling} is claimed; {remedy}"
         ),
         _ => format!(
-            "tag {tag:?} has only {left} ids left up to its ceiling {ceiling}: request fewer at once, or raise the \
-             ceiling with: {raise}"
+            "tag {tag:?} has only {left} ids left up to its ceiling {ceiling}: request fewer at once, or {remedy}"
         ),
     }
+}
+
+/// What to do about a tag that has few ids left up to its ceiling.
+pub fn ceiling_remedy(tag: &str) -> String {
+    if is_tag_of_series(tag) && !counts_tenants(tag) {
+        return "wait for the next period, or create a series with more digits, because this one refuses larger numbers"
+            .to_owned();
+    }
+    format!("raise the ceiling with: leafctl tag set {} --ceiling N", shell_word(tag))
 }

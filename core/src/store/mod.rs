@@ -25,7 +25,7 @@ use crate::Tag;
 use crate::mask::Masking;
 
 pub use claim::{ClaimPlan, judge_start, next_start, percent_used, plan_claim, step_of};
-pub use error::StoreError;
+pub use error::{StoreError, ceiling_remedy};
 pub use history::{History, Kept, Note, Proof};
 pub use hold::{HoldPlan, HoldWish, Holding, plan_hold};
 pub use identity::{HostId, Identity, ROLE_BYTES_MAX, Role, StartToken, StoreId};

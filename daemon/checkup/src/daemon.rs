@@ -9,8 +9,7 @@ use std::time::Duration;
 use crate::snapshot::Snapshot;
 use crate::{CheckResult, Report, parse};
 use leafd_client::{Client, Error};
-use leafd_core::store::percent_used;
-use leafd_wire::text::shell_word;
+use leafd_core::store::{ceiling_remedy, percent_used};
 
 /// The expected state of the socket and the daemon.
 #[derive(Clone, Copy, Debug)]
@@ -200,10 +199,6 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
     let verdict = if percent >= 100 { CheckResult::Failed } else { CheckResult::Warning };
     // A ceiling may have been lowered below the claimed ids.
     let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
-    let remedy = format!(
-        "raise the ceiling with: leafctl tag set {} --ceiling N, or move to a new tag",
-        shell_word(tag)
-    );
-    report.add(verdict, "ceilings", text, remedy);
+    report.add(verdict, "ceilings", text, ceiling_remedy(tag));
     true
 }

@@ -8,7 +8,7 @@ use leafd_checkup::snapshot::store_subject;
 use crate::config::{Config, StorePassword, StoreSpec, StoreUrl, password_variable};
 use crate::engine::lease::ZOOKEEPER;
 use leafd_core::health::{Cause, Code};
-use leafd_core::store::Why;
+use leafd_core::store::{Why, ceiling_remedy};
 use leafd_wire::text::shell_word;
 
 /// The parts of the configuration that remedies name.
@@ -68,12 +68,7 @@ impl Remedies {
                     shell_word(subject)
                 );
             }
-            Code::TagUsedUp | Code::TagNearCeiling => {
-                return format!(
-                    "raise the ceiling with: leafctl tag set {} --ceiling N, or move to a new tag",
-                    shell_word(subject)
-                );
-            }
+            Code::TagUsedUp | Code::TagNearCeiling => return ceiling_remedy(subject),
             Code::WorkerStarting | Code::WorkerReleased => "",
             Code::RegistryReplaced if subject == ZOOKEEPER => {
                 "restore the first ensemble. If the change is intended, start leafd once with --worker none, and then as \

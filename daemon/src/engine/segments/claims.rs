@@ -15,9 +15,10 @@ use crate::journal::Write;
 use crate::reply::Failure;
 use crate::store::{Store, StoreHandle};
 use leafd_core::series::counts_tenants;
-use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError, percent_used};
+use leafd_core::store::{
+    Claim, ClaimWish, ClaimedBy, Identity, StoreError, ceiling_remedy, percent_used,
+};
 use leafd_core::{Backoff, BootMs};
-use leafd_wire::text::shell_word;
 
 /// How long a refused claim is refused again without calling the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
@@ -380,8 +381,7 @@ pub(super) fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim)
     if passed > shard.warned_percent.replace(passed) && !counts_tenants(tag.tag.as_str()) {
         error!(
             tag = %tag.tag, ceiling = claim.ceiling, claimed_to, percent = claimed,
-            "the tag is {claimed}% used: raise its ceiling with leafctl tag set {} --ceiling N, or move to a new tag",
-            shell_word(tag.tag.as_str())
+            "the tag is {claimed}% used: {}", ceiling_remedy(tag.tag.as_str())
         );
     }
 }
