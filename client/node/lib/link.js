@@ -50,10 +50,14 @@ class Link {
         drop(error);
         reject(error);
       };
-      const timer = setTimeout(() => over(this.#timedOut(call)), call.endAt + GRACE_MS - now());
+      // After a blockage, the event loop runs timers before it reads. An answer that has arrived comes first.
+      let unanswered;
+      const onTime = () => { unanswered = setImmediate(() => over(this.#timedOut(call))); };
+      const timer = setTimeout(onTime, call.endAt + GRACE_MS - now());
       const onAbort = () => over(call.signal.reason);
       const settle = () => {
         clearTimeout(timer);
+        clearImmediate(unanswered);
         call.signal?.removeEventListener('abort', onAbort);
       };
       call.signal?.addEventListener('abort', onAbort);
