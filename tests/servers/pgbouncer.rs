@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 
 use super::cpu;
-use super::{DATABASE, PASSWORD, Postgres, Process, Server as _, USER};
+use super::{DATABASE, Postgres, Process, Server as _, USER};
 
 /// When a client's server connection serves another client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,11 +27,16 @@ pub struct PgBouncer {
 pub const CONNECTIONS: usize = 20;
 
 impl PgBouncer {
-    /// Before the server on this port.
-    pub fn new(pooling: Pooling, server: u16) -> PgBouncer {
+    /// Before the server on this port. `of`: a server with the users.
+    ///
+    /// It has the user's secret instead of the password, from which it would derive the secret at each login: then a
+    /// fleet that connects all at once keeps it busy for longer than the daemons wait.
+    pub fn new(pooling: Pooling, server: u16, of: &Postgres) -> PgBouncer {
+        let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{USER}'");
+        let secret = of.sql(&sql)[0][0].clone();
         let mut process = Process::new("postgres", "TERM", |dir, port| {
             configure(dir, port, pooling, server);
-            std::fs::write(dir.join("users"), format!("\"{USER}\" \"{PASSWORD}\"\n")).unwrap();
+            std::fs::write(dir.join("users"), format!("\"{USER}\" \"{secret}\"\n")).unwrap();
             vec!["/usr/sbin/pgbouncer".to_owned(), dir.join(SETTINGS).display().to_string()]
         });
         let listens =

@@ -46,7 +46,7 @@ fn check_unique(ids: &[u64]) {
 fn a_pooler_gives_each_transaction_to_another_session() {
     let server = Postgres::new();
     apply_schema(&server.url());
-    let pooler = PgBouncer::new(Pooling::Transaction, server.port());
+    let pooler = PgBouncer::new(Pooling::Transaction, server.port(), &server);
     let hosts: Vec<Host> = (0..HOSTS).map(|_| strict_host(&pooler.url())).collect();
     create(&hosts[0]);
     let ids: Vec<u64> = std::thread::scope(|scope| {

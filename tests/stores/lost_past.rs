@@ -306,7 +306,7 @@ fn a_fail_over_behind_a_pooler_of_sessions() {
 fn fail_over_behind(pooling: Pooling) {
     let mut pair = Pair::<Postgres>::new();
     let relay = Relay::to(pair.primary.port());
-    let pooler = PgBouncer::new(pooling, relay.port());
+    let pooler = PgBouncer::new(pooling, relay.port(), &pair.primary);
     let [first, second] = [(); 2].map(|()| host(&pooler.url()));
     let mut drawn = Drawn::default();
     begin(&mut drawn, &first, &second);

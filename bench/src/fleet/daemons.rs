@@ -205,7 +205,7 @@ impl Fleet {
     /// Servers with all tags, and hosts whose daemons are not started yet.
     fn new(count: usize) -> Fleet {
         let pair = Pair::<Postgres>::new();
-        let pooler = PgBouncer::new(Pooling::Transaction, pair.primary.port());
+        let pooler = PgBouncer::new(Pooling::Transaction, pair.primary.port(), &pair.primary);
         let mut fleet = Fleet {
             pair,
             pooler,
