@@ -10,7 +10,7 @@ use std::rc::Rc;
 use leafd_core::store::History;
 
 use crate::coverage::MACHINE;
-use crate::host::{Daemon, Host};
+use crate::host::{Daemon, Host, Segment};
 use crate::pairs::Pairs;
 use crate::store::{Granted, TAGS, former_lives, life_of};
 use crate::world::{SETTLE_MS, World};
@@ -27,6 +27,8 @@ pub struct Issue {
     host: usize,
     at_ms: u64,
     claim: usize,
+    /// It was left in a journal that was restored, which only the store can tell, and has not told yet.
+    restored: bool,
     /// How long its daemon had been stopped, and had not asked the store since.
     stopped_ms: u64,
     /// The lives that its daemon had seen by then, with the time from which it must know whether it told the store its
@@ -56,13 +58,18 @@ pub struct Totals {
     pub late_starts: u64,
     pub crashes: u64,
     pub journals_lost: u64,
+    pub journals_copied: u64,
+    pub journals_restored: u64,
+    pub found_out: u64,
     pub pauses: u64,
     pub outages: u64,
+    pub cut_off: u64,
     pub promotions: u64,
     pub like_another: u64,
     pub calm_failovers: u64,
     pub set_back: u64,
     pub returns: u64,
+    pub old_answers: u64,
     pub declared: u64,
     pub late_answers: u64,
     pub late_calls: u64,
@@ -85,6 +92,16 @@ impl Daemon {
         let all = self.seen.iter().cloned().chain(former);
         self.seen = all.chain([(life_of(history), must_know_ms)]).collect();
     }
+
+    /// The store has said whether claims were made in this history. The first time decides about what is held, unless
+    /// the store has lost since when the daemon saw the history what it could have said.
+    pub fn is_told(&mut self, now_ms: u64, history: &History) {
+        let life = life_of(history);
+        if self.told.insert(Rc::clone(&life)) {
+            self.seen = self.seen.iter().filter(|(seen, _)| *seen != life).cloned().collect();
+        }
+        self.sees(now_ms, now_ms, history);
+    }
 }
 
 impl World {
@@ -93,15 +110,17 @@ impl World {
         &mut self,
         host: usize,
         tag: usize,
-        id: u64,
-        claim: usize,
+        drawn: Segment,
     ) -> Result<(), Violation> {
+        let Segment { next: id, claim, .. } = drawn;
         self.totals.ids += 1;
         self.hosts[host].drew_at_ms[tag] = self.true_ms;
-        let seen = self.hosts[host].daemon.as_ref().map(|daemon| Rc::clone(&daemon.seen));
+        let daemon = self.hosts[host].daemon.as_ref();
+        let restored = drawn.restored && daemon.is_none_or(|daemon| !daemon.is_anew);
+        let seen = daemon.map(|daemon| Rc::clone(&daemon.seen));
         let stopped_ms = self.true_ms - self.hosts[host].ran_at_ms;
         let seen = seen.unwrap_or_default();
-        let issue = Issue { host, at_ms: self.true_ms, claim, stopped_ms, seen };
+        let issue = Issue { host, at_ms: self.true_ms, claim, restored, stopped_ms, seen };
         let Some(first) = self.issued[tag].get(&id).cloned() else {
             self.issued[tag].insert(id, issue);
             return Ok(());
@@ -121,6 +140,9 @@ impl World {
         one: &Issue,
         other: &Issue,
     ) -> Option<&'static str> {
+        if one.restored || other.restored {
+            return None;
+        }
         if one.claim == other.claim {
             return Some("both came from one claim");
         }
@@ -178,12 +200,6 @@ impl World {
         if life.noted_ms > 0 && *at_ms < life.noted_ms + SETTLE_MS {
             return refuse("other hosts had not had the time to report what they have seen");
         }
-        if let Some((of, commit)) = &self.hosts[host].kept
-            && *of == granted.life
-            && !granted.saw.contains(commit)
-        {
-            return refuse("its own last write was gone");
-        }
         Ok(())
     }
 
@@ -225,7 +241,7 @@ impl Totals {
         MACHINE.assert_all_met(&self.pairs);
     }
 
-    fn all_mut(&mut self) -> [(&'static str, &mut u64); 18] {
+    fn all_mut(&mut self) -> [(&'static str, &mut u64); 23] {
         [
             ("ids", &mut self.ids),
             ("ids twice as the limits say", &mut self.excused),
@@ -233,13 +249,18 @@ impl Totals {
             ("first starts long after the others", &mut self.late_starts),
             ("crashes", &mut self.crashes),
             ("journals lost", &mut self.journals_lost),
+            ("journals copied", &mut self.journals_copied),
+            ("journals set back", &mut self.journals_restored),
+            ("old journals that the store found out", &mut self.found_out),
             ("pauses", &mut self.pauses),
             ("outages", &mut self.outages),
+            ("hosts cut off", &mut self.cut_off),
             ("promotions", &mut self.promotions),
             ("promotions to a timeline that another server has", &mut self.like_another),
             ("promotions with everybody there", &mut self.calm_failovers),
             ("times that data was set back", &mut self.set_back),
             ("returns of a former primary", &mut self.returns),
+            ("answers of a former primary", &mut self.old_answers),
             ("losses declared by an operator", &mut self.declared),
             ("late answers", &mut self.late_answers),
             ("late calls", &mut self.late_calls),

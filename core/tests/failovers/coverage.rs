@@ -21,6 +21,7 @@ pub const MACHINE: Machine<'_> = Machine {
         "identified",
         "checked in",
         "check-in refused",
+        "known by a later start",
         "settled",
         "not settled",
         "asked too late",
@@ -47,7 +48,11 @@ pub const MACHINE: Machine<'_> = Machine {
             "few losses happen between two calls of one visit",
         ),
         (&["unmet"], &["pushed", "claimed", "claim refused"], "these follow the first contact"),
-        (&["unmet"], &["crash"], "the first contact is short"),
+        (
+            &["trusted", "lost commits", "settling", "settling, in doubt", "refused", "away"],
+            &["known by a later start"],
+            "a host checks in at the first contact",
+        ),
         (
             &["trusted"],
             &[
@@ -68,11 +73,7 @@ pub const MACHINE: Machine<'_> = Machine {
             &["checked in", "claimed"],
             "a host checks in before it settles, and few claims that are answered then count",
         ),
-        (
-            &["settling, in doubt"],
-            &["settled", "crash"],
-            "few hosts are so late, and the doubt is short",
-        ),
+        (&["settling, in doubt"], &["crash"], "the doubt is short"),
         (&["refused"], &["*"], "few former primaries return"),
         (
             &["lost commits"],
@@ -99,7 +100,8 @@ pub fn event_of(answer: &Answer) -> &'static str {
         Answer::Claim(Ok(_)) => return "claimed",
         Answer::Claim(Err(StoreError::Unavailable { .. })) => return "claim unanswered",
         Answer::Claim(Err(_)) => return "claim refused",
-        Answer::Monitor(response) => response,
+        Answer::Monitor(None) => return "known by a later start",
+        Answer::Monitor(Some(response)) => response,
     };
     match response {
         Response::Identity(Ok(_)) => "identified",

@@ -8,13 +8,11 @@ use leafd_core::store::{History, Identity, Proof, StoreError, StoreId};
 use leafd_core::upstream::{Event, Monitor, Record, Request, Response, Settings, Step};
 
 use crate::breaks::Break;
-use crate::store::{CLAIM, Call, TAGS};
+use crate::store::{CLAIM, Call, TAGS, Told, former_lives};
 use crate::world::{ANSWER_MS, PROBE_MS, SETTLE_MS};
 
 /// A host.
 pub struct Host {
-    /// Its name in the store: another one after it lost its journal.
-    pub id: usize,
     /// What the engine said when the connection was opened.
     pub engine: Option<String>,
     /// Its last write that was confirmed, and in which life of the store.
@@ -26,8 +24,14 @@ pub struct Host {
     pub skew_ppm: i64,
     /// How long it was suspended or stopped.
     pub suspended_ms: u64,
+    /// Its users draw so seldom that it holds numbers for long.
+    pub draws_seldom: bool,
     pub journal: Journal,
+    /// An older state of the journal, in which nothing was under way.
+    pub backup: Option<Journal>,
     pub daemon: Option<Daemon>,
+    /// It reaches no server until then.
+    pub cut_off_until_ms: u64,
     /// It is paused until then, in true time.
     pub paused_until_ms: u64,
     /// When its daemon starts or restarts, in true time, if it isn't running.
@@ -43,11 +47,17 @@ pub struct Host {
 /// What is on a host's disk.
 #[derive(Clone, Default)]
 pub struct Journal {
+    /// The host's name in the store.
+    pub host: usize,
     pub history: Option<History>,
     pub segments: Vec<Segment>,
     pub ends: [u64; TAGS],
-    /// The last life of the daemon that the store has confirmed.
-    pub confirmed: u64,
+    /// The lives of the daemon from the last one on that the store has confirmed.
+    pub starts: Vec<u64>,
+    /// The number of its last write that the store has confirmed in this history.
+    pub written: u64,
+    /// The commit of a claim not after that write, and in which life of the store.
+    pub kept: Option<(Rc<str>, u64)>,
 }
 
 /// Numbers held.
@@ -57,13 +67,19 @@ pub struct Segment {
     pub next: u64,
     pub end: u64,
     pub claim: usize,
+    /// It comes from a restored journal.
+    pub restored: bool,
 }
 
 /// One life of a daemon.
 pub struct Daemon {
     pub life: u64,
-    /// The first life whose writes it knows as this host's own.
-    pub known_from: u64,
+    /// The earlier lives whose writes it knows as this host's own.
+    pub starts: Vec<u64>,
+    /// The store has recorded a life that the journal doesn't know, so it is a new host's.
+    pub is_anew: bool,
+    /// The last write that the journal knew at the start.
+    written: Option<(History, u64)>,
     pub monitor: Monitor,
     pub held: Vec<Segment>,
     pub highest: [u64; TAGS],
@@ -86,6 +102,8 @@ pub struct Daemon {
     pub proof: Proof,
     /// The lives that it has seen, with the time from which it must know whether it told the store in time.
     pub seen: Rc<[(Rc<str>, u64)]>,
+    /// Those in which it was told whether claims were made.
+    pub told: BTreeSet<Rc<str>>,
     /// The history in which it last asked whether the store is settled.
     asked_in: Option<History>,
     pub claim_retry_ms: u64,
@@ -95,7 +113,7 @@ impl Host {
     pub fn now(&self, true_ms: u64, broken: Option<Break>) -> BootMs {
         let mut since_ms = true_ms - self.booted_ms;
         if broken == Some(Break::SuspendNotCounted) {
-            since_ms -= self.suspended_ms;
+            since_ms = since_ms.saturating_sub(self.suspended_ms);
         }
         let skewed = i64::try_from(since_ms).unwrap() * self.skew_ppm / 1_000_000;
         BootMs(since_ms.saturating_add_signed(skewed))
@@ -116,10 +134,15 @@ impl Host {
             probe_ms: PROBE_MS,
             answer_ms: ANSWER_MS,
         };
-        (self.kept, self.engine) = (None, None);
+        (self.kept, self.engine) = (self.journal.kept.clone(), None);
+        let starts = self.journal.starts.clone();
+        self.journal.starts.push(life);
+        let written = self.journal.history.clone().map(|history| (history, self.journal.written));
         self.daemon = Some(Daemon {
             life,
-            known_from: self.journal.confirmed,
+            starts,
+            is_anew: false,
+            written,
             monitor: Monitor::new(settings, self.now(true_ms, broken)),
             held: Vec::new(),
             highest: self.journal.ends,
@@ -134,6 +157,7 @@ impl Host {
             started_ms: true_ms,
             proof: Proof::default(),
             seen: Rc::default(),
+            told: BTreeSet::new(),
             asked_in: None,
             claim_retry_ms: 0,
         });
@@ -153,13 +177,14 @@ impl Host {
         if let Some((due_ms, record)) = daemon.record.take_if(|(due_ms, _)| *due_ms <= true_ms) {
             let _ = due_ms;
             if let Record::CheckedIn(..) = record {
-                journal.confirmed = daemon.life;
+                journal.starts = vec![daemon.life];
             }
             let (Record::CheckedIn(_, history) | Record::History(_, history)) = record;
             if let Some(former) = journal.history.replace(history.clone())
                 && former != history
             {
                 left.insert((&*former.0).into());
+                (journal.written, journal.kept) = (0, None);
             }
             daemon.monitor.answered(now, Response::Record(Ok(())), random);
         }
@@ -206,10 +231,10 @@ impl Host {
         }
     }
 
-    /// The disk is lost as well: the host goes on under another name.
-    pub fn lose_journal(&mut self, id: usize) {
-        self.daemon = None;
-        (self.id, self.journal, self.left) = (id, Journal::default(), BTreeSet::new());
+    /// The disk has this now.
+    pub fn use_journal(&mut self, journal: Journal) {
+        self.left = journal.history.iter().flat_map(former_lives).collect();
+        (self.journal, self.daemon) = (journal, None);
     }
 
     /// After a crash only the disk's content remains.
@@ -218,6 +243,14 @@ impl Host {
         if daemon.loaded {
             self.journal.segments = daemon.held;
         }
+    }
+}
+
+impl Journal {
+    /// The journal of a new host that has found another one's, or an old one.
+    pub fn begin_anew(self, host: usize) -> Journal {
+        let Journal { history, ends, .. } = self;
+        Journal { host, history, ends, ..Journal::default() }
     }
 }
 
@@ -230,7 +263,10 @@ impl Daemon {
         random: u64,
         broken: Option<Break>,
     ) {
-        let mut ends = Vec::new();
+        let mut told = Told::default();
+        if let Request::CheckIn(_) = request {
+            (told.starts, told.written) = (self.starts.clone(), self.written.clone());
+        }
         if let Request::PushHighWater(_) = request {
             if broken == Some(Break::PushSkipped) {
                 return self.monitor.answered(now, Response::PushHighWater(Ok(0)), random);
@@ -239,18 +275,34 @@ impl Daemon {
                 Some(Break::PushMissesWhatIsNotJournalled) => journal.ends,
                 _ => self.highest,
             };
-            ends = of.into_iter().enumerate().collect();
+            told.ends = of.into_iter().enumerate().collect();
         }
-        self.calls[0].push_back(Call::Monitor(request, ends));
+        self.calls[0].push_back(Call::Monitor(request, told));
     }
 
     fn happened(&mut self, journal: &mut Journal, event: &Event, broken: Option<Break>) {
         if *event == Event::Distrusted && broken != Some(Break::DistrustIgnored) {
-            self.distrusted = true;
-            self.held.clear();
-            self.unjournalled.clear();
-            journal.segments.clear();
+            self.drop_held(journal);
         }
+    }
+
+    fn drop_held(&mut self, journal: &mut Journal) {
+        self.distrusted = true;
+        self.held.clear();
+        self.unjournalled.clear();
+        journal.segments.clear();
+    }
+
+    /// The store knows a later start than the journal, which is old: the daemon goes on as a new host.
+    pub fn begins_anew(&mut self, host: usize, journal: &mut Journal, broken: Option<Break>) {
+        let left = std::mem::take(&mut journal.segments);
+        *journal = std::mem::take(journal).begin_anew(host);
+        match broken {
+            Some(Break::LeftoversUsed) => journal.segments = left,
+            _ => self.drop_held(journal),
+        }
+        journal.starts.push(self.life);
+        (self.is_anew, self.starts, self.written) = (true, Vec::new(), None);
     }
 
     /// The answer to one of the monitor's calls.
@@ -311,13 +363,13 @@ impl Daemon {
         }
         let end = start + CLAIM;
         self.highest[tag] = self.highest[tag].max(end);
-        let segment = Segment { tag, next: start, end, claim };
+        let segment = Segment { tag, next: start, end, claim, restored: false };
         self.unjournalled.push_back((true_ms + sync_ms, segment));
         (!late).then_some(claim)
     }
 
     /// The next number of a tag, if one may be issued.
-    pub fn draw(&mut self, tag: usize, now: BootMs, broken: Option<Break>) -> Option<(u64, usize)> {
+    pub fn draw(&mut self, tag: usize, now: BootMs, broken: Option<Break>) -> Option<Segment> {
         if !self.loaded {
             return None;
         }
@@ -330,7 +382,7 @@ impl Daemon {
             return None;
         }
         let held = self.held.iter_mut().find(|held| held.tag == tag)?;
-        let drawn = (held.next, held.claim);
+        let drawn = *held;
         held.next += 1;
         self.held.retain(|held| held.next < held.end);
         Some(drawn)

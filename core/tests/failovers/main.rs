@@ -1,7 +1,8 @@
 //! A simulator of stores that fail over. Several daemons run the core's own monitor, driven as the daemon drives it,
 //! over a model of claims in which every id is checked. The store loses commits visibly or not, returns to a former
-//! primary, goes away. Answers are late, lost, or carried out after their caller gave up. Daemons crash, stop and are
-//! suspended, and clocks run at their own rates. In another world several servers are one store with one history.
+//! primary, goes away, or answers once more as a former primary. Answers are late, lost, or carried out after their caller
+//! gave up. Daemons crash, stop, are suspended or cut off, and find journals that are lost, foreign or old. Clocks run at
+//! their own rates. In another world several servers are one store with one history.
 //!
 //! A run depends on its seed alone. `LEAFD_TEST_SEED=N` repeats a run, and `LEAFD_SIM_RUNS=N` sets how many there are:
 //!
@@ -15,6 +16,8 @@
 //! - `mischief`: what goes wrong, and when.
 //! - `check`: what must never happen, and what must have happened in the end.
 //! - `breaks`: a promise is broken on purpose, and the run must notice.
+//! - `coverage` and `pairs`: which events each state has met.
+//! - `runs`: how many runs there are.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 #![allow(
     clippy::disallowed_methods,
@@ -29,6 +32,7 @@ mod coverage;
 mod host;
 mod mischief;
 mod pairs;
+mod runs;
 mod store;
 mod world;
 
@@ -44,14 +48,12 @@ use world::World;
 const STEPS: u64 = 3_000;
 
 /// Runs, unless the environment says otherwise.
-const RUNS: usize = 60;
+const RUNS: usize = 80;
 
 #[test]
 fn no_id_comes_twice_whatever_the_store_loses() {
-    let runs = std::env::var("LEAFD_SIM_RUNS");
-    let runs = runs.map_or(RUNS, |runs| runs.parse().expect("LEAFD_SIM_RUNS is a number"));
     let (mut made, mut total) = (0, Totals::default());
-    for mut seed in seeds(runs) {
+    for mut seed in seeds(runs::count(RUNS)) {
         let mut world = World::new(seed.u64(..), None);
         match world.run(STEPS) {
             Ok(()) => total.add(&world.totals),

@@ -1,7 +1,7 @@
 //! What goes wrong, and when.
 
 use crate::coverage::state_of;
-use crate::host::Host;
+use crate::host::{Host, Journal};
 use crate::store::{LAG_MS_MAX, Loss};
 use crate::world::{SETTLE_MS, TIMEOUT_MS, World};
 
@@ -13,37 +13,57 @@ impl World {
         }
         let host = self.random.usize(..self.hosts.len());
         let lag_ms = self.random.u64(..LAG_MS_MAX);
-        // The worst moment for a stop.
-        let in_doubt = self.hosts[host].daemon.as_ref();
-        if in_doubt.is_some_and(|daemon| daemon.monitor.own_until().is_some())
-            && self.random.u8(..16) == 0
-        {
-            return self.pause(host);
-        }
         let many = !self.store.one_history;
+        let daemon = self.hosts[host].daemon.as_ref();
+        // The worst moment for a host to be gone.
+        let in_doubt = daemon.is_some_and(|daemon| daemon.monitor.own_until().is_some());
+        let is_cut_off = self.hosts[host].cut_off_until_ms > self.true_ms;
+        if in_doubt && !is_cut_off && self.random.u8(..24) == 0 {
+            return self.cut_off(host, 2 * SETTLE_MS);
+        }
+        // The worst moment for the store to lose a claim.
+        let slow_ms = self.true_ms + SETTLE_MS / 4;
+        let claimed = daemon.and_then(|daemon| daemon.unjournalled.back());
+        if many && claimed.is_some_and(|(due_ms, _)| *due_ms > slow_ms) && self.random.u8(..8) == 0
+        {
+            return self.promotion(lag_ms / 4);
+        }
         let what = self.random.u32(..10_000);
         let host = if what < 60 { self.rarer(host) } else { host };
         match what {
             0..20 => self.crash(host),
             20..24 => {
-                self.serial += 1_000;
-                let id = usize::try_from(self.serial).unwrap();
-                self.hosts[host].lose_journal(id);
-                self.hosts[host].start_at_ms = self.true_ms + self.random.u64(..2 * SETTLE_MS);
+                self.crash(host);
+                let journal = Journal { host: self.new_name(), ..Journal::default() };
+                self.hosts[host].use_journal(journal);
                 self.totals.journals_lost += 1;
             }
-            24..60 => self.pause(host),
-            60..90 => self.goes_away(),
+            24..27 => self.journal_is_foreign(host),
+            27..44 => self.journal_is_restored(host),
+            44..60 => self.is_stopped(host),
+            60..80 => self.goes_away(),
+            80..90 => {
+                let for_ms = self.random.u64(100..4 * SETTLE_MS);
+                self.cut_off(host, for_ms);
+            }
             90..120 if many => self.promotion(lag_ms),
             120..138 if many => {
-                self.lose(Loss::SetBack, lag_ms);
+                let loser = self.lose(Loss::SetBack, lag_ms);
                 self.totals.set_back += 1;
+                if let Some(host) = loser.filter(|_| self.random.bool()) {
+                    // It starts again at once, and may be the first that can notice.
+                    self.crash(host);
+                    self.hosts[host].start_at_ms = self.true_ms;
+                } else {
+                    self.beset(loser);
+                }
             }
             138..155 if self.store.former.is_some() => self.former_primary_takes_over(),
             155..165 => {
                 let server = self.random.usize(..self.away_until_ms.len());
                 self.hosts[host].server = server;
             }
+            165..185 => self.is_stopped(host),
             _ => {}
         }
     }
@@ -60,7 +80,7 @@ impl World {
 
     /// Half of them happen while every host can be reached: then no id at all may come twice.
     fn promotion(&mut self, lag_ms: u64) {
-        self.lose(Loss::Promotion, lag_ms);
+        let loser = self.lose(Loss::Promotion, lag_ms);
         self.totals.promotions += 1;
         let engine = self.store.engine(0, None);
         self.totals.like_another += u64::from(!self.engines.insert(engine));
@@ -68,6 +88,26 @@ impl World {
             self.calm_until_ms = self.true_ms + SETTLE_MS + TIMEOUT_MS;
             self.all_go_on();
             self.totals.calm_failovers += 1;
+        } else {
+            self.beset(loser);
+        }
+    }
+
+    /// The worst moment for a host to be gone is when its claims were just lost.
+    fn beset(&mut self, loser: Option<usize>) {
+        let Some(host) = loser else { return };
+        match self.random.u8(..6) {
+            0 => self.crash(host),
+            _ => self.is_gone(host),
+        }
+    }
+
+    /// For longer than others wait for it.
+    fn is_gone(&mut self, host: usize) {
+        let for_ms = SETTLE_MS + self.random.u64(..2 * SETTLE_MS);
+        match self.random.u8(..5) {
+            ..3 => self.pause(host, for_ms),
+            _ => self.cut_off(host, for_ms),
         }
     }
 
@@ -78,6 +118,7 @@ impl World {
         self.all_go_on();
         for host in &mut self.hosts {
             host.start_at_ms = host.start_at_ms.min(self.true_ms);
+            host.cut_off_until_ms = 0;
         }
         self.operator_declares_a_loss();
     }
@@ -90,19 +131,53 @@ impl World {
         }
     }
 
+    fn new_name(&mut self) -> usize {
+        self.serial += 1_000;
+        usize::try_from(self.serial).unwrap()
+    }
+
+    /// A host starts from a copy of another host's files, and notices.
+    fn journal_is_foreign(&mut self, host: usize) {
+        let from = self.random.usize(..self.hosts.len());
+        self.crash(host);
+        let journal = self.hosts[from].journal.clone().begin_anew(self.new_name());
+        self.hosts[host].use_journal(journal);
+        self.totals.journals_copied += 1;
+    }
+
+    /// An old state of a host's files is restored. Either the host notices at once, or only the store can tell.
+    fn journal_is_restored(&mut self, host: usize) {
+        let Some(mut backup) = self.hosts[host].backup.take() else { return };
+        self.crash(host);
+        self.totals.journals_restored += 1;
+        if self.random.u8(..4) == 0 {
+            backup = backup.begin_anew(self.new_name());
+        }
+        backup.segments.iter_mut().for_each(|segment| segment.restored = true);
+        self.hosts[host].use_journal(backup);
+    }
+
     fn crash(&mut self, host: usize) {
         let off_ms = self.random.u64(..2 * SETTLE_MS);
         self.befalls(host, "crash");
+        let backed_up = self.random.bool();
         let host = &mut self.hosts[host];
         host.crash();
+        if backed_up {
+            host.backup = Some(host.journal.clone());
+        }
         host.start_at_ms = self.true_ms + off_ms;
         self.totals.crashes += 1;
     }
 
     /// SIGSTOP, or the host sleeps: its boot-time clock keeps running.
-    fn pause(&mut self, host: usize) {
+    fn is_stopped(&mut self, host: usize) {
         let long = self.random.bool();
         let pause_ms = self.random.u64(10..if long { 3 * SETTLE_MS } else { SETTLE_MS / 2 });
+        self.pause(host, pause_ms);
+    }
+
+    fn pause(&mut self, host: usize, pause_ms: u64) {
         self.befalls(host, "pause");
         let host = &mut self.hosts[host];
         if host.paused_until_ms <= self.true_ms {
@@ -110,6 +185,12 @@ impl World {
             host.suspended_ms += pause_ms;
             self.totals.pauses += 1;
         }
+    }
+
+    /// This host alone reaches no server.
+    fn cut_off(&mut self, host: usize, for_ms: u64) {
+        self.hosts[host].cut_off_until_ms = self.true_ms + for_ms;
+        self.totals.cut_off += 1;
     }
 
     fn goes_away(&mut self) {

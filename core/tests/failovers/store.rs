@@ -3,8 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use leafd_core::store::{History, Identity, Kept, Note, Proof, Role, StoreError, StoreId};
-use leafd_core::upstream::{Request, Response};
+use leafd_core::store::{
+    CheckIn, History, Identity, Kept, Note, Proof, Role, StartToken, StoreError, StoreId,
+    judge_start,
+};
+use leafd_core::upstream::{Monitor, Request, Response};
 
 use crate::breaks::Break;
 
@@ -89,7 +92,8 @@ pub enum Loss {
 
 /// The outcome of a call.
 pub enum Answer {
-    Monitor(Response),
+    /// `None`: the store has recorded a start of the host that its journal doesn't know.
+    Monitor(Option<Response>),
     /// The first number, and the claim.
     Claim(Result<(u64, usize), StoreError>),
 }
@@ -108,20 +112,32 @@ pub struct Granted {
 /// A call on its way.
 #[derive(Clone, Debug)]
 pub enum Call {
-    Monitor(Request, Vec<(usize, u64)>),
+    Monitor(Request, Told),
     Claim(usize, Identity),
+}
+
+/// What a host tells the store with a monitor's call.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// The highest ends that it has seen.
+    pub ends: Vec<(usize, u64)>,
+    /// The earlier lives of its daemon that its journal knows.
+    pub starts: Vec<u64>,
+    /// Its last write that its journal knows, and in which history.
+    pub written: Option<(History, u64)>,
 }
 
 /// Who calls: a host, over a server, with what it can prove. `engine`: what the connection was told when it was
 /// opened, if only that counts.
 pub struct From<'a> {
+    /// Its name.
     pub host: usize,
     /// The host's place in the world, where it has no other name.
     pub index: usize,
     /// The life of its daemon.
     pub life: u64,
-    /// The first life whose writes that daemon knows as its host's own.
-    pub known_from: u64,
+    /// The earlier lives whose writes that daemon knows as its host's own.
+    pub starts: Vec<u64>,
     pub server: usize,
     /// `None` if that daemon is gone or has given up: the store carries out what it was asked before.
     pub proof: Option<&'a mut Proof>,
@@ -177,7 +193,8 @@ impl Store {
     fn found(&self, from: &mut From<'_>, broken: Option<Break>) -> Identity {
         let engine = from.engine.clone().unwrap_or_else(|| self.engine(from.server, broken));
         let (note, written) = (&self.data.note, self.data.written.get(&from.host));
-        let written = written.map(|(number, life)| (*number, *life >= from.known_from));
+        let is_own = |life: &u64| *life == from.life || from.starts.contains(life);
+        let written = written.map(|(number, life)| (*number, is_own(life)));
         let mut kept = Kept::All;
         if let Some(proof) = &mut from.proof
             && note.engine == engine
@@ -192,6 +209,16 @@ impl Store {
         };
         let (id, role) = (StoreId("simulated".into()), Role::default());
         Identity { id, history, role }
+    }
+
+    /// The former primary, if it still answers reads, and this host has seen its history end.
+    pub fn old_primary(&self, monitor: &Monitor) -> Option<Identity> {
+        let history = self.former.as_ref()?.note.history.clone();
+        let is_left =
+            |known: Option<&History>| known.is_some_and(|known| history.is_former_of(known));
+        let is_old = is_left(monitor.known_history()) && is_left(monitor.history());
+        let (id, role) = (StoreId("simulated".into()), Role::default());
+        is_old.then_some(Identity { id, history, role })
     }
 
     /// Carries out a claim.
@@ -228,22 +255,47 @@ impl Store {
         true_ms: u64,
         mut from: From<'_>,
         request: Request,
-        ends: Vec<(usize, u64)>,
+        told: Told,
         broken: Option<Break>,
-    ) -> Response {
+    ) -> Option<Response> {
         let found = self.found(&mut from, broken);
+        let engine = from.engine.clone().unwrap_or_else(|| self.engine(from.server, broken));
         let check = |under: &Identity| found.clone().check(under, "simulated");
-        match request {
+        Some(match request {
             Request::Identity => Response::Identity(Ok(found)),
-            Request::CheckIn(under) => Response::CheckIn(check(&under).map(|()| {
-                self.commit(true_ms);
-                if let Some(proof) = &mut from.proof {
-                    let written = self.data.written.entry(from.host).or_default();
-                    *written = (written.0 + 1, from.life);
-                    **proof = Proof::of(&found.history, written.0);
+            Request::CheckIn(under) => {
+                let checked = check(&under);
+                let last = self.data.written.get(&from.host).copied();
+                let (number, life) = last.unwrap_or_default();
+                let Told { starts, written, .. } = &told;
+                let of_this = written.as_ref().filter(|(of, _)| *of == under.history);
+                let is_lost = of_this.is_some_and(|(_, least)| number < *least);
+                if checked.is_ok()
+                    && is_lost
+                    && !starts.is_empty()
+                    && broken != Some(Break::JournalsProofIgnored)
+                {
+                    self.renew(true_ms, &engine, Some(&under.history));
+                    let found = self.found(&mut from, broken).check(&under, "simulated");
+                    return Some(Response::CheckIn(found.map(|()| None)));
                 }
-                None
-            })),
+                let token = |life: &u64| StartToken(life.to_string().into());
+                let known: Vec<_> = starts.iter().map(token).collect();
+                let life = last.map(|_| token(&life).0);
+                let (judged, replace) = judge_start(life.as_deref(), &known, &token(&from.life));
+                if checked.is_ok() && judged == CheckIn::Stale {
+                    return None;
+                }
+                Response::CheckIn(checked.map(|()| {
+                    self.commit(true_ms);
+                    let number = number + u64::from(replace);
+                    self.data.written.insert(from.host, (number, from.life));
+                    if let Some(proof) = &mut from.proof {
+                        **proof = Proof::of(&found.history, number);
+                    }
+                    None
+                }))
+            }
             Request::IsSettled(under) => Response::IsSettled(check(&under).map(|()| {
                 if from.proof.as_ref().is_some_and(|proof| !proof.is_entered(&found.history)) {
                     self.commit(true_ms);
@@ -253,24 +305,21 @@ impl Store {
             })),
             Request::PushHighWater(under) => Response::PushHighWater(check(&under).map(|()| {
                 self.commit(true_ms);
-                for (tag, end) in &ends {
+                for (tag, end) in &told.ends {
                     self.data.max_id[*tag] = self.data.max_id[*tag].max(*end);
                 }
-                let pushed = ends.len();
+                let pushed = told.ends.len();
                 let life = life_of(&self.data.note.history);
-                self.pushes.push(Push { host: from.index, life, commit: self.commits, ends });
+                let (commit, ends) = (self.commits, told.ends);
+                self.pushes.push(Push { host: from.index, life, commit, ends });
                 pushed
             })),
-            Request::Renew(under, known) => {
-                let engine = from.engine.clone();
-                let engine = engine.unwrap_or_else(|| self.engine(from.server, broken));
-                Response::Renew(check(&under).map(|()| {
-                    self.renew(true_ms, &engine, known.as_ref());
-                    true
-                }))
-            }
+            Request::Renew(under, known) => Response::Renew(check(&under).map(|()| {
+                self.renew(true_ms, &engine, known.as_ref());
+                true
+            })),
             request => panic!("{request:?} is not asked of this store"),
-        }
+        })
     }
 
     /// An operator says that the store has lost commits.

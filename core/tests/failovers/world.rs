@@ -10,8 +10,8 @@ use leafd_core::upstream::{Request, Response};
 use crate::breaks::Break;
 use crate::check::{Claim, Issue, Totals, Violation};
 use crate::coverage::{event_of, state_of};
-use crate::host::{Daemon, Host, Journal};
-use crate::store::{Answer, Call, From, Loss, Store, TAGS, life_of};
+use crate::host::{Daemon, Host, Journal, Segment};
+use crate::store::{Answer, Call, From, Loss, Store, TAGS, Told, life_of};
 
 /// When a run begins.
 const START_MS: u64 = 1_000_000;
@@ -51,6 +51,7 @@ pub struct World {
     pub operator_at_ms: Option<u64>,
     under_way: BTreeMap<(u64, u64), Happening>,
     pub serial: u64,
+    pub steps: u64,
 }
 
 /// Something that happens at its time.
@@ -79,6 +80,7 @@ enum Happening {
 #[derive(Clone, Copy)]
 struct Caller {
     host: usize,
+    name: usize,
     server: usize,
     life: u64,
     line: usize,
@@ -108,20 +110,24 @@ impl World {
             operator_at_ms: None,
             under_way: BTreeMap::new(),
             serial: 0,
+            steps: 0,
         };
         for index in 0..hosts {
             let is_late = world.random.u8(..4) == 0;
             world.totals.late_starts += u64::from(is_late);
+            let draws_seldom = world.random.bool();
             let start_ms = world.random.u64(..if is_late { 30_000 } else { 500 });
             let host = Host {
-                id: index,
                 booted_ms: START_MS - world.random.u64(1..100_000),
                 skew_ppm: world.random.i64(-200..=200),
                 suspended_ms: 0,
+                draws_seldom,
                 ran_at_ms: 0,
-                journal: Journal::default(),
+                journal: Journal { host: index, ..Journal::default() },
+                backup: None,
                 daemon: None,
                 paused_until_ms: 0,
+                cut_off_until_ms: 0,
                 start_at_ms: START_MS + start_ms,
                 server: index % servers,
                 engine: None,
@@ -170,6 +176,7 @@ impl World {
     }
 
     fn step(&mut self) -> Result<(), Violation> {
+        self.steps += 1;
         let until_ms = self.true_ms + self.random.u64(1..=STEP_MS_MAX);
         if self.operator_at_ms.is_some_and(|at_ms| at_ms <= self.true_ms) {
             self.operator_declares_a_loss();
@@ -206,10 +213,16 @@ impl World {
         let now = self.hosts[index].now(true_ms, broken);
         // After a pause, a host serves the waiting requests before anything else.
         for tag in 0..TAGS {
-            for _ in 0..self.random.u8(..3) {
+            let Host { draws_seldom, ran_at_ms, .. } = self.hosts[index];
+            let draws = match ran_at_ms + ANSWER_MS > true_ms {
+                false => self.random.u8(1..4),
+                true if draws_seldom => u8::from(self.random.u8(..20) == 0),
+                true => self.random.u8(..3),
+            };
+            for _ in 0..draws {
                 let Some(daemon) = &mut self.hosts[index].daemon else { break };
-                let Some((id, claim)) = daemon.draw(tag, now, broken) else { break };
-                self.check_issue(index, tag, id, claim)?;
+                let Some(drawn) = daemon.draw(tag, now, broken) else { break };
+                self.check_issue(index, tag, drawn)?;
             }
         }
         self.hosts[index].ran_at_ms = true_ms;
@@ -224,7 +237,7 @@ impl World {
     fn set_out(&mut self, host: usize) -> Result<(), Violation> {
         for line in 0..2 {
             let number = self.number();
-            let server = self.hosts[host].server;
+            let Host { journal: Journal { host: name, .. }, server, .. } = self.hosts[host];
             let Host { daemon: Some(daemon), left, .. } = &mut self.hosts[host] else { break };
             if daemon.call[line].is_some() {
                 continue;
@@ -240,7 +253,7 @@ impl World {
             }
             daemon.call[line] = Some(number);
             daemon.called_ms[line] = self.true_ms;
-            let to = Caller { host, server, life: daemon.life, line, call: number };
+            let to = Caller { host, name, server, life: daemon.life, line, call: number };
             self.send(to, call);
         }
         Ok(())
@@ -279,11 +292,12 @@ impl World {
     fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Arrives { to, call, answer_ms } => {
-                if self.away_until_ms[to.server] > self.true_ms {
+                let cut_off_until_ms = self.hosts[to.host].cut_off_until_ms;
+                if self.away_until_ms[to.server].max(cut_off_until_ms) > self.true_ms {
                     return Ok(());
                 }
                 self.store.wrote = None;
-                let answer = self.carry_out(to, call.clone());
+                let answer = self.carry_out(to, call.clone())?;
                 if let Some(answer_ms) = answer_ms {
                     let (at_ms, wrote) = (self.true_ms, self.store.wrote);
                     let answers = Happening::Answers { to, at_ms, call, answer, wrote };
@@ -301,13 +315,13 @@ impl World {
                 };
                 let answer = match &call {
                     Call::Claim(..) => Answer::Claim(Err(away)),
-                    Call::Monitor(request, _) => Answer::Monitor(match request {
+                    Call::Monitor(request, _) => Answer::Monitor(Some(match request {
                         Request::CheckIn(_) => Response::CheckIn(Err(away)),
                         Request::IsSettled(_) => Response::IsSettled(Err(away)),
                         Request::PushHighWater(_) => Response::PushHighWater(Err(away)),
                         Request::Renew(..) => Response::Renew(Err(away)),
                         _ => Response::Identity(Err(away)),
-                    }),
+                    })),
                 };
                 let at_ms = self.true_ms;
                 self.deliver(to, at_ms, call, answer, None)
@@ -316,8 +330,17 @@ impl World {
     }
 
     /// The store carries out a call. Its caller may be gone by now.
-    fn carry_out(&mut self, to: Caller, call: Call) -> Answer {
+    fn carry_out(&mut self, to: Caller, call: Call) -> Result<Answer, Violation> {
         let (true_ms, broken) = (self.true_ms, self.broken);
+        if matches!(call, Call::Monitor(Request::Identity, _))
+            && !self.calm()
+            && self.random.u8(..25) == 0
+            && let Some(daemon) = &self.hosts[to.host].daemon
+            && let Some(old) = self.store.old_primary(&daemon.monitor)
+        {
+            self.totals.old_answers += 1;
+            return Ok(Answer::Monitor(Some(Response::Identity(Ok(old)))));
+        }
         let engine = self.store.engine(to.server, broken);
         let host = &mut self.hosts[to.host];
         let told = host.engine.get_or_insert(engine).clone();
@@ -326,29 +349,39 @@ impl World {
         let waits =
             |daemon: &&mut Daemon| (daemon.life, daemon.call[to.line]) == (to.life, Some(to.call));
         let daemon = host.daemon.as_mut().filter(waits);
-        let known_from = daemon.as_ref().map_or(to.life, |daemon| daemon.known_from);
+        let is_awaited = daemon.is_some();
+        let starts = daemon.as_ref().map_or(Vec::new(), |daemon| daemon.starts.clone());
         let from = From {
-            host: host.id,
+            host: to.name,
             index: to.host,
             life: to.life,
-            known_from,
+            starts,
             server: to.server,
             proof: daemon.map(|daemon| &mut daemon.proof),
             engine: composed.then_some(told),
         };
-        match call {
+        Ok(match call {
             Call::Claim(tag, under) => {
                 let claimed = self.store.claim(true_ms, from, tag, &under, broken);
+                if let Ok(granted) = &claimed
+                    && is_awaited
+                    && let Some((of, commit)) = &host.kept
+                    && *of == granted.life
+                    && !granted.saw.contains(commit)
+                {
+                    let why = "its own last write was gone";
+                    return Err(Violation::Granted { host: to.host, why });
+                }
                 Answer::Claim(claimed.map(|granted| {
                     let start = granted.start;
                     self.claims.push(Claim { at_ms: true_ms, granted });
                     (start, self.claims.len() - 1)
                 }))
             }
-            Call::Monitor(request, ends) => {
-                Answer::Monitor(self.store.answer(true_ms, from, request, ends, broken))
+            Call::Monitor(request, told) => {
+                Answer::Monitor(self.store.answer(true_ms, from, request, told, broken))
             }
-        }
+        })
     }
 
     fn deliver(
@@ -387,11 +420,22 @@ impl World {
         let failed = matches!(
             &answer,
             Answer::Claim(Err(StoreError::Unavailable { .. }))
-                | Answer::Monitor(Response::Identity(Err(_)))
+                | Answer::Monitor(Some(Response::Identity(Err(_))))
         );
         match (answer, call) {
-            (Answer::Monitor(response), call) => {
+            (Answer::Monitor(None), Call::Monitor(request, _)) => {
+                self.totals.found_out += 1;
+                self.serial += 1;
+                let name = usize::try_from(self.serial).unwrap();
+                daemon.begins_anew(name, &mut host.journal, broken);
+                daemon.calls[0].push_front(Call::Monitor(request, Told::default()));
+            }
+            (Answer::Monitor(Some(response)), call) => {
                 if let Response::Identity(Ok(found)) = &response {
+                    if daemon.monitor.claimable() == Some(found) && !daemon.is_anew {
+                        host.journal.written = daemon.proof.confirmed(&found.history);
+                        host.journal.kept.clone_from(&host.kept);
+                    }
                     let noted = self.store.lives.get(&life_of(&found.history));
                     let others_claim_ms = noted.map_or(0, |life| life.noted_ms + SETTLE_MS + 5);
                     daemon.sees(true_ms, true_ms.max(others_claim_ms), &found.history);
@@ -412,7 +456,7 @@ impl World {
                         response @ Response::IsSettled(Ok(_)),
                         Call::Monitor(Request::IsSettled(of), _),
                     ) => {
-                        daemon.sees(true_ms, true_ms, &of.history);
+                        daemon.is_told(true_ms, &of.history);
                         response
                     }
                     (response, _) => response,
@@ -429,7 +473,7 @@ impl World {
                     self.hosts[to.host].kept = Some((Rc::clone(&granted.life), granted.commit));
                 }
             }
-            (Answer::Claim(_), Call::Monitor(..)) => panic!("a claim answers no monitor"),
+            _ => panic!("this answers no such call"),
         }
         let host = &mut self.hosts[to.host];
         // The driver takes its next steps before anything else runs.
@@ -444,10 +488,15 @@ impl World {
         Ok(())
     }
 
-    /// The store loses commits.
-    pub fn lose(&mut self, kind: Loss, lag_ms: u64) {
+    /// The store loses commits. Returns a host that holds numbers of a claim that it has lost.
+    pub fn lose(&mut self, kind: Loss, lag_ms: u64) -> Option<usize> {
         self.true_ms += 1;
         self.store.lose(kind, self.true_ms, lag_ms);
+        let is_lost = |held: &Segment| {
+            !self.store.data.commits.contains(&self.claims[held.claim].granted.commit)
+        };
+        let mut daemons = self.hosts.iter().map(|host| host.daemon.as_ref());
+        daemons.position(|daemon| daemon.is_some_and(|daemon| daemon.held.iter().any(is_lost)))
     }
 
     pub fn operator_declares_a_loss(&mut self) {

@@ -46,7 +46,9 @@ pub struct Totals {
     pub pods: u64,
     pub pauses: u64,
     pub clock_steps: u64,
+    pub registry_clock_steps: u64,
     pub outages: u64,
+    pub cut_off: u64,
     pub fail_overs: u64,
     pub journals_lost: u64,
     pub copies: u64,
@@ -147,7 +149,7 @@ impl Totals {
         MACHINE.assert_all_met(&self.pairs);
     }
 
-    fn all(&self) -> [(&'static str, u64); 15] {
+    fn all(&self) -> [(&'static str, u64); 17] {
         [
             ("ids", self.ids),
             ("starts", self.starts),
@@ -157,7 +159,9 @@ impl Totals {
             ("pods replaced", self.pods),
             ("pauses", self.pauses),
             ("clock steps", self.clock_steps),
+            ("clock steps of the registry", self.registry_clock_steps),
             ("outages", self.outages),
+            ("hosts cut off", self.cut_off),
             ("fail-overs", self.fail_overs),
             ("journals lost", self.journals_lost),
             ("journals copied", self.copies),
@@ -167,7 +171,7 @@ impl Totals {
         ]
     }
 
-    fn all_mut(&mut self) -> [&mut u64; 15] {
+    fn all_mut(&mut self) -> [&mut u64; 17] {
         [
             &mut self.ids,
             &mut self.starts,
@@ -177,7 +181,9 @@ impl Totals {
             &mut self.pods,
             &mut self.pauses,
             &mut self.clock_steps,
+            &mut self.registry_clock_steps,
             &mut self.outages,
+            &mut self.cut_off,
             &mut self.fail_overs,
             &mut self.journals_lost,
             &mut self.copies,

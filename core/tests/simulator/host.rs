@@ -23,6 +23,8 @@ pub struct Host {
     /// An older state of the journal's files, as in a backup.
     pub backup: Option<Journal>,
     pub daemon: Option<Daemon>,
+    /// It doesn't reach the registry until then, in true time.
+    pub cut_off_until_ms: u64,
     /// It is stopped by a signal until then, in true time.
     pub paused_until_ms: u64,
     /// When it starts or restarts, in true time, if it isn't running.

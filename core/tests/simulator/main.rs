@@ -35,6 +35,8 @@ mod world;
 
 #[path = "../failovers/pairs.rs"]
 mod pairs;
+#[path = "../failovers/runs.rs"]
+mod runs;
 #[path = "../../../tests/seed.rs"]
 mod seed;
 
@@ -50,10 +52,8 @@ const RUNS: usize = 100;
 
 #[test]
 fn no_id_comes_twice_whatever_happens() {
-    let runs = std::env::var("LEAFD_SIM_RUNS");
-    let runs = runs.map_or(RUNS, |runs| runs.parse().expect("LEAFD_SIM_RUNS is a number"));
     let (mut made, mut steps, mut total) = (0, 0, check::Totals::default());
-    for mut seed in seeds(runs) {
+    for mut seed in seeds(runs::count(RUNS)) {
         let mut world = World::new(seed.u64(..), None);
         match world.run(STEPS) {
             Ok(()) => total.add(&world.totals()),

@@ -16,11 +16,13 @@ impl World {
         let host = self.random.usize(..self.hosts.len());
         let calm = self.calm();
         // The worst moment for a registry to lose its last writes.
-        if std::mem::take(&mut self.registry.taken_over) && !calm && self.random.u8(..8) == 0 {
-            return self.fail_over();
+        if std::mem::take(&mut self.registry.taken_over) && !calm && self.random.u8(..6) == 0 {
+            self.fail_over();
+            // A newcomer may choose a worker of a lost claim.
+            return self.pod_is_replaced(host);
         }
         let what = self.random.u32(..10_000);
-        let host = if what < 190 { self.rarer(host) } else { host };
+        let host = if what < 200 { self.rarer(host) } else { host };
         match what {
             0..30 => self.crash(host, None),
             30..50 => self.stop(host),
@@ -28,7 +30,8 @@ impl World {
             58..80 if !calm => self.pause(host),
             80..110 if !calm && self.clocks_go => self.clock_steps(host),
             110..116 if !calm && self.clocks_go => self.boots_with_a_wrong_clock(host),
-            116..122 if !calm => self.registry_goes_away(),
+            116..120 if !calm => self.registry_goes_away(),
+            120..122 if !calm => self.registry_clock_steps(),
             122..124 => self.fail_over(),
             124..130 if self.journals_go => self.journal_is_lost(host),
             130..136 if self.mode == Mode::Leased => self.journal_is_copied(host),
@@ -39,6 +42,7 @@ impl World {
                 self.hosts[host].clocks.correct(true_ms);
             }
             180..190 if self.mode == Mode::Leased => self.release(host),
+            190..200 if !calm => self.cut_off(host),
             _ => {}
         }
     }
@@ -57,13 +61,14 @@ impl World {
     pub fn heal(&mut self) {
         self.away_until_ms = 0;
         self.calm_until_ms = u64::MAX;
+        self.registry.offset_ms = 0;
         let true_ms = self.true_ms;
         let workers = usize::try_from(self.pool.end).unwrap();
         self.hosts.truncate(workers);
         for host in &mut self.hosts {
             host.clocks.skew_ppm = 0;
             host.clocks.correct(true_ms);
-            host.paused_until_ms = 0;
+            (host.paused_until_ms, host.cut_off_until_ms) = (0, 0);
             host.start_at_ms = host.start_at_ms.min(true_ms);
         }
     }
@@ -154,6 +159,21 @@ impl World {
         self.mode == Mode::Permanent
     }
 
+    /// This host alone doesn't reach the registry.
+    pub fn cut_off(&mut self, host: usize) {
+        self.hosts[host].cut_off_until_ms = self.true_ms + self.random.u64(100..2 * LEASE_MS);
+        self.totals.cut_off += 1;
+    }
+
+    fn registry_clock_steps(&mut self) {
+        let small = i64::try_from(2 * THRESHOLD_MS).unwrap();
+        self.registry.offset_ms = match self.random.u8(..4) {
+            0 => -HOUR_MS,
+            _ => self.random.i64(-small..=small),
+        };
+        self.totals.registry_clock_steps += 1;
+    }
+
     fn registry_goes_away(&mut self) {
         let long = self.random.u8(..3) == 0;
         let away_ms = self.random.u64(100..if long { 2 * LEASE_MS } else { 3_000 });
@@ -168,9 +188,10 @@ impl World {
         self.calm_until_ms = self.true_ms + LEASE_MS + SETTLE_MS + 2 * THRESHOLD_MS + GRACE_MS;
         let true_ms = self.true_ms;
         for host in &mut self.hosts {
-            host.paused_until_ms = 0;
+            (host.paused_until_ms, host.cut_off_until_ms) = (0, 0);
             host.clocks.correct(true_ms);
         }
+        self.registry.offset_ms = 0;
         let lag_ms = self.random.u64(..LAG_MS_MAX);
         self.registry.fail_over(true_ms, lag_ms);
         self.totals.fail_overs += 1;

@@ -168,6 +168,7 @@ impl World {
             journal: Journal::new(name.into()),
             backup: None,
             daemon: None,
+            cut_off_until_ms: 0,
             paused_until_ms: 0,
             start_at_ms: self.true_ms + self.random.u64(..2_000),
             highest: [0; LAYOUTS.len()],
@@ -225,6 +226,10 @@ impl World {
                     daemon.end(&mut self.hosts[index].journal);
                 }
                 self.hosts[index].start_at_ms = true_ms + self.random.u64(..2 * GRACE_MS);
+                // By then another host may have the worker that the journal has.
+                if !self.calm() && self.random.u8(..4) == 0 {
+                    self.cut_off(index);
+                }
                 return Ok(());
             }
         }
@@ -317,6 +322,7 @@ impl World {
 
     fn happen(&mut self, event: Event) {
         match event {
+            Event::Arrives { to, .. } if self.is_cut_off(to.life) => {}
             Event::Arrives { to, ask, answer_ms } => {
                 if self.away_until_ms > self.true_ms {
                     // Lost, or delayed until the registry is back.
@@ -349,6 +355,11 @@ impl World {
                 self.deliver(to, answer);
             }
         }
+    }
+
+    fn is_cut_off(&self, life: u64) -> bool {
+        let lives = |host: &&Host| host.daemon.as_ref().is_some_and(|daemon| daemon.life == life);
+        self.hosts.iter().find(lives).is_some_and(|host| host.cut_off_until_ms > self.true_ms)
     }
 
     fn carry_out(&mut self, ask: Request) -> Response {
