@@ -1,8 +1,8 @@
 //! A simulator of stores that fail over. Several daemons run the core's own monitor, driven as the daemon drives it,
 //! over a model of claims in which every id is checked. The store loses commits visibly or not, returns to a former
-//! primary, goes away, or answers once more as a former primary. Answers are late, lost, or carried out after their caller
-//! gave up. Daemons crash, stop, are suspended or cut off, and find journals that are lost, foreign or old. Clocks run at
-//! their own rates. In another world several servers are one store with one history.
+//! primary, goes away, or answers once more as a former primary. Answers are late, lost, or carried out after their
+//! caller gave up. Daemons crash, stop, are suspended or cut off, and find journals that are lost, foreign or old.
+//! Clocks run at their own rates. In another world several servers are one store with one history.
 //!
 //! A run depends on its seed alone. `LEAFD_TEST_SEED=N` repeats a run, and `LEAFD_SIM_RUNS=N` sets how many there are:
 //!
