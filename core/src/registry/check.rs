@@ -134,6 +134,17 @@ mod tests {
     }
 
     #[test]
+    fn a_layout_is_recorded_once_and_never_with_another_definition() {
+        let tag = Tag::parse(b"t").unwrap();
+        let other = Layout { unit_ms: 10, ..Layout::LEAF };
+        let new = new_layouts(&BTreeMap::new(), &[(tag.clone(), Layout::LEAF)]).unwrap();
+        let text = "time_bits=41 worker_bits=10 sequence_bits=12 unit_ms=1 epoch_ms=1288834974657";
+        assert_eq!(new, BTreeMap::from([("t".to_owned(), text.to_owned())]));
+        assert!(new_layouts(&new, &[(tag.clone(), Layout::LEAF)]).unwrap().is_empty());
+        new_layouts(&new, &[(tag, other)]).unwrap_err();
+    }
+
+    #[test]
     fn ids_are_printable_and_not_too_long() {
         let longest = "i".repeat(HOLDER_BYTES_MAX);
         for good in ["a", "10.0.0.1:8080", "[::1]:80", &longest] {

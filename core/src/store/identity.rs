@@ -132,3 +132,47 @@ impl fmt::Display for HostId {
         f.write_str(&self.0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(id: &str, life: u64, role: &str) -> Identity {
+        let (id, role) = (StoreId(id.into()), Role(role.into()));
+        Identity { id, history: History::first(life), role }
+    }
+
+    #[test]
+    fn a_store_is_trusted_only_as_it_is_known() {
+        let under = identity("one", 1, "a");
+        under.clone().check(&under, "s").unwrap();
+        for found in [identity("two", 1, "a"), identity("one", 2, "a"), identity("one", 1, "b")] {
+            assert!(matches!(found.check(&under, "s"), Err(StoreError::Changed { .. })));
+        }
+    }
+
+    #[test]
+    fn a_role_is_taken_once_in_the_known_life() {
+        let take = |found: Identity| {
+            found.may_take(&Role("a".into()), &identity("one", 1, ""), "s").map_err(|e| e.why())
+        };
+        assert!(matches!(take(identity("one", 1, "")), Ok(true)));
+        assert!(matches!(take(identity("one", 1, "a")), Ok(false)));
+        assert!(matches!(take(identity("one", 1, "b")), Err(Why::OtherRoutes)));
+        for found in [identity("two", 1, ""), identity("one", 2, ""), identity("one", 2, "a")] {
+            let error = found.may_take(&Role("a".into()), &identity("one", 1, ""), "s");
+            assert!(matches!(error, Err(StoreError::Changed { .. })));
+        }
+    }
+
+    #[test]
+    fn roles_are_printable_and_not_too_long() {
+        let longest = "r".repeat(ROLE_BYTES_MAX);
+        for good in ["", "shard 1 of 2", &longest] {
+            Role(good.into()).check().unwrap();
+        }
+        for bad in ["a\n", "é", &format!("{longest}r")] {
+            Role(bad.into()).check().unwrap_err();
+        }
+    }
+}
