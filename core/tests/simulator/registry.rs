@@ -84,20 +84,12 @@ impl Registry {
     ) -> Result<UnixMs, RegistryError> {
         self.check(under)?;
         let now = self.clock(true_ms);
-        let found = self.entries.get(&swap.worker.0);
-        let found_holding = found.map(|entry| &entry.holding);
-        let same = match self.broken {
-            Some(Break::CompareIgnored | Break::BoundsForgotten) => true,
-            _ => found_holding == swap.expected.as_ref(),
-        };
-        if !same {
-            let found = found.cloned().map(Box::new);
-            return Err(RegistryError::Conflict { worker: swap.worker, found });
+        let found = self.entries.get(&swap.worker.0).cloned();
+        let mut judged = swap.clone();
+        if matches!(self.broken, Some(Break::CompareIgnored | Break::BoundsForgotten)) {
+            judged.expected = found.as_ref().map(|entry| entry.holding.clone());
         }
-        let ahead_max_ms = u64::try_from(swap.ahead_max.as_millis()).unwrap();
-        if swap.next.expires.0 > now.0 + ahead_max_ms {
-            return Err(RegistryError::TooFarAhead { now, bound: swap.next.expires });
-        }
+        judged.judge(found, now)?;
         self.enter(true_ms, swap.worker, swap.next.clone(), swap.seen);
         Ok(now)
     }
