@@ -455,6 +455,17 @@ enum leafd_status leafd_new(const struct leafd_settings *settings,
                             struct leafd_error *error);
 
 /**
+ * Returns a client with the default settings that all callers in the process share. The first call creates it.
+ *
+ * For runtimes that forget their variables while the process goes on, as PHP does after each request: its connections
+ * and the ids that it holds stay. It is never freed; `leafd_free()` leaves it as it is. Errors: `NULL_POINTER`,
+ * `INVALID_ARGUMENT`, `RESOURCES`. Any thread.
+ */
+LEAFD_MUST_USE
+enum leafd_status leafd_shared(struct leafd_client **client,
+                               struct leafd_error *error);
+
+/**
  * Frees a client. Tags created from it still work, and keep its connections until the last of them is freed.
  *
  * NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
 use leafd_client::Client;
@@ -54,6 +55,9 @@ pub struct LeafdInfo {
     /// The daemon's release, such as "0.1.0".
     pub release: [c_char; LEAFD_RELEASE_BYTES],
 }
+
+/// The client of [`leafd_shared`], once there is one.
+static SHARED: AtomicPtr<LeafdClient> = AtomicPtr::new(std::ptr::null_mut());
 
 impl HandleKind for Client {
     const MARK: u64 = 0x636c_6966_6461_656c;
@@ -124,6 +128,40 @@ pub unsafe extern "C" fn leafd_new(
     }
 }
 
+/// Returns a client with the default settings that all callers in the process share. The first call creates it.
+///
+/// For runtimes that forget their variables while the process goes on, as PHP does after each request: its connections
+/// and the ids that it holds stay. It is never freed; `leafd_free()` leaves it as it is. Errors: `NULL_POINTER`,
+/// `INVALID_ARGUMENT`, `RESOURCES`. Any thread.
+#[must_use]
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn leafd_shared(
+    client: *mut *mut LeafdClient,
+    error: *mut LeafdError,
+) -> LeafdStatus {
+    // SAFETY: as the header says.
+    unsafe {
+        call_for(error, client, "client", || {
+            let shared = SHARED.load(Ordering::Acquire);
+            if !shared.is_null() {
+                return Ok(shared);
+            }
+            let own = handle::make(Client::builder().build()?);
+            let set = SHARED.compare_exchange(
+                std::ptr::null_mut(),
+                own.cast(),
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
+            match set {
+                Ok(_) => Ok(own.cast()),
+                // Another thread was faster.
+                Err(shared) => handle::free(own).map(|()| shared),
+            }
+        })
+    }
+}
+
 /// Frees a client. Tags created from it still work, and keep its connections until the last of them is freed.
 ///
 /// NULL is allowed. Errors: `HANDLE`. No other thread may be in a call with this client. A forked child may free its
@@ -131,7 +169,12 @@ pub unsafe extern "C" fn leafd_new(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
     // SAFETY: as the header says.
-    unsafe { call(std::ptr::null_mut(), || handle::free(client.cast::<Handle<Client>>())) }
+    unsafe {
+        call(std::ptr::null_mut(), || match client == SHARED.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => handle::free(client.cast::<Handle<Client>>()),
+        })
+    }
 }
 
 /// Asks the daemon for its release and whether it is ready. Connects if there is no connection, and negotiates the

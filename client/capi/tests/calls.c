@@ -52,6 +52,21 @@ static void check_new(const char *path)
     OK(leafd_free(client));
 }
 
+static void check_shared(const char *path)
+{
+    CHECK(setenv("LEAFD_SOCKET", path, 1) == 0);
+    leafd_client *client = NULL, *again = NULL;
+    FAILS(leafd_shared(NULL, &why), NULL_POINTER);
+    OK(leafd_shared(&client, &why));
+    uint64_t first, next;
+    OK(leafd_next(client, "orders", 5000, &first, &why));
+    OK(leafd_free(client));
+    OK(leafd_shared(&again, &why));
+    CHECK(again == client);
+    OK(leafd_next(again, "orders", 5000, &next, &why));
+    CHECK(next == first + 1);
+}
+
 static uint64_t now_ms(void)
 {
     struct timespec now;
@@ -354,6 +369,7 @@ int main(int argc, char **argv)
     leafd_client *client = NULL;
     check_versions();
     check_new(argv[1]);
+    check_shared(argv[1]);
     check_waiting();
     check_denied(argv[1]);
     OK(make_client(argv[1], 5000, 0, 0, &client));
