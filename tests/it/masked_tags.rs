@@ -145,7 +145,7 @@ fn leafctl_creates_lists_and_draws_them() {
     };
     let (shown, warned) = said(&["tag", "create", "codes", "--masked", "40"]);
     assert!(
-        shown.contains("masked       40") && warned.contains("one guess in 1099511"),
+        shown.contains("masked         40") && warned.contains("one guess in 1099511"),
         "{shown}{warned}"
     );
     let (listed, _) = said(&["tag", "list"]);
