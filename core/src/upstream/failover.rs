@@ -64,7 +64,8 @@ impl Monitor {
         let missed_one = was_away
             && matches!(
                 &self.standing,
-                Standing::Settling(Settling { held: Held::OwnUntil(_), .. })
+                Standing::Settling(Settling { held: Held::OwnUntil(_), identity, .. })
+                    if !found.history.includes(&identity.history)
             );
         self.begin_settling(asked, found.clone(), from);
         self.count(&found.history);

@@ -270,6 +270,20 @@ fn an_old_primary_that_answers_while_the_store_settles_changes_nothing() {
     one.goes_on("2 1*");
 }
 
+/// The host that records the new life has not missed one, however long the fail-over takes.
+#[test]
+fn a_long_doubt_costs_nothing_if_no_host_has_claimed_since() {
+    let mut one = Watched::trusting();
+    one.pass(2 * SETTLE_MS);
+    one.probe_shows("in doubt: 1");
+    assert_eq!(one.asks(), Request::Renew(identity("in doubt: 1"), Some(history("1"))));
+    one.answer(Response::Renew(Ok(true)));
+    one.probe_shows("2 1*");
+    one.pushes("2 1*");
+    one.hears("2 1*", Some(false));
+    assert!(!one.distrusted() && one.monitor.own_until().is_none());
+}
+
 /// A server that lost life 3 is first in doubt, and then looks as it did in life 2.
 #[test]
 fn doubt_while_the_store_settles_forgets_no_history() {
