@@ -218,6 +218,16 @@ fn the_library_needs_the_c_library_alone_and_has_its_abi_in_its_name() {
     assert!(!needed.is_empty() && needed.iter().all(of_libc), "{needed:?}");
 }
 
+/// As PHP does after each request if the library is not preloaded. The shared client and its connections would be lost.
+#[test]
+fn the_library_stays_when_it_is_closed() {
+    let library = installed().join("lib/libleafd.so.1");
+    let close = "import sys, ctypes, _ctypes
+_ctypes.dlclose(ctypes.CDLL(sys.argv[1])._handle)
+assert 'libleafd.so' in open('/proc/self/maps').read(), 'it was unloaded'";
+    succeed(Command::new("python3").args(["-c", close]).arg(&library));
+}
+
 #[test]
 fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let library = installed().join("lib/libleafd.so.1");
