@@ -12,8 +12,9 @@ use jiff::{Timestamp, civil::Date};
 use leafd_client::{Client, opcode};
 use leafd_core::series::{Format, Overflow};
 use leafd_tests::host::{Host, eventually};
+use leafd_tests::relay::Relay;
 use leafd_tests::seed::{Seeded, seeds};
-use leafd_tests::servers::Server;
+use leafd_tests::servers::{DATABASE, Server};
 use leafd_tests::wall_clock::WallClock;
 use serde_json::{Value, json};
 
@@ -21,7 +22,8 @@ on_each_server!(
     days_begin_and_end_on_three_hosts,
     no_number_is_outside_of_its_day_over_many_days,
     the_guide_s_row_leaves_no_gap,
-    a_period_begins_while_the_store_is_down
+    a_period_begins_while_the_store_is_down,
+    a_tenant_is_counted_once_and_gets_numbers_however_short_the_deadline
 );
 
 const ZONE: &str = "Europe/Berlin";
@@ -149,6 +151,11 @@ fn hosts<S: Server>(server: &S) -> (Vec<Host>, Vec<WallClock>) {
     };
     let (mut hosts, clocks): (Vec<Host>, Vec<WallClock>) = (1..=3).map(host).unzip();
     hosts.iter_mut().for_each(Host::start);
+    create_series(&hosts[0]);
+    (hosts, clocks)
+}
+
+fn create_series(host: &Host) {
     for (name, format) in SERIES {
         let dense = name == "dense";
         let body = json!({
@@ -159,9 +166,8 @@ fn hosts<S: Server>(server: &S) -> (Vec<Host>, Vec<WallClock>) {
             "dense": dense,
             "tenants_max": 1_000,
         });
-        hosts[0].admin(opcode::SERIES_CREATE, &body);
+        host.admin(opcode::SERIES_CREATE, &body);
     }
-    (hosts, clocks)
 }
 
 /// Sets each host's wall clock an hour ahead, an hour behind, or right.
@@ -402,6 +408,21 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
         error.contains("has not answered about series").then_some(())
     });
     server.thaw();
+}
+
+/// The store is so far away that a request ends before its tenant is counted and its tag created.
+fn a_tenant_is_counted_once_and_gets_numbers_however_short_the_deadline<S: Server>() {
+    let server = S::new();
+    let relay = Relay::to(server.port());
+    let mut host = Host::on_store(&S::url_of(&[relay.port()], DATABASE)).set("worker", "none");
+    host.start();
+    create_series(&host);
+    relay.delay(Duration::from_millis(40));
+    let client = Client::builder().socket(host.socket()).deadline(Duration::from_millis(250));
+    let series = client.build().unwrap().series("tenants").tenant("acme");
+    eventually("a number", WITHIN, || series.next().ok());
+    let counter = host.admin(opcode::TAG_SHOW, &json!({ "tag": "series.dense/tenants/tenants" }));
+    assert_eq!(counter["max_id"], 2, "one tenant: {counter}");
 }
 
 /// The row in an application's own database that the guide shows to those whose law allows no gap.

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -35,8 +36,8 @@ pub struct KnownSeries {
     pub record: Series,
     pub format: Format,
     pub zone: TimeZone,
-    /// Locked while a new tenant is admitted.
-    pub admitting: Mutex<()>,
+    /// Locked while a tag is created, and a new tenant admitted.
+    pub creating: Arc<Mutex<()>>,
     /// For each tenant the period in use.
     in_use: RefCell<HashMap<String, Rc<Place>>>,
 }
@@ -278,8 +279,8 @@ impl KnownSeries {
                  update tzdata and restart leafd"
             )
         })?;
-        let (admitting, in_use) = Default::default();
-        Ok(KnownSeries { record, format, zone, admitting, in_use })
+        let (creating, in_use) = Default::default();
+        Ok(KnownSeries { record, format, zone, creating, in_use })
     }
 
     /// A period of a tenant: the one in use, if it is in use.

@@ -1,6 +1,7 @@
 //! Document numbers: draws them, and reads them back. Their counts are tags.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use leafd_wire::{DEADLINE_MS_MAX, IdsRequest, NUMBERS_MAX, Run, Status, opcode};
@@ -84,23 +85,24 @@ impl Dispatcher {
         let within_ms = u64::from(asked.deadline_ms.min(DEADLINE_MS_MAX));
         let deadline = BootMs(now.0 + within_ms);
         let draw = Draw { session: session.for_task(), name: name.into_owned(), want, deadline };
+        let draw = Rc::new(draw);
         let (reply, dispatcher) = (session.outbox.later(*header), Rc::clone(self));
         tokio::task::spawn_local(async move {
             let within = Duration::from_millis(within_ms + GRACE_MS);
             match tokio::time::timeout(within, dispatcher.draw(&draw)).await {
                 Ok(Ok((texts, runs))) => reply.numbers(&texts, &runs),
                 Ok(Err(failure)) => reply.failure(&failure),
-                Err(_) => reply.failure(&Failure::store_away(format!(
-                    "the store has not answered about series {:?} within the deadline",
-                    draw.name
-                ))),
+                Err(_) => reply.failure(&Failure::new(
+                    Status::Deadline,
+                    format!("the store has not answered about series {:?} in time", draw.name),
+                )),
             }
         });
         Ok(())
     }
 
     /// Draws numbers: waits for boundaries, creates the period's tag, and waits for its ids. The caller sets a time limit.
-    async fn draw(self: &Rc<Self>, draw: &Draw) -> Result<(Vec<u8>, Vec<Run>), Failure> {
+    async fn draw(self: &Rc<Self>, draw: &Rc<Draw>) -> Result<(Vec<u8>, Vec<Run>), Failure> {
         loop {
             let (place, until) = self.series.settle(&draw.name, draw.deadline).await?;
             let (name, mut want) = (place.tag.as_str().as_bytes(), draw.want);
@@ -125,10 +127,18 @@ impl Dispatcher {
                     self.segments.losses.note(&place.tag, Cause::Period, run.range());
                 }),
                 Err(failure) if failure.status == Status::TagUnknown => {
-                    if !place.tenant.is_empty() {
-                        self.admit(draw, &place).await?;
-                    }
-                    self.create_period(&place).await?;
+                    // One at a time, so that nobody keeps the store busy with invented tenants.
+                    let one = Arc::clone(&place.series.creating).lock_owned().await;
+                    // This ends even if the request's time does: a tenant that counts gets its tag.
+                    let (dispatcher, draw) = (Rc::clone(self), Rc::clone(draw));
+                    let created = tokio::task::spawn_local(async move {
+                        let _one = one;
+                        if !place.tenant.is_empty() {
+                            dispatcher.admit(&draw, &place).await?;
+                        }
+                        dispatcher.create_period(&place).await
+                    });
+                    created.await.unwrap_or_else(|_| Err(Failure::stopping()))?;
                 }
                 // The period has ended meanwhile.
                 Err(_) if !is_now && now < draw.deadline => {}
@@ -156,8 +166,6 @@ impl Dispatcher {
     /// turns, and nothing is read but whether the tenant is new.
     async fn admit(self: &Rc<Self>, draw: &Draw, place: &Place) -> Result<(), Failure> {
         let record = &place.series.record;
-        // One at a time, so that nobody keeps the store busy with invented tenants.
-        let _one = place.series.admitting.lock().await;
         let prefix = record.tags_of(&place.tenant);
         for upstream in &self.segments.upstreams {
             let after = Tag::parse(prefix.as_bytes())?;
