@@ -321,8 +321,9 @@ impl<T> Allocator<T> {
             return None;
         }
         let latest = BootMs(now.0.saturating_add(if holds { soon_ms } else { later_ms }));
-        let instants = [deadline, retry_at].into_iter().flatten().filter(|at| *at > now);
-        Some(instants.fold(latest, BootMs::min))
+        // A retry that is due and was not made waits for its store.
+        let retry_at = retry_at.filter(|at| *at > now);
+        Some([deadline, retry_at].into_iter().flatten().fold(latest, BootMs::min))
     }
 
     fn shard(&mut self, shard: u32) -> &mut ShardBounds {

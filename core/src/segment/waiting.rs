@@ -155,6 +155,7 @@ impl<T> Waiting<T> {
     fn free_if_empty(&mut self) {
         if self.users.is_empty() {
             self.users = VecDeque::new();
+            self.deadline_first = BootMs(u64::MAX);
         }
     }
 
