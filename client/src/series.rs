@@ -38,7 +38,8 @@ impl Series {
     #[must_use]
     pub fn tenant(&self, tenant: &str) -> Self {
         let series = self.name.split('/').next().unwrap_or_default();
-        Series { name: format!("{series}/{tenant}").into(), ..self.clone() }
+        let slash = if tenant.is_empty() { "" } else { "/" };
+        Series { name: format!("{series}{slash}{tenant}").into(), ..self.clone() }
     }
 
     /// Draws the next number.

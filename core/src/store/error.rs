@@ -111,7 +111,8 @@ fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
 /// What to do about a tag that has few ids left up to its ceiling.
 pub fn ceiling_remedy(tag: &str) -> String {
     if is_tag_of_series(tag) && !counts_tenants(tag) {
-        return "wait for the next period, or create a series with more digits, because this one refuses larger numbers"
+        return "wait for the next period, if the series has periods, or create a series with more digits, because this \
+                one refuses larger numbers"
             .to_owned();
     }
     format!("raise the ceiling with: leafctl tag set {} --ceiling N", shell_word(tag))

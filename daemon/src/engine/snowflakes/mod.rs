@@ -334,21 +334,22 @@ impl Snowflakes {
                 tag.timer.set(None);
                 snowflakes.expire(&tag);
                 snowflakes.serve(&tag);
+                let next = tag.waiting.borrow().iter().map(|waiter| waiter.deadline).min();
+                if let Some(next) = next {
+                    snowflakes.watch(&tag, next, clock::boot());
+                }
             }
         });
     }
 
-    /// Deadlines are checked at most every [`TICK`], because that looks at all requests.
+    /// Checks this deadline, but not sooner than in a [`TICK`], because that looks at all requests.
     fn watch(self: &Rc<Self>, tag: &Rc<SnowflakeTag>, deadline: BootMs, now: BootMs) {
         self.set_timer(tag, deadline.max(BootMs(now.0.saturating_add(clock::millis(TICK)))));
     }
 
-    fn expire(self: &Rc<Self>, tag: &Rc<SnowflakeTag>) {
+    fn expire(&self, tag: &SnowflakeTag) {
         let now = clock::now();
         let late = tag.waiting.borrow_mut().take_out(|waiter| waiter.deadline <= now.boot);
-        if let Some(next) = tag.waiting.borrow().iter().map(|waiter| waiter.deadline).min() {
-            self.watch(tag, next, now.boot);
-        }
         for waiter in late {
             let claim = tag.generator.borrow().grant;
             let holds =
