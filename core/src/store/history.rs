@@ -107,7 +107,8 @@ impl History {
         self.life().is_none() || self.words().any(|(one, _)| one == life)
     }
 
-    /// Whether the store can't have lost anything since a host trusted `known`.
+    /// Whether this is the history `known`, or begins with it: then nothing shows that the store has lost anything since a
+    /// host trusted `known`.
     pub fn continues(&self, known: &History) -> bool {
         let had = |word: &str| known.0.starts_with(WITHOUT_LIVES) && *word == *known.0;
         self == known || (!self.is_in_doubt() && self.0.split(' ').any(had))

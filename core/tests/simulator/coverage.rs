@@ -6,6 +6,18 @@ use leafd_core::registry::RegistryError;
 
 use crate::pairs::Machine;
 
+/// The states without a lease that this start has renewed, in which a host seldom writes.
+const NOT_RENEWED: &[&str] = &[
+    "journal's",
+    "starting",
+    "away",
+    "clock off",
+    "pool taken",
+    "identity in use",
+    "settling",
+    "lost",
+];
+
 pub const MACHINE: Machine<'_> = Machine {
     states: &[
         "renewed",
@@ -38,16 +50,7 @@ pub const MACHINE: Machine<'_> = Machine {
     excused: &[
         (&["*"], &["assignment refused"], "a pool of permanent workers has one for every host"),
         (
-            &[
-                "journal's",
-                "starting",
-                "away",
-                "clock off",
-                "pool taken",
-                "identity in use",
-                "settling",
-                "lost",
-            ],
+            NOT_RENEWED,
             &["too far ahead"],
             "few clocks are far ahead during the write of a host without a renewed lease",
         ),
@@ -66,20 +69,7 @@ pub const MACHINE: Machine<'_> = Machine {
             &["assigned"],
             "only a host without a permanent worker is assigned one",
         ),
-        (
-            &[
-                "journal's",
-                "starting",
-                "away",
-                "clock off",
-                "pool taken",
-                "identity in use",
-                "settling",
-                "lost",
-            ],
-            &["changed"],
-            "few fail-overs come between a read and its write",
-        ),
+        (NOT_RENEWED, &["changed"], "few fail-overs come between a read and its write"),
         (
             &["renewed", "journal's", "away", "clock off", "identity in use", "lost"],
             &["conflict"],
