@@ -35,7 +35,8 @@ const CLOCK: &str = "correct the host's clock and keep it synchronized (timedate
 const CLOCK_OF_REGISTRY: &str = "correct the clock of the registry's server and keep it synchronized (timedatectl, chronyc \
      tracking); no restart is needed";
 
-const RETRIES: &str = "leafd retries and needs no restart";
+/// What follows the remedies of a daemon that runs.
+const RETRIES: &str = "; leafd retries and needs no restart";
 
 impl Remedies {
     /// The remedies for this configuration.
@@ -58,7 +59,7 @@ impl Remedies {
                 );
             }
             Code::StoreAway | Code::StoreRefused | Code::ClaimsFailing => {
-                return self.of_store(subject, cause.why);
+                return self.of_store(subject, cause.why, RETRIES);
             }
             Code::RegistryAway | Code::WorkerRefused => return self.of_registry(cause),
             Code::StoreSettling | Code::RegistrySettling => "wait: it ends on its own",
@@ -96,7 +97,7 @@ impl Remedies {
 
     /// What to do about a store's error that another program than the daemon has found.
     pub fn of_error(&self, spec: &StoreSpec, why: Why) -> String {
-        self.of_store(store_subject(&spec.name), why)
+        self.of_store(store_subject(&spec.name), why, "")
     }
 
     /// A registry in a store has the remedies of that store.
@@ -114,12 +115,13 @@ impl Remedies {
             _ if &*cause.subject == ZOOKEEPER => {
                 "check that ZooKeeper has a quorum and that this host can reach it; leafd retries"
             }
-            why => return self.of_store(&cause.subject, why),
+            why => return self.of_store(&cause.subject, why, RETRIES),
         };
         remedy.to_owned()
     }
 
-    fn of_store(&self, store: &str, why: Why) -> String {
+    /// `then`: what follows.
+    fn of_store(&self, store: &str, why: Why, then: &str) -> String {
         let origins = self.stores.get(store);
         let embedded = origins.is_some_and(|origins| origins.embedded);
         let remedy = match why {
@@ -142,7 +144,7 @@ impl Remedies {
             Why::Certificate => {
                 let authority = origins.map_or("the configured CA", |origins| &*origins.authority);
                 return format!(
-                    "the server's certificate is verified against {authority}: correct whichever is wrong; {RETRIES}"
+                    "the server's certificate is verified against {authority}: correct whichever is wrong{then}"
                 );
             }
             Why::NoTls => {
@@ -177,7 +179,7 @@ impl Remedies {
                 "check that the database is running, and that this host can reach it"
             }
         };
-        format!("{remedy}; {RETRIES}")
+        format!("{remedy}{then}")
     }
 }
 
@@ -330,6 +332,7 @@ mod tests {
             let error = store.identity().unwrap_err();
             let advice = Remedies::of_config(&config).of_error(spec, error.why());
             assert!(advice.starts_with("check that the database is running"), "{error}: {advice}");
+            assert!(!advice.contains("retries"), "a command runs once: {advice}");
         }
     }
 

@@ -189,10 +189,12 @@ impl Dispatcher {
             return Err(failure);
         }
         // A series knows which of its numbers may be drawn now.
-        if std::str::from_utf8(request.tag).is_ok_and(is_tag_of_series) {
-            return Err(tags::refused(
-                "this tag belongs to a series: draw with leafctl series next",
-            ));
+        if let Ok(tag) = std::str::from_utf8(request.tag)
+            && is_tag_of_series(tag)
+        {
+            return Err(tags::refused(format!(
+                "tag {tag:?} belongs to a series: draw with leafctl series next"
+            )));
         }
         let (source, quota) = self.source(session, request.tag)?;
         let mut want = Want { count: request.count, allow_partial: header.flags & flag::HOLD != 0 };
