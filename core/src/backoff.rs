@@ -1,7 +1,7 @@
 //! How long to wait before retrying a failed call.
 
-/// Grows from a few hundredths of a second to almost one second. The jitter keeps many hosts from retrying at the same
-/// instant when their store comes back.
+/// Exponential backoff: waits double from at most 50 ms to just under a second. The jitter keeps many hosts from
+/// retrying at the same instant when their store comes back.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
     failures: u32,
@@ -13,18 +13,18 @@ const FIRST_MS: u64 = 50;
 const LONGEST_MS: u64 = 1_000 - 64;
 
 impl Backoff {
-    /// Whether something has failed since it was last reset.
+    /// Whether a call has failed since the last reset.
     pub fn failing(&self) -> bool {
         self.failures > 0
     }
 
-    /// Something has failed, and the caller retries it immediately.
+    /// Counts a failure that the caller retries immediately.
     pub fn note_failure(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// The next wait, in milliseconds: between half of the present step and the whole of it. Pass a fresh `random` to
-    /// each call.
+    /// The next wait, in milliseconds: a random time between half the current step and the whole step. Pass a fresh
+    /// `random` to each call.
     pub fn next_ms(&mut self, random: u64) -> u64 {
         let step_ms = (FIRST_MS << self.failures.min(10)).min(LONGEST_MS);
         self.note_failure();

@@ -1,7 +1,7 @@
 //! The pure core of leafd: decides which ids may be issued next. It reads no clock, draws no random numbers and does no
 //! I/O: time, randomness and answers are arguments.
 //!
-//! - [`segment`]: numbers of a tag, claimed in ranges ahead of use and held, or claimed one request at a time;
+//! - [`segment`]: the numbers of a tag, which are claimed in ranges ahead of use and held, or claimed for each request;
 //! - [`snowflake`]: ids made of time, worker and sequence;
 //! - [`lease`]: the host's right to the worker number that goes into them;
 //! - [`shares`], [`lines`], [`quota`]: how much each user may take, so that enough is left for the others;

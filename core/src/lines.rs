@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use crate::shares::{Claimant, Shares};
 
-/// Who waits: a user, by one of its connections.
+/// The origin of a waiting request: a user, and one of its connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asker {
     pub claimant: Claimant,
@@ -13,7 +13,7 @@ pub struct Asker {
     pub connection: u64,
 }
 
-/// Lines of waiting requests. `T` is the caller's handle on one.
+/// The lines of waiting requests. `T` is the caller's handle of a request.
 #[derive(Debug)]
 pub struct Lines<T> {
     /// The users with a line, and their connections with a line; the first user and the first connection are next. No
@@ -29,15 +29,15 @@ type Turns<K, V> = VecDeque<(K, V)>;
 type Line<T> = VecDeque<(Claimant, T)>;
 
 impl<T> Lines<T> {
-    /// Empty lines. `places`: how many requests may wait in total, divided between users.
+    /// Creates empty lines. At most `places` requests may wait in total, divided between users.
     pub fn new(places: u64) -> Lines<T> {
         Lines { users: VecDeque::new(), places: Shares::new(places) }
     }
 
-    /// Lets a request wait at the end of its connection's line.
+    /// Queues a request at the end of its connection's line.
     ///
     /// # Errors
-    /// The handle, if no place is left for this user.
+    /// Returns the handle if no place is left for this user.
     pub fn push(&mut self, asker: Asker, handle: T) -> Result<(), T> {
         if !self.places.take(asker.claimant, 1) {
             return Err(handle);
@@ -68,7 +68,7 @@ impl<T> Lines<T> {
         self.line(asker).push_front((asker.claimant, handle));
     }
 
-    /// Takes out every request for which `picked` is true.
+    /// Removes and returns every request for which `picked` is true.
     pub fn take_out(&mut self, picked: impl Fn(&T) -> bool) -> Vec<T> {
         let mut out = Vec::new();
         self.users.retain_mut(|(_, connections)| {
@@ -107,7 +107,7 @@ impl<T> Lines<T> {
         self.users.iter().flat_map(|(_, connections)| connections).map(|(_, line)| line)
     }
 
-    /// Whether none waits.
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }

@@ -46,7 +46,7 @@ impl<K: Copy + Ord> Shares<K> {
         Shares { capacity, reserve: capacity / RESERVE_PART, taken: 0, by_user: BTreeMap::new() }
     }
 
-    /// Takes `amount` for a user. Returns false, and takes nothing, when the user would hold more than is left for
+    /// Takes `amount` for a user. Returns false, and takes nothing, if the user would hold more than is left for
     /// others.
     pub fn take(&mut self, claimant: Claimant<K>, amount: u64) -> bool {
         let admitted = self.admits(claimant, amount);

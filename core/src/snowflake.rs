@@ -8,8 +8,8 @@
 //! Workers change with their leases. The journal's mark stays above the ids of all of them, so a host's ids ascend
 //! across a change of worker too.
 //!
-//! A start may lie ahead of the clock, because an earlier life may have issued ids up to there. It still has its whole
-//! drift, which counts from that lead until time has caught up with the start.
+//! A start may lie ahead of the clock, because an earlier life may have issued ids up to there. This lift is added to
+//! the allowed drift, and shrinks as time passes.
 
 use leafd_wire::{Layout, Parts, Run};
 
@@ -50,7 +50,7 @@ struct Tick {
     number: u64,
     /// The next sequence number; one past the largest if the tick is exhausted.
     sequence: u64,
-    /// When it was opened; `None` for the tick before a restart's first one, which never was.
+    /// When it was opened; `None` for the tick before a restart's first one, which was never opened.
     opened: Option<BootMs>,
 }
 
@@ -68,14 +68,14 @@ pub struct Generator {
     drift_max_ms: u64,
     /// The worker that it issues for now, and the instants between which it may be used.
     pub grant: Option<IssueWindow>,
-    /// Whether there was a worker, so that the end of use is known exactly.
+    /// Whether there has been a worker. If so, the end of use is known exactly.
     begun: bool,
     /// The last tick used, `None` before the first.
     last: Option<Tick>,
     /// The journal's mark: ids whose tick ends at or before it may be issued.
     pub mark: UnixMs,
-    /// When the clock was first within the drift, and how far the floor lay ahead then, less the time that has passed
-    /// since. If the clock steps back, ids may run this much further ahead of it.
+    /// When the clock was first within the drift, and how far the start lay ahead then, less the time that has passed
+    /// since. If the clock steps back, ids may run ahead of it by the drift plus this lift.
     lift: Option<Lift>,
     /// Whether a request found the tick exhausted and waits. Ticks that pass meanwhile can still be used.
     starved: bool,
@@ -172,8 +172,8 @@ impl Generator {
         Ok(Run { first, count, stride: 1 })
     }
 
-    /// Why the host's clock forbids ids now, if it does. This is what [`Generator::take`] would return, for the present
-    /// worker or a future one, but takes no ids.
+    /// Why the host's clock forbids ids now, if it does. This is what [`Generator::take`] would return, for the current
+    /// worker or a future one, but it takes no ids.
     pub fn clock_refusal(&self, now: Now) -> Option<Refusal> {
         let mut trial = self.clone();
         if self.grant.is_none() {
@@ -186,7 +186,7 @@ impl Generator {
         }
     }
 
-    /// The mark to record now, so that use doesn't reach the present one; `None` while that is far enough ahead.
+    /// The mark to record now, so that use doesn't reach the current one; `None` while that is far enough ahead.
     pub fn mark_wanted(&self, now: Now) -> Option<UnixMs> {
         let grant = self.grant?;
         let ahead_ms = (self.drift_max_ms / 2).clamp(MARK_AHEAD_MS_MIN, MARK_AHEAD_MS);
@@ -267,7 +267,8 @@ impl Generator {
     }
 
     /// The rest of the lift. It is measured by the boot-time clock, so it shrinks as time passes, and a step of the
-    /// wall clock adds nothing to it. A floor beyond the drift is not a lift; the generator waits for it.
+    /// wall clock adds nothing to it. A start that lies ahead by more than the drift gives no lift; the generator waits
+    /// for it.
     fn lift_ms(&mut self, now: Now, ahead_ms: u64) -> u64 {
         let begun =
             (ahead_ms <= self.drift_max_ms).then_some(Lift { began: now, left_ms: ahead_ms });
@@ -284,7 +285,7 @@ impl Generator {
         tick.sequence > self.layout.sequence_max()
     }
 
-    /// The last tick that begins below `floor`, marked as used up.
+    /// The last tick that begins below `floor`, marked as exhausted.
     fn used_up_below(&self, floor: UnixMs) -> Option<Tick> {
         let unit_ms = u64::from(self.layout.unit_ms);
         let first = floor.0.saturating_sub(self.layout.epoch_ms).div_ceil(unit_ms);

@@ -13,11 +13,11 @@ use crate::upstream;
 pub enum Code {
     /// The journal can't be written.
     JournalFailing,
-    /// A store has not answered yet, or does not.
+    /// A store has not answered since the start, or no longer answers.
     StoreAway,
     /// A store is not the expected one.
     StoreRefused,
-    /// A store may have lost commits. Claims wait until every daemon has reported which numbers it has seen claimed.
+    /// A store may have lost commits. Claims wait until every daemon has reported the highest ids it has seen claimed.
     StoreSettling,
     /// A store answers, but refuses claims.
     ClaimsFailing,
@@ -27,7 +27,7 @@ pub enum Code {
     TagUsedUp,
     /// A tag has few numbers left up to its ceiling.
     TagNearCeiling,
-    /// The worker registry has not answered completely yet.
+    /// The worker registry is still being queried after the start.
     WorkerStarting,
     /// The worker registry can't be reached.
     RegistryAway,
@@ -43,7 +43,7 @@ pub enum Code {
     WorkerShared,
     /// Another live daemon has this host's identity.
     IdentityInUse,
-    /// There is no worker until an operator fixes something.
+    /// The host gets no worker until an operator fixes the problem.
     WorkerRefused,
     /// An administrator released the worker.
     WorkerReleased,
@@ -63,18 +63,18 @@ pub const MESSAGE_CHARS_MAX: usize = 160;
 /// Which ids a cause affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
-    /// Those of segment tags.
+    /// Ids of segment tags.
     Segments,
-    /// Those of snowflake layouts.
+    /// Ids of snowflake layouts.
     Snowflake,
     All,
 }
 
-/// How bad a cause is; the worst comes first.
+/// How severe a cause is; the most severe comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     Error,
-    /// It will stop service, or may.
+    /// It will stop service, or may stop it.
     Warning,
 }
 
@@ -82,9 +82,9 @@ pub enum Severity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lasts {
     Over,
-    /// For this long, in milliseconds, at the present rate of drawing.
+    /// This many milliseconds, at the current rate of drawing.
     Ms(u64),
-    /// No end is in sight.
+    /// Indefinitely, as far as is known.
     NoEnd,
 }
 
@@ -139,7 +139,7 @@ impl Code {
         }
     }
 
-    /// Whether it concerns a single tag, whose existence not every user may know.
+    /// Whether it concerns a single tag. Not every user may know that the tag exists.
     pub fn is_of_a_tag(self) -> bool {
         matches!(self, Code::TagClaimsFailing | Code::TagUsedUp | Code::TagNearCeiling)
     }
@@ -224,8 +224,8 @@ impl Cause {
     pub fn logged_after_ms(&self) -> u64 {
         match self.code {
             Code::WorkerStarting => 5_000,
-            // Until this daemon has had a worker, the other one is probably the one that it replaces: a Java Leaf, or
-            // a daemon that crashed. That one counts as live for ten seconds.
+            // Before this daemon has had a worker, the other holder is probably its predecessor: a Java Leaf, or a
+            // daemon that crashed. A predecessor counts as live for ten seconds.
             Code::IdentityInUse if self.last_success.is_none() => 15_000,
             _ => 0,
         }
@@ -255,7 +255,7 @@ impl Lasts {
         }
     }
 
-    /// For this long; 0 means over.
+    /// Ids last for this many milliseconds; with 0 they have run out.
     pub fn of_ms(ms: u64) -> Lasts {
         if ms == 0 { Lasts::Over } else { Lasts::Ms(ms) }
     }

@@ -51,7 +51,7 @@ impl ClaimFailure {
 }
 
 impl ClaimOutcomes {
-    /// No outcomes yet, for this many stores.
+    /// An empty record for this many stores.
     pub fn new(stores: usize) -> ClaimOutcomes {
         ClaimOutcomes { stores: vec![StoreOutcomes::default(); stores], tags: BTreeMap::new() }
     }
@@ -99,8 +99,8 @@ impl ClaimOutcomes {
         }
     }
 
-    /// At this time, the store was confirmed to be the trusted one. This expires earlier failures of claims that
-    /// reached another store, even if no claim is made now.
+    /// At this time, the store was confirmed to be the trusted one. This clears earlier failures of claims that reached
+    /// another store, even if no new claim is made.
     pub fn found_trusted(&mut self, at: BootMs, store: usize) {
         let over = |failure: &ClaimFailure| {
             matches!(failure.error, StoreError::Changed { .. }) && failure.at < at

@@ -84,7 +84,7 @@ pub struct ActiveCause<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     Began,
-    /// It got worse or better, or has another reason.
+    /// Its severity or its reason has changed.
     Changed,
     /// It has lasted another minute.
     Lasts,
@@ -95,7 +95,7 @@ pub enum Occasion {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub occasion: Occasion,
-    /// How bad it is; at the end, how bad the cause was.
+    /// The severity of the cause; when a cause ends, the severity that it had.
     pub severity: Severity,
     pub code: Code,
     pub subject: Arc<str>,
@@ -103,7 +103,7 @@ pub struct Notice {
 }
 
 impl Health {
-    /// Records what the engine has found now.
+    /// Records the engine's latest findings.
     pub fn found(&mut self, now: BootMs, mut findings: Findings) {
         let causes = std::mem::take(&mut findings.causes);
         self.findings = findings;
@@ -158,7 +158,7 @@ impl Health {
         notices
     }
 
-    /// The active causes, worst first; among equals, those that concern more than one tag, and then the oldest.
+    /// The active causes, worst first. Ties go to causes that concern more than one tag, and then to the oldest.
     pub fn conditions(&self, now: BootMs) -> Vec<ActiveCause<'_>> {
         let standing = self.entries.values().filter(|entry| entry.look == self.looks);
         let mut conditions: Vec<_> = standing.map(|entry| entry.condition(now)).collect();
@@ -183,7 +183,7 @@ impl Health {
             Some(worst) => format!("{headline}: {}", worst.cause.message),
             None => headline,
         };
-        // A line break would cut it off.
+        // systemd would cut the status line off at a line break.
         line.replace(['\n', '\r'], " ")
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ActiveCause, Cause, Code, Findings, IdKind, Lasts, Occasion};
 
-/// A duration; the longer it is, the more coarsely it is rounded.
+/// Formats a duration; the longer it is, the more coarsely it is rounded.
 pub fn duration(ms: u64) -> String {
     let seconds = ms / 1_000;
     match (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60) {
@@ -17,7 +17,7 @@ pub fn duration(ms: u64) -> String {
     }
 }
 
-/// The same, rounded even more coarsely, so that a line that is shown repeatedly seldom changes.
+/// Like `duration`, but rounded even more coarsely, so that a line that is shown repeatedly rarely changes.
 fn about(ms: u64) -> String {
     match ms / 1_000 {
         0..60 => "less than a minute".to_owned(),
@@ -26,7 +26,7 @@ fn about(ms: u64) -> String {
 }
 
 impl Cause {
-    /// Its effect on ids.
+    /// The cause's effect on ids.
     pub fn meaning(&self) -> String {
         match self.lasts {
             Lasts::Over if self.idle => format!("{}; none were requested", self.unavailable()),

@@ -12,7 +12,7 @@ use crate::time::Now;
 #[derive(Debug)]
 pub struct Clock {
     threshold_ms: u64,
-    /// The clocks when they were last trusted.
+    /// The readings of the clocks when they were last trusted.
     basis: Now,
     /// Whether a registry has confirmed these clocks.
     confirmed: bool,
@@ -25,7 +25,7 @@ pub struct Clock {
 /// How far off the host's clock is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Skew {
-    /// By at least this much, in milliseconds.
+    /// The minimum difference, in milliseconds.
     pub by_ms: u64,
     /// Whether it is ahead; otherwise it is behind.
     pub ahead: bool,
@@ -45,7 +45,7 @@ pub enum Reference {
 /// clock must not stop the others.
 const PEERS_MIN_RUNNING: usize = 3;
 
-/// Clocks are slewed by at most one part in this many.
+/// Clocks are slewed by at most 1/`SLEW` of the elapsed time.
 const SLEW: u64 = 1_000;
 
 impl Clock {
@@ -76,7 +76,7 @@ impl Clock {
         registry: UnixMs,
         mut peers: Vec<i64>,
     ) {
-        // When the question was asked, by the present wall clock, so that a step since then doesn't count.
+        // When the question was asked, by the current wall clock, so that a step since then doesn't count.
         let took_ms = answered.boot.0.saturating_sub(asked.boot.0);
         let latest = signed(answered.unix) - signed(registry);
         let earliest = latest - i64::try_from(took_ms).unwrap_or(i64::MAX);

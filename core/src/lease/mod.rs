@@ -1,9 +1,10 @@
 //! A host's worker number: claimed as a range of time, recorded before use, renewed ahead of time, and released.
 //!
 //! [`Lease`] is a state machine for its whole life. Time and randomness are arguments. It returns one [`Step`] at a
-//! time and is told each outcome, so both a daemon and a simulator can drive it. The order is always the same: first
-//! the registry, then the journal, then use. [`Lease::standing`] returns what may be issued now, and one
-//! [`Generator`](crate::snowflake::Generator) per layout follows it.
+//! time, and the caller reports each outcome to it, so both a daemon and a simulator can drive it. The order is always
+//! the same: first the registry, then the journal, then use. [`Lease::standing`] returns what may be issued now, and
+//! one [`Generator`](crate::snowflake::Generator) per layout follows it. A *life* of a host is the time from a start of
+//! its daemon to the end of that daemon.
 //!
 //! - `selection`: which worker of a pool to claim.
 //! - `clock`: whether the host's clock can be trusted.
@@ -43,12 +44,12 @@ pub struct LeaseSettings {
     pub mode: Mode,
     /// The workers that may be claimed. All fit every layout's worker field.
     pub pool: Range<u64>,
-    /// Who claims: the journal's host id (leased), or the configured identity (permanent). The incarnation is this
-    /// start's.
+    /// The claimant: the journal's host id (leased), or the configured identity (permanent). The incarnation identifies
+    /// this start.
     pub holder: Holder,
-    /// Whether the holder's name was configured. Two live holders of one configured name are a mistake.
+    /// Whether the holder's name was configured. Two live holders with the same configured name are a misconfiguration.
     pub named: bool,
-    /// Where the registry is, without secrets. A recorded claim counts for the same place only.
+    /// Where the registry is, without secrets. A recorded claim is used only with the registry at the same place.
     pub place: Arc<str>,
     /// Whether the registry is this host's own file. If so, a new file in its place doesn't belong to another fleet.
     pub embedded: bool,
@@ -78,7 +79,7 @@ pub struct Recorded {
     pub start: UnixMs,
     /// The registry's entry. Ids up to its expiry may be issued.
     pub holding: LeaseRecord,
-    /// The registry's entry if it is not the above: a stop's last write may not have arrived.
+    /// The registry's entry if it may still differ from `holding`, because a stop's last write may not have arrived.
     pub earlier: Option<LeaseRecord>,
 }
 
@@ -111,7 +112,7 @@ pub enum Response {
     Snapshot(Result<Snapshot, RegistryError>),
     CompareAndSet(Result<UnixMs, RegistryError>),
     Assign(Result<Entry, RegistryError>),
-    /// To [`Request::Record`]; an error is the journal's reason to refuse it.
+    /// The answer to [`Request::Record`]. An error is the journal's reason for refusing.
     Record(Result<(), String>),
 }
 
@@ -119,9 +120,9 @@ pub enum Response {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IssueWindow {
     pub worker: WorkerId,
-    /// Ids from this instant on.
+    /// Ids may be issued from this instant on.
     pub start: UnixMs,
-    /// Only ids whose whole tick lies before this instant.
+    /// Only ids whose whole tick lies before this instant may be issued.
     pub limit: UnixMs,
 }
 
@@ -167,8 +168,9 @@ const RENEW_MS_MAX: u64 = 10_000;
 /// Leaf's own interval.
 const PERMANENT_RENEW_MS: u64 = 3_000;
 
-/// How far ahead the time recorded for a permanent worker lies: past the next renewal.
+/// How far ahead of the clock a permanent worker's recorded time is set, in milliseconds. It must outlast the next
+/// renewal.
 const PERMANENT_AHEAD_MS: u64 = 5_000;
 
-/// No holder counts as dead before this, however frequent renewals are.
+/// The minimum time for which a holder counts as alive after a write, in milliseconds, however often it renews.
 const ALIVE_MS_MIN: u64 = 5_000;

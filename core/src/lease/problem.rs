@@ -35,7 +35,7 @@ pub enum LeaseProblem {
     Lost(WorkerId),
     /// The registry that answers is not the one that granted the claim.
     Replaced(Box<(RegistryId, RegistryId)>),
-    /// An operator must fix something first.
+    /// The host gets no worker until an operator fixes this.
     Refused(Reason),
     /// The worker is being released.
     GivingBack,

@@ -54,7 +54,7 @@ impl Lease {
         let known = found.is_some_and(|found| held.claim.may_be(found));
         let own = found.is_some_and(|found| self.is_own(found));
         if !failed_over && (own || held.mine && known) {
-            // Shows whether a write of unknown outcome was carried out.
+            // The entry shows whether a write of unknown outcome was carried out.
             self.adopt(held, found, now);
             return None;
         }
@@ -99,7 +99,7 @@ impl Lease {
         now: Now,
     ) -> Option<Plan> {
         let Some(entry) = entry else {
-            // The registry lost the entry: write the same number again.
+            // The registry has lost the entry, so the same number is written again.
             let Recorded { worker, start, ref holding, .. } = held.claim;
             let after = self.claim_of(look, worker, start, self.holding(now, holding.expires));
             let aim = Aim::Bind(Some(worker));
@@ -113,7 +113,8 @@ impl Lease {
             self.adopt(held, Some(&entry.holding), now);
             return None;
         }
-        // Also if the registry may have lost writes but kept this one. It is then written again under the new history.
+        // This also holds if the registry may have lost writes but kept this one, which is then written again under the
+        // new history.
         let same_life = held.claim.same_life(&entry.holding);
         let problem = if foreign {
             let name = found.map_or("nobody", |found| &found.name);
@@ -130,7 +131,7 @@ impl Lease {
             self.blocked = true;
             self.refused(now, problem);
             if foreign && held.claim.holding.expires > UnixMs(0) {
-                // A restart in an outage must not use it either.
+                // A restart during an outage must not use the claim either.
                 held.claim.holding.expires = UnixMs(0);
                 self.phase = Phase::ToRecord(Some(held.claim.clone()));
             }
@@ -187,8 +188,8 @@ impl Lease {
         }
     }
 
-    /// Continues under a permanent entry. `doubtful`: where the claim started so far, when it is unknown what was
-    /// issued. Then the new start is above everything that an earlier life can have issued.
+    /// Continues under a permanent entry. `doubtful`: the former start of the claim, if it is unknown what was issued
+    /// under it. Then the new start lies above everything that an earlier life can have issued.
     fn plan_keep(
         &self,
         entry: &Entry,
@@ -232,7 +233,7 @@ impl Lease {
             && (held.in_journal.is_none() || *found != held.claim.holding)
         {
             if found.expires < held.limit {
-                // It has lost a write that it acknowledged, without a new history.
+                // The registry has lost a write that it acknowledged, and its history doesn't show the loss.
                 self.timers.renew_at = now.boot;
             }
             held.claim.holding = found.clone();
@@ -262,7 +263,7 @@ impl Lease {
 }
 
 impl Recorded {
-    /// Whether this can be the registry's entry.
+    /// Whether this can be the registry's entry for this claim, even if the last write has not arrived.
     pub fn may_be(&self, found: &LeaseRecord) -> bool {
         *found == self.holding || Some(found) == self.earlier.as_ref()
     }

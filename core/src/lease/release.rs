@@ -13,7 +13,7 @@ use crate::{BootMs, UnixMs};
 /// How much of a claim is released.
 #[derive(Debug)]
 pub(super) struct Leaving {
-    /// Whether it is released for good. Otherwise it is kept for a restart.
+    /// Whether it is released permanently. Otherwise it is kept for a restart.
     release: bool,
     /// No id was issued from this instant on.
     issued_below: UnixMs,
@@ -107,7 +107,7 @@ impl Lease {
         now: Now,
     ) -> LeaseRecord {
         let used = issued_below.max(held.claim.start);
-        // Whichever clock set it, the expiry must not move further ahead.
+        // The expiry must never move further ahead, whichever clock set it.
         let bound = match self.settings.mode {
             Mode::Leased if release => used.min(held.reach()),
             Mode::Leased => {
@@ -125,7 +125,7 @@ impl Lease {
         }
     }
 
-    /// The registry has taken the write, refused it, or not answered.
+    /// Handles the registry's answer to the last write, which was accepted, refused or not answered.
     pub(super) fn left(&mut self, answer: Result<UnixMs, RegistryError>) {
         let release = self.leaving.as_ref().is_some_and(|leaving| leaving.release);
         let kept = match &answer {

@@ -33,7 +33,7 @@ pub struct Taken {
     pub left: usize,
     /// How many are permanent, or leased for longer than any lease lasts.
     pub permanent: usize,
-    /// The lease, in milliseconds.
+    /// The length of a lease, in milliseconds.
     pub lease_ms: u64,
     /// The time until the next lease expires, in milliseconds; `None` if none will.
     pub next_ms: Option<u64>,

@@ -61,14 +61,14 @@ pub(super) struct HeldLease {
 /// The pending call, or its outcome.
 #[derive(Debug, Default)]
 pub(super) enum Phase {
-    /// None: the timers and the stage of leaving decide what is next.
+    /// No call is pending. The timers, or a stop in progress, decide what comes next.
     #[default]
     Idle,
-    /// The registry has been asked for its entries, since then.
+    /// A read of the registry's entries has been pending since this time.
     Looking(Now),
-    /// Its answer is acted on next.
+    /// The entries that were read, to be acted on next.
     Looked(Snapshot),
-    /// The registry has been asked to write, since then.
+    /// A write to the registry has been pending since this time.
     Writing(Now, Box<Plan>),
     /// The journal must record this next.
     ToRecord(Option<Recorded>),
@@ -76,7 +76,7 @@ pub(super) enum Phase {
     Recording(Option<Recorded>),
 }
 
-/// When to do what, unless a call is pending.
+/// When the next actions are due, unless a call is pending.
 #[derive(Debug)]
 pub(super) struct Timers {
     pub look_next: bool,
@@ -84,7 +84,7 @@ pub(super) struct Timers {
     pub renew_at: BootMs,
     pub retry_at: BootMs,
     pub backoff: Backoff,
-    /// From then on, the journal's claim may be used even if the registry has not answered.
+    /// From this time on, the journal's claim may be used even if the registry has not answered.
     head_start_until: BootMs,
 }
 
@@ -130,7 +130,7 @@ impl HeldLease {
         self.claim.holding.expires.max(self.limit)
     }
 
-    /// Whether ids of both claims may be issued one after the other.
+    /// Whether both are the same claim apart from their expiry, so that ids of one may follow ids of the other.
     fn is_same(&self, claim: &Recorded) -> bool {
         (self.claim.worker, self.claim.start) == (claim.worker, claim.start)
     }
@@ -149,7 +149,7 @@ impl Lease {
         let forgotten = recorded.as_ref().is_some_and(|recorded| !counts(recorded));
         let held = recorded.filter(counts).map(|claim| HeldLease {
             limit: claim.holding.expires,
-            // An end of 0 says that the worker was seen with another host.
+            // An end of 0 records that another host was seen to have the worker.
             in_journal: Some(claim.holding.expires).filter(|end| *end > UnixMs(0)),
             claim,
             mine: false,
@@ -180,11 +180,12 @@ impl Lease {
         }
     }
 
-    /// An id was requested: from now on, a worker is claimed and kept. Returns whether this is the first request.
+    /// Records that an id was requested: from now on, a worker is claimed and kept. Returns whether this is the first
+    /// request.
     pub fn want(&mut self) -> bool {
         let first = !std::mem::replace(&mut self.wanted, true);
         if first && self.held.is_none() && self.leaving.is_none() {
-            // An earlier fault may have been fixed by now: try immediately.
+            // An earlier fault may have been fixed by now, so try immediately.
             (self.trouble, self.timers.backoff) = (None, Backoff::default());
             (self.timers.retry_at, self.timers.look_at) = (BootMs(0), BootMs(0));
         }
@@ -238,7 +239,7 @@ impl Lease {
         Step::Wait(Some(self.wake_at(now, renew_at.min(look_at))))
     }
 
-    /// No id has been requested yet. Checks now and then whether a worker is available.
+    /// Checks periodically whether a worker is available, as long as no id has been requested.
     fn peek(&mut self, now: Now) -> Step {
         if self.timers.look_at > now.boot {
             return Step::Wait(Some(self.timers.look_at));
@@ -257,7 +258,7 @@ impl Lease {
         Step::Request(Request::Record(claim))
     }
 
-    /// Records the result of such a check.
+    /// Records the result of a `peek`.
     pub(super) fn peeked(&mut self, now: Now, could_be_had: bool) {
         self.could_be_had = could_be_had;
         if could_be_had {
@@ -361,7 +362,7 @@ impl Lease {
         Recorded { place, registry, worker, start, holding, earlier: None }
     }
 
-    /// An entry with this life as its holder. Its expiry lies in the future, and not before `least`.
+    /// An entry with this life as its holder. Its expiry lies in the future and is not earlier than `least`.
     pub(super) fn holding(&self, now: Now, least: UnixMs) -> LeaseRecord {
         let holder = Some(self.settings.holder.clone());
         LeaseRecord { holder, expires: self.bound_ahead(now, least) }
@@ -420,7 +421,7 @@ impl Lease {
                     let Entry { worker, holding, .. } = entry;
                     self.taken(now, Recorded { worker, holding, ..plan.after });
                 } else {
-                    // It already had one, from another start. The next read shows which start.
+                    // This host already had a worker, from another start. The next read shows from which one.
                     self.back_off(now, random);
                 }
             }
@@ -479,7 +480,7 @@ impl Lease {
                         }
                     }
                 } else if plan.aim == Aim::Claim {
-                    // Other hosts choose at the same time: don't all retry at the same instant.
+                    // Other hosts choose at the same time, so retries must be spread out.
                     self.back_off(now, random);
                 }
             }
@@ -514,7 +515,7 @@ impl Lease {
         }
     }
 
-    /// The registry has the claim; the journal is next.
+    /// The registry has granted the claim; the journal must record it next.
     pub(super) fn taken(&mut self, now: Now, claim: Recorded) {
         let changed = self
             .held

@@ -3,12 +3,13 @@
 //!
 //! - `ff1`: the permutation, FF1 of NIST SP 800-38G with radix 2 over AES-128.
 //! - `keys`: the keys in the key file, by number.
-//! - `tag_record`: what is recorded of this for a masked tag.
+//! - `tag_record`: what a masked tag's record says about its mask.
 //! - `text`: the public form as text, such as `ord_16dsky4r4xzza8d`.
 //!
 //! The tweak is the tag's name. So each tag has its own permutation, and any other implementation of FF1 computes the
 //! same ids from the key, the width and the name. The tweak leaves out the tag's generation and store on purpose. A
-//! tag's numbers never repeat under its name, so one permutation of them never repeats an id. Two permutations could.
+//! tag's numbers never repeat under its name, so one permutation of them never repeats an id, but two permutations
+//! could.
 
 mod ff1;
 mod keys;

@@ -32,7 +32,7 @@ pub enum TextError {
     /// It has another prefix.
     #[error("it doesn't begin with the requested prefix")]
     Prefix,
-    /// It is cut off or has another width.
+    /// It is truncated, or has another width.
     #[error("it is not as long as an id of {bits} bits")]
     Length {
         /// The requested width.
@@ -144,7 +144,7 @@ fn digits_of(bits: MaskBits) -> usize {
     usize::from(bits.get()).div_ceil(5)
 }
 
-/// The value of a digit, also of a letter that looks like one.
+/// The value of a digit, or of a letter that stands for one.
 pub(crate) fn value_of(character: u8) -> Option<u8> {
     let digit = match character.to_ascii_lowercase() {
         b'o' => b'0',

@@ -11,10 +11,10 @@ use crate::{Tag, UnixMs, WorkerId};
 /// The last instant that registries can hold: they store milliseconds as positive signed 64-bit numbers.
 pub const INSTANT_MAX: UnixMs = UnixMs(i64::MAX as u64);
 
-/// Checks a holder's id or name, or an incarnation. Errors call it `what`.
+/// Checks a holder's id or name, or an incarnation. `what` names it in errors.
 ///
 /// # Errors
-/// The given value, and the allowed ones.
+/// Describes the given value and what is allowed.
 pub fn check_id(what: &str, text: &str) -> Result<(), String> {
     let allowed = 1..=HOLDER_BYTES_MAX;
     if allowed.contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -29,7 +29,7 @@ pub fn check_id(what: &str, text: &str) -> Result<(), String> {
 /// The layouts that a registry must still record, by name and definition, given those that it has.
 ///
 /// # Errors
-/// [`RegistryError::Refused`] if a layout is recorded with another definition, with both.
+/// [`RegistryError::Refused`] if a layout is recorded with another definition. The text shows both.
 pub fn new_layouts(
     recorded: &BTreeMap<String, String>,
     layouts: &[(Tag, Layout)],

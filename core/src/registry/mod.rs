@@ -41,7 +41,7 @@ pub struct RegistryId {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     pub registry: RegistryId,
-    /// How long ago the present history was first noticed, by the registry's own clock; the maximum if it is the first
+    /// How long ago the current history was first noticed, by the registry's own clock; the maximum if it is the first
     /// history. `None` if the registry has never lost acknowledged writes.
     pub history_age: Option<Duration>,
     pub now: UnixMs,
@@ -56,7 +56,7 @@ pub struct Entry {
     pub holding: LeaseRecord,
     /// The holder's own clock when it last wrote.
     pub seen: UnixMs,
-    /// The registry's clock then.
+    /// The registry's clock at that time.
     pub written: UnixMs,
 }
 
@@ -77,10 +77,10 @@ pub struct Holder {
     /// A host's journal by its id (leased), or the configured identity (permanent). 1 to [`HOLDER_BYTES_MAX`] bytes of
     /// printable ASCII without spaces.
     pub id: Arc<str>,
-    /// The name for people: the configured identity or the host's name; the same characters and length.
+    /// The name for people: the configured identity or the host's name. The same characters and length are allowed.
     pub name: Arc<str>,
     /// Identifies a start of the holder: drawn again each time; see [`Holder::has_stopped`]. The same characters and
-    /// length. Empty in an entry that names none, such as Leaf's.
+    /// length are allowed. Empty in an entry that names none, such as Leaf's.
     pub incarnation: StartToken,
 }
 
@@ -91,7 +91,7 @@ pub struct Taking {
     pub holder: Holder,
     /// Ids whose tick lies before this instant are earlier holders': the earlier claim ended here. 0 if there was none.
     pub since: UnixMs,
-    /// The registry's clock then.
+    /// The registry's clock at that time.
     pub taken: UnixMs,
 }
 

@@ -103,7 +103,7 @@ impl SegmentBuffer {
         self.segments.front().is_none_or(|current| current.issued >= self.watch)
     }
 
-    /// Makes the caller look again after this many more ids of the current segment, or at its end.
+    /// Makes the caller check again after this many more ids of the current segment, or at its end.
     pub(super) fn look_after(&mut self, issued: u64) {
         if let Some(current) = self.segments.front() {
             let left = current.unissued();
@@ -117,12 +117,12 @@ impl SegmentBuffer {
         self.segments.iter().map(|segment| (segment.unissued(), segment.claimed.count))
     }
 
-    /// Held ids, which are not issued yet.
+    /// How many held ids are not issued yet.
     pub fn unissued(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.unissued())).sum()
     }
 
-    /// Ids that may be issued: those below the marks.
+    /// How many ids may be issued: those below the marks.
     pub(super) fn marked(&self) -> u64 {
         self.segments.iter().map(|segment| u64::from(segment.issuable())).sum()
     }
@@ -172,8 +172,8 @@ impl SegmentBuffer {
         moved
     }
 
-    /// Each segment with its shard and its exact mark, which is its first id that is not issued: for a clean stop. Ids
-    /// that are marked but not issued are kept.
+    /// For a clean stop: each segment with its shard and its exact mark, which is its first unissued id. Ids that are
+    /// marked but not issued are kept.
     pub fn exact_marks(&self) -> impl Iterator<Item = (u32, Run, u64)> + '_ {
         let segments = self.segments.iter();
         segments.map(|one| (one.shard, one.claimed, one.claimed.bound(one.issued)))
@@ -232,7 +232,7 @@ impl SegmentBuffer {
 }
 
 impl HeldSegment {
-    /// How many ids may be issued at once.
+    /// How many ids may be issued now.
     fn issuable(&self) -> u32 {
         self.marked - self.issued
     }
@@ -261,7 +261,7 @@ impl Truncation {
         self.closed.is_empty()
     }
 
-    /// Joins two; this one comes first.
+    /// Appends `other`.
     pub(super) fn and(mut self, other: Truncation) -> Truncation {
         self.lost += other.lost;
         self.closed.extend(other.closed);

@@ -21,7 +21,7 @@ pub struct Distribution<T> {
 impl<T> Allocator<T> {
     /// What to claim now, if anything; the caller chooses the shard. The caller claims and then reports with
     /// [`Allocator::claimed`] or [`Allocator::claimed_strictly`], [`Allocator::exhausted`] or
-    /// [`Allocator::claim_failed`]. No second claim is wanted before that.
+    /// [`Allocator::claim_failed`]. No second claim is requested before that.
     pub fn claim_wanted(&mut self, now: BootMs) -> Option<ClaimWish> {
         match self.claim {
             ClaimState::Sent { .. } | ClaimState::Granted { .. } | ClaimState::Void => return None,
@@ -39,7 +39,7 @@ impl<T> Allocator<T> {
         wish
     }
 
-    /// Claims enough for all waiting requests, and more if the tag is held. Or nothing.
+    /// A claim for all waiting requests, with more ids if the tag is held; `None` if nothing needs to be claimed.
     fn strict_wish(&mut self, now: BootMs) -> Option<ClaimWish> {
         let PrefetchPolicy { step_max, hold_ms, .. } = *self.sizing.provision;
         let most = self.left.map_or(step_max, |left| left.min(step_max));
@@ -72,7 +72,7 @@ impl<T> Allocator<T> {
     /// Reports what a shard's store granted. Returns the mark to journal with the segment. The claim stays in flight
     /// until [`Allocator::add_segment`] reports that the journal has it.
     ///
-    /// The caller must check that the grant belongs to the present tag and store, also after [`Allocator::forget`]. A
+    /// The caller must check that the grant belongs to the current tag and store, also after [`Allocator::forget`]. A
     /// grant that must not be used counts as a failed claim.
     ///
     /// # Errors
@@ -133,15 +133,15 @@ impl<T> Allocator<T> {
     /// recorded that the tag is held for this time. A claim is wanted again soon.
     pub fn held_elsewhere(&mut self, now: BootMs, end: u64, ms: u64) {
         let retry_at = self.turn_strict().held_elsewhere(now, end, ms);
-        // The holder has claimed all ids below. If the store loses them, this host can tell.
+        // The holder has claimed all ids below this. If the store loses them, this host can tell.
         self.raise_highest_end(0, end);
         self.claim_failed(retry_at);
     }
 
     /// Reports that the journal has a strict tag's grant. Its ids go to the requests that share the claim and still
-    /// wait, in turn by user. A request that accepts fewer gets at least one. The first request that finds too
-    /// few left waits for the next claim, and so do all behind it. What is left is dropped unless the host holds the
-    /// tag. If the shard was forgotten meanwhile, no request is served.
+    /// wait, round-robin by user. A request that accepts fewer gets at least one. The first request that finds too few
+    /// left waits for the next claim, and so do all behind it. What is left is dropped unless the host holds the tag.
+    /// If the shard was forgotten meanwhile, no request is served.
     pub fn distribute(&mut self, claimed: Run) -> Distribution<T> {
         let mut served = Vec::new();
         let hold = self.strict.as_mut().expect("a strict tag's claim was granted");

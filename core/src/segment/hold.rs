@@ -14,18 +14,19 @@ use leafd_wire::Run;
 use crate::BootMs;
 use crate::store::{HoldWish, Holding};
 
-/// The holder renews its hold after one part in this many of the time. That is also how long another host waits for a
-/// healthy holder.
+/// The holder renews its hold after 1/`RENEWED_AFTER` of the hold's time. That is also how long another host waits for
+/// a healthy holder.
 const RENEWED_AFTER: u64 = 4;
 
-/// The holder stops one part in this many earlier, because its clock may be slower than another host's. Linux lets
-/// programs change a clock's speed by a tenth. chrony changes it by a twelfth while it corrects a large error.
+/// The holder stops early by 1/`CLOCKS_DIFFER` of the hold's time, because its clock may be slower than another host's.
+/// Linux lets programs change a clock's speed by a tenth. chrony changes it by a twelfth while it corrects a large
+/// error.
 const CLOCKS_DIFFER: u64 = 5;
 
 /// Clocks are read in milliseconds.
 const CLOCKS_ROUNDED_MS: u64 = 5;
 
-/// A host holds the tag once it has been alone for the time for which it may hold it, or for this time if that is
+/// A host starts to hold a tag once it has been alone for as long as it may hold the tag, or for this long if that is
 /// shorter.
 const ALONE_MS_MAX: u64 = 2_000;
 
@@ -35,7 +36,7 @@ const LOOK_AGAIN_MS: u64 = 50;
 /// A tag is held only if about this many ids are drawn between two renewals.
 const DRAWN_AT_LEAST: u64 = 2;
 
-/// A host holds at most one part in this many of the ids below the ceiling, because unused ones are lost.
+/// A host holds at most 1/`CEILING_SHARE` of the ids below the ceiling, because unused ones are lost.
 const CEILING_SHARE: u64 = 16;
 
 /// What a claim should cover.
@@ -63,7 +64,7 @@ pub(super) struct StrictHold {
     /// From this time on, no id is issued from memory.
     until: BootMs,
     renew_at: BootMs,
-    /// With fewer ids than this, the host claims again.
+    /// The host claims again when fewer ids than this are left.
     low: u64,
     drawn: bool,
     in_store: InStore,

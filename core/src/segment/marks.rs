@@ -6,7 +6,7 @@ use leafd_wire::Run;
 use super::{Allocator, MarkMove};
 use crate::BootMs;
 
-/// Marks move back when they lie this many times further ahead than needed.
+/// Marks move back when they lie at least this many times further ahead of use than needed.
 const DRAWN_BACK_FROM: u64 = 2;
 
 impl<T> Allocator<T> {
@@ -36,7 +36,7 @@ impl<T> Allocator<T> {
         moves.iter().for_each(|moved| self.held.set_mark(*moved));
     }
 
-    /// Moves back marks that lie too far ahead for the present rate. Ids above the new marks are not issued before the
+    /// Moves back marks that lie too far ahead for the current rate. Ids above the new marks are not issued before the
     /// marks move again. Returns each segment with its new mark, for the journal. The caller need not report back.
     #[must_use]
     pub fn draw_marks_back(&mut self, now: BootMs) -> Vec<(u32, Run, u64)> {

@@ -96,10 +96,10 @@ pub struct Allocator<T> {
 impl<T> Allocator<T> {
     /// An allocator without ids.
     ///
-    /// `provision` is shared by all tags; `shards`: how many stores feed the tag, from 1.
+    /// All tags share `provision`. `shards` is the number of stores that feed the tag, at least 1.
     ///
     /// # Panics
-    /// When there are no shards.
+    /// If `shards` is 0.
     pub fn new(provision: impl Into<Rc<PrefetchPolicy>>, shards: u32, now: BootMs) -> Self {
         assert!(shards > 0, "a tag has a store");
         Allocator {
@@ -140,7 +140,7 @@ impl<T> Allocator<T> {
         self.strict.iter_mut().for_each(|hold| hold.give_up());
     }
 
-    /// Sizes claims and marks by another policy from now on. Held ids stay.
+    /// Uses another policy for the size of claims and marks from now on. Held ids stay.
     pub fn set_provision(&mut self, provision: impl Into<Rc<PrefetchPolicy>>) {
         self.sizing.provision = provision.into();
     }
@@ -227,7 +227,7 @@ impl<T> Allocator<T> {
         self.sizing.step = step.max(1);
     }
 
-    /// Has the next claim bring at least so many ids, although nobody has asked for them yet.
+    /// Makes the next claim bring at least this many ids, although no request waits for them yet.
     pub fn expect(&mut self, ids: u64) {
         self.sizing.expected = ids;
     }
@@ -259,8 +259,8 @@ impl<T> Allocator<T> {
         self.shards.iter().map(|shard| shard.highest_end).collect()
     }
 
-    /// The largest number that may be issued: the smallest of the shards' ceilings. `None` if there is no limit but the
-    /// size of ids.
+    /// The largest number that may be issued: the smallest of the shards' ceilings. `None` if only the size of ids
+    /// limits it.
     pub fn ceiling(&self) -> Option<u64> {
         let lowest = self.shards.iter().map(|shard| shard.ceiling).min();
         lowest.filter(|ceiling| *ceiling < ID_MAX)
@@ -308,8 +308,8 @@ impl<T> Allocator<T> {
         is_quiet && self.waiting.is_empty() && !self.holds()
     }
 
-    /// When to check it again, although nothing may happen until then: in `later_ms` at the latest, or in `soon_ms` if this
-    /// host holds the strict tag. `None` if no request waits, no claim is to be retried, and no hold ends.
+    /// When to check the tag again even if nothing happens until then: in `later_ms` at the latest, or in `soon_ms` if
+    /// this host holds the strict tag. `None` if no request waits, no claim is to be retried, and no hold ends.
     pub fn check_at(&self, now: BootMs, soon_ms: u64, later_ms: u64) -> Option<BootMs> {
         let retry_at = match self.claim {
             ClaimState::RetryAt(at) => Some(at),
@@ -321,7 +321,7 @@ impl<T> Allocator<T> {
             return None;
         }
         let latest = BootMs(now.0.saturating_add(if holds { soon_ms } else { later_ms }));
-        // A retry that is due and was not made waits for its store.
+        // A retry that is overdue waits for its store to become usable.
         let retry_at = retry_at.filter(|at| *at > now);
         Some([deadline, retry_at].into_iter().flatten().fold(latest, BootMs::min))
     }

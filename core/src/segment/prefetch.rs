@@ -25,7 +25,7 @@ pub struct PrefetchPolicy {
 pub(super) struct Need {
     /// Numbers held and not issued.
     pub(super) held: u64,
-    /// In how many segments.
+    /// How many segments hold them.
     pub(super) segments: usize,
     /// The minimum that all waiting requests need.
     pub(super) waited_for: u64,
@@ -45,42 +45,43 @@ pub(super) struct ClaimSizer {
     pub(super) claimed_last: u64,
     /// How many ids were issued since that claim.
     used: u64,
-    /// How many ids to hold although nobody has asked for them yet. The next claim ends this.
+    /// How many ids to hold although no request waits for them yet. Reset by the next claim.
     pub(super) expected: u64,
     /// How long the journal's last mark move took, in milliseconds.
     pub(super) commit_ms: u64,
 }
 
-/// The minimum that a mark moves ahead, so that a burst of an idle tag rarely waits for a mark. Beyond its share, a
-/// crash costs a tag at most this many ids.
+/// The minimum that a mark moves ahead, so that a burst of an idle tag rarely waits for a mark. A crash costs a tag at
+/// most this many ids beyond the share in `MARK_SHARE`.
 const MARK_AHEAD_MIN: u64 = 64;
 
 /// How many times larger than the last claim the next one may be. A tag whose rate rises reaches its size in a few
 /// claims, and a single burst does not consume ten million numbers.
 const CLAIM_GROWTH: u64 = 8;
 
-/// Claims below this may grow in one step.
+/// A claim may always grow to this size at once.
 const CLAIM_GROWTH_FLOOR: u64 = 1_000;
 
-/// The part (one in this many) of the last claim, or of what was left before it, that must be used before the rate of a
-/// burst is trusted, because the first few ids say little.
+/// 1/`USED_FIRST` of the last claim, or of what was left before it, must be used before the rate of a burst is trusted,
+/// because the first few ids say little.
 const USED_FIRST: u64 = 8;
 
 /// No ids are claimed ahead while this many segments are held, because each takes memory.
 const SEGMENTS_MAX: usize = 8;
 
-/// Marks run ahead of use by at most this fraction (one in this many) of the held ids, so the others survive a crash
-/// during a store outage. A lasting burst moves marks in ever smaller steps, but needs few of them, because the rest
-/// shrinks geometrically.
+/// Marks run ahead of use by at most 1/`MARK_SHARE` of the held ids, so the others survive a crash during a store
+/// outage. A lasting burst moves marks in ever smaller steps, but needs few of them, because the rest shrinks
+/// geometrically.
 const MARK_SHARE: u64 = 4;
 
-/// While the journal keeps up, marks run ahead of use, and a crash skips, at most this many ids ...
+/// Marks run at most this many ids ahead of use, and a crash skips at most this many, unless the tag is so fast that
+/// the next two limits allow more.
 const MARK_AHEAD_MAX: u64 = 1_000_000;
 
-/// ... but at least the ids of this time at the tag's rate, in milliseconds, or of some commits of a slow journal.
+/// Marks may run ahead by the ids of this time at the tag's rate, in milliseconds.
 const MARK_AHEAD_MS: u64 = 1_000;
 
-/// How many commits.
+/// If the journal is slow, marks may run ahead by the ids that are drawn during this many of its commits.
 const MARK_AHEAD_COMMITS: u64 = 4;
 
 impl ClaimSizer {
@@ -98,7 +99,7 @@ impl ClaimSizer {
         self.steady.count(ids);
     }
 
-    /// Notes a granted claim.
+    /// Records a granted claim.
     pub(super) fn note_claim(&mut self, count: u32) {
         self.claimed_last = u64::from(count);
         (self.used, self.expected) = (0, 0);

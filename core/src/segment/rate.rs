@@ -46,7 +46,7 @@ impl RateMeter {
 
     /// How many ids the rate yields in this time.
     pub fn ids_in(&mut self, now: BootMs, ms: u64) -> u64 {
-        // The cast saturates: right for an absurd rate.
+        // The cast saturates, which is right for absurdly high rates.
         (self.per_second(now) * ms as f64 / 1_000.0).ceil() as u64
     }
 }

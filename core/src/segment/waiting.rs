@@ -11,7 +11,7 @@ use crate::BootMs;
 pub struct Want {
     /// How many, from 1.
     pub count: u32,
-    /// Whether fewer will do (at least one).
+    /// Whether fewer are acceptable (at least one).
     pub allow_partial: bool,
 }
 
@@ -33,10 +33,10 @@ struct Waiter<T> {
 pub struct Waiting<T> {
     /// The users with waiting requests, and these requests; the first user is next. None is empty.
     users: VecDeque<(u32, VecDeque<Waiter<T>>)>,
-    /// How many numbers they need at least. It is kept up to date, so that a request's cost doesn't depend on how many
+    /// The minimum that they need in total. It is kept up to date, so that a request's cost doesn't depend on how many
     /// wait.
     pub(super) waited_for: u64,
-    /// No deadline is before it.
+    /// A lower bound of all deadlines.
     deadline_first: BootMs,
     /// The ticket of the next request. Every earlier request has a lower one.
     pub(super) next_ticket: Ticket,
@@ -48,7 +48,7 @@ impl<T> Waiting<T> {
         Waiting { users, waited_for, deadline_first, next_ticket: Ticket(0) }
     }
 
-    /// Lets a request wait behind those of the same user that came before it.
+    /// Queues a request behind the same user's earlier ones.
     pub fn push(&mut self, uid: u32, want: Want, deadline: BootMs, handle: T) {
         let waiter = Waiter { ticket: self.next_ticket, want, deadline, handle };
         self.next_ticket.0 += 1;
@@ -60,12 +60,12 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Whether none waits.
+    /// Whether no request waits.
     pub fn is_empty(&self) -> bool {
         self.users.is_empty()
     }
 
-    /// An instant before which no request has its deadline; `None` if none waits.
+    /// An instant before which no request's deadline passes; `None` if none waits.
     pub(super) fn deadline(&self) -> Option<BootMs> {
         (!self.is_empty()).then_some(self.deadline_first)
     }
@@ -84,8 +84,7 @@ impl<T> Waiting<T> {
         self.users.iter().map(|(_, queue)| queue)
     }
 
-    /// How many numbers the first requests need at least, as many of them as fit into `most` together. The first one
-    /// always counts.
+    /// The minimum that the first requests need together: as many requests as fit into `most`, but at least one.
     pub(super) fn waited_for_within(&self, most: u64) -> u64 {
         if self.waited_for <= most {
             return self.waited_for;
@@ -109,18 +108,18 @@ impl<T> Waiting<T> {
         self.users.front().map(|(_, queue)| queue[0].want)
     }
 
-    /// The wish of the next request with a ticket below `before`, and the place of its user.
+    /// The wish of the next request with a ticket below `before`, and the index of its user.
     pub(super) fn head_before(&self, before: Ticket) -> Option<(usize, Want)> {
         let place = self.queues().position(|queue| queue[0].ticket < before)?;
         Some((place, self.users[place].1[0].want))
     }
 
-    /// Takes out the request that is next.
+    /// Removes and returns the next request.
     pub(super) fn pop(&mut self) -> Option<T> {
         self.pop_at(0)
     }
 
-    /// Takes out the first request of the user at this place, who then moves behind all others.
+    /// Removes and returns the first request of the user at this index, who then moves behind all others.
     pub(super) fn pop_at(&mut self, place: usize) -> Option<T> {
         let (uid, mut queue) = self.users.remove(place)?;
         let waiter = queue.pop_front()?;
@@ -130,7 +129,8 @@ impl<T> Waiting<T> {
         Some(self.left(waiter))
     }
 
-    /// Takes out the request that came last, if its deadline has passed already: such a request did not want to wait.
+    /// Removes and returns the latest request if its deadline has already passed, because its client doesn't want to
+    /// wait.
     pub fn expire_last(&mut self, now: BootMs) -> Option<T> {
         let came_last = |waiter: &Waiter<T>| waiter.ticket.0 + 1 == self.next_ticket.0;
         let place = self.queues().position(|queue| queue.back().is_some_and(came_last))?;
@@ -151,7 +151,7 @@ impl<T> Waiting<T> {
         waiter.handle
     }
 
-    /// A host may use a hundred thousand tags: a queue that is empty keeps no memory.
+    /// A host may use a hundred thousand tags, so an empty queue keeps no memory.
     fn free_if_empty(&mut self) {
         if self.users.is_empty() {
             self.users = VecDeque::new();
@@ -159,7 +159,7 @@ impl<T> Waiting<T> {
         }
     }
 
-    /// Takes out the requests whose deadline has passed.
+    /// Removes and returns the requests whose deadlines have passed.
     pub fn expire(&mut self, now: BootMs) -> Vec<T> {
         if now < self.deadline_first {
             return Vec::new();
@@ -167,7 +167,7 @@ impl<T> Waiting<T> {
         self.take_where(|waiter| waiter.deadline <= now)
     }
 
-    /// Takes out the requests that need more than `most` at least.
+    /// Removes and returns the requests that need more than `most` at least.
     pub(super) fn take_larger(&mut self, most: u64) -> Vec<T> {
         self.take_where(|waiter| u64::from(waiter.want.least()) > most)
     }
@@ -184,12 +184,12 @@ impl<T> Waiting<T> {
         self.take_where(|waiter| useless(&waiter.handle));
     }
 
-    /// Takes out every request.
+    /// Removes and returns every request.
     pub fn abandon(&mut self) -> Vec<T> {
         self.take_where(|_| true)
     }
 
-    /// Takes out the requests for which `out` is true.
+    /// Removes and returns the requests for which `out` is true.
     fn take_where(&mut self, out: impl Fn(&Waiter<T>) -> bool) -> Vec<T> {
         let mut taken = Vec::new();
         (self.waited_for, self.deadline_first) = (0, BootMs(u64::MAX));

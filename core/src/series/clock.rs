@@ -13,11 +13,11 @@ pub struct Sample {
     pub store: UnixMs,
 }
 
-/// How much two clocks can drift apart: one millisecond in so many. Clocks that are being corrected change their speed
-/// by up to 500 in a million each.
+/// How fast two clocks can drift apart: by 1/`DRIFT` of the elapsed time. Clocks that are being corrected change their
+/// speed by up to 500 in a million each.
 const DRIFT: u64 = 1_000;
 
-/// The clocks are read in whole milliseconds.
+/// The resolution of clock readings, in milliseconds.
 const GRAIN: u64 = 1;
 
 impl Sample {
@@ -28,11 +28,12 @@ impl Sample {
         ((self.store.0 + from).saturating_sub(GRAIN), self.store.0 + to)
     }
 
-    /// The present period, and the instant of the host's clock up to which it is that; `None` if the store's clock is far
-    /// from the present.
+    /// The current period, and the instant of the host's clock up to which it certainly lasts; `None` if the store's
+    /// clock shows a year that no document number can name.
     ///
     /// # Errors
-    /// A boundary is nearer than the host can tell. It has certainly passed after so many milliseconds.
+    /// The store's clock is too close to a boundary to tell the period. Returns the milliseconds after which the
+    /// boundary has certainly passed.
     pub fn present(
         &self,
         kind: PeriodKind,

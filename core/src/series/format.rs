@@ -25,7 +25,7 @@ enum Field {
     Count,
 }
 
-/// What a text says.
+/// The content of a document number's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Number {
     pub period: Period,
@@ -34,13 +34,13 @@ pub struct Number {
     pub number: u64,
 }
 
-/// The longest format, in bytes. So a text has at most 160.
+/// The longest format, in bytes. It limits texts to 160 bytes.
 const LENGTH_MAX: usize = 100;
 
 /// The longest name of a tenant.
 const TENANT_BYTES_MAX: usize = 32;
 
-/// A field of a date: its name, how `strftime` calls it, and its width.
+/// A field of a date: its name, its `strftime` specifier, and its width.
 type DateField = (&'static str, &'static str, usize);
 
 const DATES: [DateField; 6] = [
@@ -60,7 +60,7 @@ const COUNT: &str = "it needs {n:WIDTH}, with a width of 1 to 18, or of 1 to 12 
 
 impl Format {
     /// # Errors
-    /// Why it isn't a format, in words.
+    /// Why the text isn't a format, in words.
     pub fn parse(text: &str) -> Result<Format, &'static str> {
         let printable = text.bytes().all(|byte| (b' '..=b'~').contains(&byte));
         if text.is_empty() || text.len() > LENGTH_MAX || !printable {
@@ -120,7 +120,7 @@ impl Format {
         self.kind
     }
 
-    /// Whether each tenant has a count of its own.
+    /// Whether each tenant has its own count.
     pub fn has_tenant(&self) -> bool {
         self.parts.contains(&Field::Tenant)
     }
@@ -138,10 +138,10 @@ impl Format {
         }
     }
 
-    /// Checks a tenant, and returns it as tags have it. Texts show it in capitals.
+    /// Checks a tenant's name, and returns it in lower case, as tags contain it. Texts show it in capitals.
     ///
     /// # Errors
-    /// Why it isn't a tenant, in words.
+    /// Why the text isn't a tenant, in words.
     pub fn tenant(&self, text: &str) -> Result<String, &'static str> {
         let fits =
             text.len() <= TENANT_BYTES_MAX && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -175,7 +175,7 @@ impl Format {
         }
     }
 
-    /// Reads a number, if it is written exactly like this.
+    /// Reads a number if the text is exactly what [`Format::writer`] would write.
     pub fn read(&self, text: &str, overflow: Overflow) -> Option<Number> {
         let mut rest = text.get(..text.len().checked_sub(self.check as usize)?)?;
         let (mut year, mut inner, mut day) = (2000, 1, 1);
@@ -184,7 +184,7 @@ impl Format {
             let width = match part {
                 Field::Literal(literal) => literal.len(),
                 Field::Date((.., width)) => *width,
-                // It ends where no letter or digit follows.
+                // The number ends where no letter or digit follows.
                 _ => rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len()),
             };
             let (found, behind) = rest.split_at_checked(width)?;
@@ -214,7 +214,7 @@ impl Format {
     }
 }
 
-/// How long the periods are, by the fields that the parts show.
+/// The length of the periods, by the date fields in the format.
 fn kind_of(parts: &[Field]) -> Result<PeriodKind, &'static str> {
     let name = |part: &Field| match part {
         Field::Date(("yy", ..)) => Some("yyyy"),
@@ -237,7 +237,7 @@ fn kind_of(parts: &[Field]) -> Result<PeriodKind, &'static str> {
     }
 }
 
-/// Of a field such as `n:6` or `n:6:base32`.
+/// The width and radix of a field such as `n:6` or `n:6:base32`.
 fn width_and_radix(name: &str) -> Option<(u32, u64)> {
     let width = name.strip_prefix("n:")?;
     let (width, radix, most) = match width.strip_suffix(":base32") {
@@ -258,8 +258,8 @@ fn digits(mut number: u64, radix: u64, width: u32) -> String {
     digits.iter().rev().collect()
 }
 
-/// The check digits by ISO 7064, MOD 97-10, over a text's digits and letters, as in an IBAN. They find any wrong
-/// character, and nearly all swaps of two.
+/// The check digits by ISO 7064, MOD 97-10, over a text's digits and letters, as in an IBAN. They detect any single
+/// wrong character, and nearly all swaps of two.
 fn check_of(text: &str) -> u64 {
     let values = text.chars().filter_map(|char| char.to_digit(36));
     let remainder = values.fold(0, |sum, value| {

@@ -1,7 +1,7 @@
 //! Document numbers: texts such as INV-2026-000123, with a count that starts over in each period.
 //!
-//! A period's count is an ordinary tag, so nothing here decides which numbers are issued. This decides which tag they
-//! come from, and how they are written.
+//! A period's count is an ordinary tag, so nothing here decides which numbers are issued. This module decides which tag
+//! they come from, and how they are written.
 //!
 //! - `format`: the texts.
 //! - `period`: days, weeks, months, quarters and years in a time zone.
@@ -19,10 +19,11 @@ pub use clock::Sample;
 pub use format::{Format, Number};
 pub use period::{Period, PeriodKind};
 
-/// What the names of the tags of series begin with. No other tag can be created under such a name.
+/// The prefix of the names of series' tags. No other tag can be created with it.
 const TAG_PREFIX: &str = "series/";
 
-/// The same for tags of which no ids are claimed ahead of use. A host must know that before it asks the store.
+/// The prefix of tags of which no ids are claimed ahead of use. The name must show this, because a host must know it
+/// before it asks the store.
 const DENSE_PREFIX: &str = "series.dense/";
 
 /// The longest name of a series.
@@ -47,7 +48,7 @@ pub struct Series {
     pub retention_days: Option<u32>,
 }
 
-/// What happens when a period needs more numbers than have room in the format.
+/// What happens when a period needs more numbers than fit the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Overflow {
@@ -58,7 +59,7 @@ pub enum Overflow {
 }
 
 impl Series {
-    /// What the names of a tenant's tags begin with; without a tenant, those of all tags of the series.
+    /// The prefix of a tenant's tags; with an empty `tenant`, of all tags of the series.
     pub fn tags_of(&self, tenant: &str) -> String {
         let prefix = if self.dense { DENSE_PREFIX } else { TAG_PREFIX };
         let slash = if tenant.is_empty() { "" } else { "/" };
@@ -68,7 +69,7 @@ impl Series {
     /// The tag that counts its tenants.
     ///
     /// # Panics
-    /// When its name was not checked.
+    /// If its name was not checked.
     pub fn tenants_tag(&self) -> Tag {
         let tag = format!("{DENSE_PREFIX}{}/tenants", self.name);
         Tag::parse(tag.as_bytes()).expect("a checked name fits into a tag")
@@ -77,7 +78,7 @@ impl Series {
     /// The tag that counts a period's numbers.
     ///
     /// # Panics
-    /// When name and tenant were not checked.
+    /// If name and tenant were not checked.
     pub fn tag_of(&self, tenant: &str, period: Period) -> Tag {
         let tag = format!("{}{period}", self.tags_of(tenant));
         Tag::parse(tag.as_bytes()).expect("checked names fit into a tag")
@@ -98,7 +99,7 @@ pub fn is_tag_of_series(tag: &str) -> bool {
     tag.starts_with(TAG_PREFIX) || tag.starts_with(DENSE_PREFIX)
 }
 
-/// Whether a tag counts the tenants of a series. That all are taken concerns nobody but new tenants.
+/// Whether a tag counts the tenants of a series. If it is exhausted, only new tenants are affected.
 pub fn counts_tenants(tag: &str) -> bool {
     let name = tag.strip_prefix(DENSE_PREFIX).and_then(|it| it.strip_suffix("/tenants"));
     name.is_some_and(|name| !name.contains('/'))

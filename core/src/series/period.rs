@@ -11,7 +11,7 @@ use crate::UnixMs;
 /// How long the periods of a series are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeriodKind {
-    /// There is only one.
+    /// A single period without an end.
     All,
     Year,
     Quarter,
@@ -21,18 +21,19 @@ pub enum PeriodKind {
     Day,
 }
 
-/// A period, by its first day; a week by its Thursday, whose year is that of the week.
+/// A period, identified by its first day. A week is identified by its Thursday, which lies in the year that the week
+/// belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Period {
     kind: PeriodKind,
     day: Date,
 }
 
-/// The first and the last year that a number can name, also with two digits.
+/// The years that a document number can name, even with two digits.
 const YEARS: std::ops::RangeInclusive<i16> = 2000..=2099;
 
 impl PeriodKind {
-    /// How a period is named, in the terms of `strftime`, and how long it is.
+    /// The `strftime` pattern that names a period, and the length of the period.
     fn name_and_length(self) -> (&'static str, Span) {
         match self {
             PeriodKind::All => ("all", Span::new()),
@@ -46,7 +47,7 @@ impl PeriodKind {
 }
 
 impl Period {
-    /// The period of an instant in a time zone: the last one that has begun. `None` for instants far from the present.
+    /// The period of an instant in a time zone: the last one that has begun. `None` outside of `YEARS`.
     pub fn at(kind: PeriodKind, zone: &TimeZone, at: UnixMs) -> Option<Period> {
         let instant = Timestamp::from_millisecond(i64::try_from(at.0).ok()?).ok()?;
         let mut found = Period::of(kind, zone.to_datetime(instant).date())?;
@@ -75,12 +76,12 @@ impl Period {
         YEARS.contains(&day.year()).then_some(Period { kind, day })
     }
 
-    /// What `strftime` writes for it.
+    /// Formats the period with a `strftime` pattern.
     pub(super) fn text(self, pattern: &str) -> String {
         self.day.strftime(pattern).to_string()
     }
 
-    /// The period of a year, of the quarter, month or week in it, and of the day in the month.
+    /// The period with this year, this quarter, month or week of the year, and this day of the month.
     pub(super) fn of_fields(kind: PeriodKind, year: i16, inner: i16, day: i16) -> Option<Period> {
         let (inner, day) = (i8::try_from(inner).ok()?, i8::try_from(day).ok()?);
         let date = match kind {
@@ -88,7 +89,7 @@ impl Period {
             PeriodKind::Week => {
                 ISOWeekDate::new(year, inner, Weekday::Monday).map(|day| day.date())
             }
-            // What a period has not is 1.
+            // Fields that this kind of period doesn't have are 1.
             _ => Date::new(year, inner, day),
         };
         Period::of(kind, date.ok()?)

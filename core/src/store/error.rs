@@ -11,7 +11,7 @@ pub enum StoreError {
     /// The store can't be reached, or did not answer in time. Whether it changed anything is unknown.
     #[error("the store {store} can't be used: {cause}")]
     Unavailable {
-        /// Which store, without secrets.
+        /// The store's name, without secrets.
         store: String,
         cause: Reason,
     },
@@ -56,7 +56,7 @@ pub enum StoreError {
         "the store {store} has changed: it was {expected}, and now it is {found}; nothing was done"
     )]
     Changed {
-        /// Which store, without secrets.
+        /// The store's name, without secrets.
         store: String,
         /// What the caller trusts.
         expected: Identity,

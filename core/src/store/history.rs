@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// The store's lives, the present one first. With Leaf's table only, there is no place for lives: then this is the
+/// The store's lives, the current one first. With Leaf's table only, there is no place for lives: then this is the
 /// engine's report, after `engine:`, and can only be compared for equality. Empty for an embedded store.
 ///
 /// A life is 16 hexadecimal digits. A former life has a mark: `*` if claims were made in it, and `!` if claims
@@ -27,7 +27,7 @@ const WITHOUT_LIVES: &str = "engine:";
 /// The prefix of a history whose note is no longer true. Nothing can be claimed under it.
 const IN_DOUBT: &str = "in doubt: ";
 
-/// What is known of a former life. A later one includes the earlier ones.
+/// What is known of a former life. Each variant implies the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Mark {
     /// When it ended, the store had no record of a claim in it.
@@ -38,21 +38,21 @@ enum Mark {
     Lossy,
 }
 
-/// The record of a store's history in its own tables. The default is the note of a store without a past, which is never
-/// true.
+/// The record of a store's history in its own tables. The default stands for a store without a recorded past, and is
+/// always in doubt.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Note {
     pub history: History,
-    /// Whether claims were made in the present life, after which it is too late for hosts to report.
+    /// Whether claims were made in the current life, after which it is too late for hosts to report.
     pub settled: bool,
-    /// What the engine reported about itself when the present life began.
+    /// What the engine reported about itself when the current life began.
     pub engine: String,
 }
 
 /// What a host knows, and the store must still contain as long as it is in the same life.
 #[derive(Clone, Debug, Default)]
 pub struct Proof {
-    /// In this history.
+    /// The history to which this applies.
     of: History,
     /// The number of the host's last confirmed write; 0 if there is none in this history.
     written: u64,
@@ -86,7 +86,7 @@ impl History {
         History(format!("{WITHOUT_LIVES}{}", engine.trim_end().replace(' ', "/")).into())
     }
 
-    /// The present life, if the history has lives.
+    /// The current life, if the history has lives.
     pub fn life(&self) -> Option<&str> {
         self.words().next().map(|(life, _)| life)
     }
@@ -96,12 +96,12 @@ impl History {
         self.0.starts_with(IN_DOUBT)
     }
 
-    /// Whether `later` has continued from this history's present life, so that the store was in this life before.
+    /// Whether `later` has continued from this history's current life, so that the store was in this life before.
     pub fn is_former_of(&self, later: &History) -> bool {
         self.life().is_some_and(|life| later.words().skip(1).any(|(former, _)| former == life))
     }
 
-    /// Whether this history includes the present life of `known`. A history without lives includes every other one.
+    /// Whether this history includes the current life of `known`. A history without lives includes every other one.
     pub fn includes(&self, known: &History) -> bool {
         let Some(life) = known.life() else { return true };
         self.life().is_none() || self.words().any(|(one, _)| one == life)
@@ -115,7 +115,7 @@ impl History {
     }
 
     /// Whether other hosts may have claimed, in a former life, without knowing this host's numbers. This host trusted
-    /// `known`, and reported its numbers to the store in the present lives of `told`. `was_away`: for so long that the
+    /// `known`, and reported its numbers to the store in the current lives of `told`. `was_away`: for so long that the
     /// others may have claimed without it. Then even a life that seems to have ended before any claim counts, because
     /// the store may have lost its claims together with the record that there were some.
     pub fn was_missed_by(&self, known: &History, told: &[History], was_away: bool) -> bool {
@@ -135,7 +135,7 @@ impl History {
         History(format!("{IN_DOUBT}{}", self.0).into())
     }
 
-    /// The lives with their marks, the present one first.
+    /// The lives with their marks, the current one first.
     fn words(&self) -> impl Iterator<Item = (&str, Mark)> {
         let lives = self.0.strip_prefix(IN_DOUBT).unwrap_or(&self.0);
         lives.split(' ').map_while(|word| {
@@ -218,7 +218,7 @@ impl Note {
 // === impl Proof ===
 
 impl Proof {
-    /// Begins with a host that has just written this number.
+    /// The proof of a host that has just written this number.
     pub fn of(history: &History, written: u64) -> Proof {
         Proof { of: history.clone(), written, tried: written, position: 0 }
     }
@@ -328,7 +328,7 @@ mod tests {
         assert!(!next.was_missed_by(&renewed, &[], false));
     }
 
-    /// The second fail-over may have lost the first claims of the life between, and the record of them.
+    /// The second fail-over may have lost the first claims of the life in between, and the record of them.
     #[test]
     fn a_life_without_a_record_of_claims_counts_for_a_host_that_was_away() {
         let renewed = note(KNOWN, false).renewed(3, "two", None).history;
@@ -339,7 +339,7 @@ mod tests {
         assert!(!renewed.was_missed_by(&history(KNOWN), &[], true));
     }
 
-    /// In Galera the engine says nothing but a checksum of 16 digits.
+    /// Galera reports only a checksum of 16 digits, which looks like a life.
     #[test]
     fn what_an_engine_says_is_no_life() {
         let [was, is] = ["0123456789abcdef ", "fedcba9876543210 "].map(History::without_lives);

@@ -16,7 +16,7 @@ const FREE: i64 = 1;
 pub struct HoldWish {
     /// The end of this host's last claim. If the row still has it, no other host has claimed since.
     pub own_end: u64,
-    /// The row's end while another host held the tag for longer than allowed.
+    /// The row's end at which another host's hold has expired, so that this claim may override it.
     pub over: u64,
     /// How long to hold the tag, in milliseconds, if no other host has claimed since; 0 to release it.
     pub ms: u64,

@@ -53,7 +53,7 @@ pub struct HostId(pub Arc<str>);
 pub struct StartToken(pub Arc<str>);
 
 impl Identity {
-    /// Checks that this is the store that the caller trusts. Errors call it `store`.
+    /// Checks that this is the store that the caller trusts. `store` names it in errors.
     ///
     /// # Errors
     /// [`StoreError::Changed`].
@@ -65,7 +65,7 @@ impl Identity {
         Err(StoreError::Changed { store, expected: under.clone(), found: self })
     }
 
-    /// Decides whether a role must be written. Errors call the store `store`.
+    /// Decides whether a role must be written. `store` names the store in errors.
     ///
     /// # Errors
     /// [`StoreError::Changed`] unless it is the same store in the same life; [`StoreError::Refused`] when it has

@@ -45,7 +45,7 @@ pub struct ClaimWish {
     pub want: u64,
     /// If fewer are left, none are claimed; from 1.
     pub least: u64,
-    /// The tag's own step counts only up to this.
+    /// The tag's own step is capped at this.
     pub step_max: u64,
     /// The ids that belong to the store.
     pub shard: Shard,

@@ -23,10 +23,10 @@ pub struct ClaimedBy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimRecord {
     pub run: Run,
-    /// The tag's generation then.
+    /// The tag's generation at that time.
     pub generation: Generation,
     pub by: ClaimedBy,
-    /// The store's clock then.
+    /// The store's clock at that time.
     pub at: UnixMs,
 }
 

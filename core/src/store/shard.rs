@@ -1,7 +1,7 @@
 //! Which ids of a tag belong to a store, when several independent stores feed the tag.
 
 /// Store `index` of `of` grants the ids with the remainder `index` when divided by `of`, so no two stores ever grant
-/// the same id. The rows of all of them hold ids.
+/// the same id. The rows in all stores contain ids, not counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shard {
     /// The store's index, from 0; below `of`.

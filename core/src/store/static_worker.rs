@@ -25,7 +25,7 @@ const REMEMBERED_MS: u64 = 90_000;
 const REMEMBERED_MAX: usize = 8;
 
 /// Records that a daemon uses the number. `users` are those in the store; in the result, the other recent ones follow
-/// the present one.
+/// the current one.
 pub fn note_static_user(users: &mut Vec<StaticUser>, present: StaticUser) {
     let now_ms = present.at_ms;
     users.iter_mut().for_each(|user| user.name = clean(&user.name).into());

@@ -16,7 +16,7 @@ pub(super) struct CheckingIn {
     begun: BootMs,
 }
 
-/// A database that was swapped on purpose may grant the former one's ids again.
+/// What to do about another database. If it was swapped in on purpose, it may grant the former one's ids again.
 const PUT_BACK: &str = "Restore the first one. If the change is intended, follow docs/operate/another-database.md (stop all \
      hosts, raise the tags, then run leafd adopt-store)";
 
@@ -97,8 +97,9 @@ impl Monitor {
         Ok(())
     }
 
-    /// The monitor doesn't follow a store through a fail-over if it is refused for its role. If its history shows one,
-    /// others may have claimed this host's held ids. A former history only means an old primary.
+    /// While a store is refused for its role, the monitor doesn't follow its fail-overs. If its history shows a
+    /// fail-over, other hosts may have claimed this host's held ids. A former history only means that an old primary
+    /// answers.
     fn compare(&mut self, found: &History, known: &History) {
         let others_may_claim = found.is_in_doubt() || !found.is_former_of(known);
         self.suspect |= !self.settings.embedded && found != known && others_may_claim;
@@ -152,7 +153,7 @@ impl Monitor {
         }
     }
 
-    /// A store without a role takes this one, if it has never had tags. Otherwise the tags might belong elsewhere.
+    /// Lets a store without a role take this one if it has never had tags. Otherwise the tags might belong elsewhere.
     pub(super) fn has_tags(
         &mut self,
         has_tags: Result<bool, StoreError>,
@@ -184,7 +185,7 @@ impl Monitor {
         Ok(())
     }
 
-    /// An error other than an outage ends the visit with a refusal.
+    /// Ends the visit with a refusal if the error is not an outage.
     fn refused_or(&mut self, error: StoreError) -> Result<(), StoreError> {
         match error {
             StoreError::Refused(_) | StoreError::Changed { .. } => {
@@ -236,7 +237,8 @@ impl Monitor {
         self.next = Some(Request::Record(Record::CheckedIn(found.id.clone(), trusted)));
     }
 
-    /// Both sides have recorded this start. It is still open whether commits may have been lost since the last start.
+    /// The store and the journal have recorded this start. It is still unknown whether commits were lost since the last
+    /// start.
     pub(super) fn check_in_recorded(&mut self, now: BootMs) {
         let Some(CheckingIn { found, history, .. }) = &self.checking_in else { return };
         let (found, history) = (found.clone(), history.clone());
@@ -251,8 +253,8 @@ impl Monitor {
         }
     }
 
-    /// The store is in its known history. If it has not settled in it, this host waits like every other one. If the
-    /// store is slow to answer, many daemons are starting, and each takes its turn.
+    /// The store is in its known history. If it has not settled in that history, this host waits like every other one.
+    /// If the store is slow to answer, many daemons are starting, and each takes its turn.
     pub(super) fn met(&mut self, now: BootMs, asked: BootMs, settled: Option<bool>, random: u64) {
         let Some(CheckingIn { found, begun, .. }) = self.checking_in.take() else { return };
         let took_ms = now.0.saturating_sub(asked.0);

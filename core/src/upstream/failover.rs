@@ -129,7 +129,7 @@ impl Monitor {
         });
     }
 
-    /// The store has reported whether claims were made in its present life.
+    /// The store has reported whether claims were made in its current life.
     pub(super) fn told_whether_settled(
         &mut self,
         now: BootMs,

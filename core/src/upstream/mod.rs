@@ -64,12 +64,12 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     Identity,
-    /// Whether it has, or remembers, any tag.
+    /// Ask whether the store has, or remembers, any tag.
     HasTags,
     TakeRole(Identity, Role),
     /// Record this start of the host, and look up the journal's entry of this store.
     CheckIn(Identity),
-    /// Ask whether claims were made in its present life, and record this host in it.
+    /// Ask whether claims were made in its current life, and record this host in it.
     IsSettled(Identity),
     /// Begin a new life, unless the store has already begun one, because it has or may have lost commits. The history
     /// is the one that this host trusts.

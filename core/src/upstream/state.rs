@@ -14,12 +14,12 @@ use crate::store::{History, Identity, StoreError};
 pub struct Monitor {
     pub(super) settings: Settings,
     pub(super) standing: Standing,
-    /// The last store that was claimed from, whatever its present standing.
+    /// The last store that was claimed from, whatever its current standing.
     pub trusted: Option<Identity>,
     /// The expected store in its known history, but with another role. Its tags can be queried, because held numbers
     /// are still issued.
     pub(super) in_another_role: Option<Identity>,
-    /// When the last question was asked to which the answer proved that the held numbers are this host's own.
+    /// When the last question was asked whose answer proved that the held numbers are this host's own.
     pub(super) proven_at: BootMs,
     /// Whether it granted, or contains, less than it had granted under this identity, and the other daemons don't know
     /// yet.
@@ -248,7 +248,7 @@ impl Monitor {
         }
         self.checking_in = None;
         self.in_another_role = None;
-        // It was not known yet whether the held numbers were reported in time.
+        // If the store was settling, it was not known yet whether the held numbers were reported in time.
         self.suspect |=
             matches!(self.standing, Standing::Settling(Settling { held: Held::OwnUntil(_), .. }));
         let settling = match std::mem::take(&mut self.standing) {

@@ -172,8 +172,8 @@ fn a_step_back_beyond_the_threshold_stops_and_says_so() {
     host.draw(&mut world).unwrap();
 }
 
-/// A stop covers everything that was issued, even if the clock at the stop shows an earlier time, and even if a whole
-/// life had no clock that it could issue by.
+/// A stop covers everything that was issued, even if the clock shows an earlier time at the stop, and even if the clock
+/// allowed no ids during a whole life.
 #[test]
 fn a_stop_under_a_clock_that_is_behind_gives_nothing_back_that_was_issued() {
     for restarted in [false, true] {

@@ -13,7 +13,7 @@ pub(super) fn full_journal(_: &mut World, ask: &Request) -> Option<Response> {
     matches!(ask, Request::Record(_)).then(|| Response::Record(Err("the disk is full".to_owned())))
 }
 
-/// The first try after a failure.
+/// Checks that the step waits for the first retry after a failure.
 pub(super) fn is_soon(host: &Host, world: &World, step: &Step) {
     let Step::Wait(Some(at)) = step else { panic!("{step:?}") };
     let wait_ms = at.0 - host.now(world).boot.0;
@@ -90,7 +90,7 @@ fn a_registry_that_refuses_a_restart_keeps_the_worker_unused() {
         matches!(ask, Request::Snapshot(_))
             .then(|| Response::Snapshot(Err(RegistryError::Refused(reason))))
     };
-    // It looks again after 2 s. The second in which the registry may answer ends earlier.
+    // The host reads again after 2 s. The second that it gives the registry to answer ends before that.
     assert_eq!(host.settle_with(&mut world, refuse), host.wait(&world, 1_000));
     let Err(problem) = host.worker(&world) else { panic!("{:?}", host.lease) };
     assert_eq!((problem.to_string().as_str(), problem.why()), ("no rights", Why::RegistryClock));
@@ -251,7 +251,7 @@ fn a_write_that_lands_after_the_next_look_is_adopted() {
 fn a_look_that_finds_the_claim_ends_the_trouble() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
-    // The look after a refused release fails twice.
+    // The read after a refused release fails twice.
     host.lease.release(host.generator.issued_below());
     world.away = true;
     host.settle_with(&mut world, full_journal);
@@ -262,7 +262,7 @@ fn a_look_that_finds_the_claim_ends_the_trouble() {
     world.time_ms += 200;
     host.settle(&mut world);
     assert_eq!(host.lease.trouble, None);
-    // Failures count anew.
+    // The count of failures starts over.
     world.away = true;
     world.time_ms += 4_000;
     let step = host.settle(&mut world);

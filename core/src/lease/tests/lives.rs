@@ -27,7 +27,7 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Taken(_))), "{:?}", other.lease);
     assert_eq!(other.settle(&mut world), other.wait(&world, 2_000));
     one.stop(&mut world);
-    // The first host's lease ends with its grace. The next look sees that soon.
+    // The first host's lease ends with its grace period. The next read soon detects that.
     world.time_ms += one.settings.restart_grace_ms - 4_000;
     other.settle(&mut world);
     other.pass(&mut world, 12);
@@ -35,7 +35,8 @@ fn whether_a_worker_could_be_had_is_known_before_one_is_asked_for() {
     world.away = true;
     other.pass(&mut world, 61);
     assert!(matches!(other.worker(&world), Err(LeaseProblem::Away(_))), "{:?}", other.lease);
-    // A first request for an id tries at once, whatever the last look saw. Later ones wait like it.
+    // The first request for an id triggers a try immediately, whatever the last read showed. Later requests trigger
+    // none.
     world.time_ms += 2_000;
     other.settle(&mut world);
     other.lease.want();
@@ -189,13 +190,13 @@ fn a_worker_that_the_registry_does_not_take_back_is_kept() {
     for was_away in [false, true] {
         let mut world = World::new();
         let mut host = drawing(&mut world, "a", 0..1);
-        // Failed renewals wait before they are repeated. What follows does not wait for that.
+        // Failed renewals back off. The release doesn't wait for that.
         world.away = was_away;
         host.pass(&mut world, 4);
         world.away = false;
         host.lease.release(host.generator.issued_below());
         assert_eq!(host.worker(&world), Err(LeaseProblem::GivingBack));
-        // The registry may have lost its entry. This host must tell it again what it holds.
+        // The registry may have lost the entry, so this host must write it again.
         world.registry.history = History("2".into());
         host.settle(&mut world);
         assert!(matches!(host.lease.released(), Some(Err(RegistryError::Changed { .. }))));

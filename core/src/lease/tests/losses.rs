@@ -1,4 +1,4 @@
-//! Losses: of answers, writes, workers, whole registries. And journals that are not what they seem.
+//! Lost answers, writes, workers and registries, and journals that are not what they seem.
 
 use super::*;
 
@@ -55,7 +55,7 @@ fn a_write_that_finds_another_holder_ends_the_use_before_the_next_look() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..2);
     let worker = host.worker(&world).unwrap();
-    // Each look shows the entry as it was, each write meets what it is now.
+    // Each read shows the former entry, and each write finds the current one.
     let mine = world.entries[&worker].clone();
     let taken = LeaseRecord { holder: None, ..mine.holding.clone() };
     for _ in 0..1_000 {
@@ -154,8 +154,8 @@ fn a_registry_that_forgot_a_renewal_without_saying_so_is_told_at_once() {
     assert!(world.entries[&0].holding.expires.0 >= world.time_ms + LEASE_MS - 5_000);
 }
 
-/// The registry has lost renewals without saying so. Before this host has written its lease again, its worker is to be
-/// given back, and the registry turns out to have failed over.
+/// The registry has silently lost renewals. The worker is released before this host has written its lease again, and
+/// the registry turns out to have failed over.
 #[test]
 fn what_was_issued_counts_after_the_registry_refused_to_take_a_worker_back() {
     let mut world = World::new();
@@ -279,7 +279,7 @@ fn a_holder_whose_time_was_over_waits_like_a_newcomer_after_a_fail_over() {
     let replica = world.entries.clone();
     let mut heir = drawing(&mut world, "heir", 0..1);
     world.time_ms += 100;
-    // The new primary does not know the heir's claim, and hears first from the previous holder.
+    // The new primary doesn't know the new holder's claim, and the previous holder is the first to reach it.
     world.entries = replica;
     world.registry.history = History("2".into());
     world.history_age = Some(Duration::ZERO);

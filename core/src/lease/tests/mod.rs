@@ -41,7 +41,7 @@ struct World {
 struct Host {
     settings: LeaseSettings,
     journal: Option<Recorded>,
-    /// The latest expiry that was ever durable: that promise stays.
+    /// The latest expiry that was ever durable. Ids may be issued up to it.
     durable: UnixMs,
     layout_bound: UnixMs,
     offset_ms: i64,
@@ -247,7 +247,7 @@ impl Host {
         self.lease.standing(self.now(world)).map(|claim| claim.worker.0)
     }
 
-    /// The instant so many milliseconds from now, as steps give it.
+    /// The step that waits for this many milliseconds from now.
     fn wait(&self, world: &World, ms: u64) -> Step {
         Step::Wait(Some(BootMs(self.now(world).boot.0 + ms)))
     }

@@ -1,4 +1,4 @@
-//! Workers that are assigned for good.
+//! Workers that are assigned permanently.
 
 use super::*;
 
@@ -185,7 +185,7 @@ fn a_doubtful_start_stays_high_when_the_answer_that_brought_it_is_lost() {
     let mut world = World::new();
     let old = drawing(&mut world, "10.0.0.1:80");
     let (journal, layout_bound) = (old.journal.clone(), old.layout_bound);
-    // A later life goes further, under a clock that is ahead, and its journal is lost.
+    // A later life issues higher ids, under a clock that is ahead, and then loses its journal.
     let mut later = old.restart(&mut world);
     later.offset_ms = 4_000;
     later.pass(&mut world, 5);
@@ -209,7 +209,7 @@ fn a_number_that_is_assigned_to_another_host_is_not_used() {
     let mut host = drawing(&mut world, "10.0.0.1:80");
     let other = world.entries.get_mut(&0).unwrap().holding.holder.as_mut().unwrap();
     (other.id, other.name) = ("10.0.0.2:80".into(), "10.0.0.2:80".into());
-    // It is found out by a renewal, or by a start.
+    // A renewal or a start detects it.
     host.pass(&mut world, 10);
     for _ in 0..2 {
         assert!(host.worker(&world).is_err(), "{:?}", host.lease);
@@ -221,7 +221,7 @@ fn a_number_that_is_assigned_to_another_host_is_not_used() {
     assert_eq!(world.entries[&0].holding.holder.as_ref().unwrap().id, "10.0.0.2:80".into());
 }
 
-/// Its entry was lost, and another host has the number now. Once a start has seen that, no later one forgets it.
+/// Its entry was lost, and another host has the number now. Once a start has seen that, no later start forgets it.
 #[test]
 fn a_number_that_was_seen_with_another_host_is_not_used_by_a_restart_in_an_outage() {
     for off in [false, true] {
@@ -341,7 +341,7 @@ fn renewals_and_looks_leave_the_journal_and_the_start_alone() {
         });
         (step, asked.clone())
     };
-    // Renewals come every 3 s. The look after 60 s lies between two of them.
+    // Renewals come every 3 s. The read after 60 s lies between two of them.
     world.time_ms += 3_500;
     settle(&mut host, &mut world);
     for _ in 0..56 {
@@ -375,7 +375,7 @@ fn a_number_that_a_look_shows_with_another_host_is_no_longer_used() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "10.0.0.1:80");
     world.entries.get_mut(&0).unwrap().holding.holder.as_mut().unwrap().id = "b".into();
-    // The renewal finds the new history only, and the look after it the other host.
+    // The renewal finds only the new history; the read after it finds the other host.
     world.registry.history = History("2".into());
     host.pass(&mut world, 3);
     assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));

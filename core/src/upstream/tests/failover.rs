@@ -40,7 +40,7 @@ fn whoever_pushes_in_time_keeps_what_it_holds_and_claims_after_the_settling_time
     one.pushes("2 1*");
     assert_eq!(one.monitor.present(), Some(&identity("2 1*")));
     one.hears("2 1*", Some(false));
-    // Another host may still have to report a name that the store has lost.
+    // Another host may still have to report a tag that the store has lost, so none can be created.
     assert!(matches!(one.monitor.complete(), Err(Condition::Settling)));
     assert!(!one.distrusted() && one.monitor.own_until().is_none());
     assert_eq!(one.monitor.failovers, 1);
@@ -70,7 +70,7 @@ fn whoever_is_late_drops_what_it_holds_before_it_claims() {
     one.pushes("2 1*");
     one.hears("2 1*", Some(true));
     assert!(one.distrusted());
-    // It has dropped them once, whatever the store loses after that.
+    // Held ids are dropped only once, whatever else the store loses.
     assert!(matches!(one.asks(), Request::Record(_)));
     one.now.0 += 2 * SETTLE_MS;
     one.answer(Response::Record(Err(away())));
@@ -122,7 +122,7 @@ fn where_the_store_keeps_no_note_the_time_of_an_answer_counts_against_this_host_
     assert!(one.distrusted(), "others may have claimed while the answer was under way");
     assert_eq!(one.now.0, since.0 + SETTLE_MS);
     one.goes_on("2 1*");
-    // It was in time, and waits for the rest of the time.
+    // The report was in time, so only the rest of the settling time is left.
     let mut one = Watched::trusting();
     one.probe_shows("2 1*");
     one.pushes("2 1*");
@@ -194,8 +194,8 @@ fn a_note_in_doubt_is_renewed_before_anything_else() {
     assert!(!one.events.iter().any(|event| matches!(event, Event::WentBack(_))));
 }
 
-/// A server took over that had not followed: it lacks the life that this host trusts, and hosts that know only the one
-/// before must hear of it.
+/// A server took over that had not followed: it lacks the life that this host trusts, and hosts that know only the life
+/// before must learn of it.
 #[test]
 fn a_store_that_lost_a_whole_life_is_told_of_it() {
     let mut one = Watched::trusting();
@@ -225,12 +225,12 @@ fn a_history_that_was_missed_between_two_costs_what_is_held() {
         one.probe_shows(next);
         assert!(one.distrusted(), "others may have claimed under life 2");
     }
-    // The store may have lost the claims under it.
+    // The store may have lost the claims under life 2.
     let mut one = Watched::trusting();
     one.pass(2 * SETTLE_MS);
     one.probe_shows("3 2 1*");
     assert!(one.distrusted());
-    // So it may while a question is on its way.
+    // The same applies while a question is pending.
     let mut one = Watched::trusting();
     if let Step::Wait(Some(until)) = one.look() {
         one.now = until;
@@ -239,18 +239,18 @@ fn a_history_that_was_missed_between_two_costs_what_is_held() {
     one.pass(2 * SETTLE_MS);
     one.answer(Response::Identity(Ok(identity("3 2 1*"))));
     assert!(one.distrusted());
-    // It ended before anybody could claim under it.
+    // Life 2 ended before any host could claim under it.
     let mut one = Watched::trusting();
     one.probe_shows("3 2 1*");
     assert!(!one.distrusted());
-    // Others claimed under it, and it had heard of this host's numbers.
+    // Others claimed under life 2, but the store had this host's report by then.
     let mut one = Watched::trusting();
     one.probe_shows("2 1*");
     one.pushes("2 1*");
     one.hears("2 1*", Some(false));
     one.probe_shows("3 2* 1*");
     assert!(!one.distrusted());
-    // It lost commits while claims went on.
+    // Life 1 lost commits while claims continued.
     let mut one = Watched::trusting();
     one.probe_shows("2 1!");
     assert!(one.distrusted());
@@ -270,7 +270,7 @@ fn an_old_primary_that_answers_while_the_store_settles_changes_nothing() {
     one.goes_on("2 1*");
 }
 
-/// The host that records the new life has not missed one, however long the fail-over takes.
+/// The host that records the new life has not missed any, however long the fail-over takes.
 #[test]
 fn a_long_doubt_costs_nothing_if_no_host_has_claimed_since() {
     let mut one = Watched::trusting();
@@ -284,7 +284,7 @@ fn a_long_doubt_costs_nothing_if_no_host_has_claimed_since() {
     assert!(!one.distrusted() && one.monitor.own_until().is_none());
 }
 
-/// A server that lost life 3 is first in doubt, and then looks as it did in life 2.
+/// A server that lost life 3 is first in doubt, and then looks as in life 2.
 #[test]
 fn doubt_while_the_store_settles_forgets_no_history() {
     let mut one = Watched::trusting();
@@ -304,7 +304,7 @@ fn doubt_while_the_store_settles_forgets_no_history() {
     assert_eq!(one.monitor.failovers, 1);
 }
 
-/// The store is refused for its role while it settles. The history that had ended before is still an ended one.
+/// The store is refused for its role while it settles. The history that had ended before must stay ended.
 #[test]
 fn a_refusal_while_the_store_settles_forgets_no_history() {
     let mut one = Watched::trusting();
@@ -347,7 +347,7 @@ fn a_loss_without_another_history_is_declared_once() {
     one.now = until;
     assert_eq!(one.asks(), Request::Renew(identity("1"), Some(history("1"))));
     one.events.clear();
-    // With Leaf's table only, no other host can be told: this host's own marks are all there is.
+    // With Leaf's table only, other hosts can't be notified, so this host's own marks are all there is.
     one.answer(Response::Renew(Ok(false)));
     one.pushes("1");
     one.look();
@@ -362,7 +362,7 @@ fn a_loss_ends_with_the_life_that_begins_because_of_it() {
     assert_eq!(one.asks(), Request::Renew(identity("1"), Some(history("1"))));
     one.answer(Response::Renew(Ok(true)));
     one.probe_shows("2 1!");
-    // Another host may be faster.
+    // Another host may be faster to begin a new life.
     let mut one = Watched::trusting();
     one.pass(PROBE_MS);
     assert_eq!(one.asks(), Request::Identity);
@@ -418,7 +418,7 @@ fn a_daemon_that_was_stopped_asks_before_it_issues() {
     assert!(one.monitor.may_issue(one.now), "the others would have waited for it");
     one.runs();
     one.is_stopped(SETTLE_MS);
-    // Before anything else in the daemon has run.
+    // The check must fail before anything else in the daemon has run.
     assert!(!one.monitor.may_issue(one.now));
     assert!(one.monitor.runs(one.now));
     assert!(!one.monitor.may_issue(one.now));

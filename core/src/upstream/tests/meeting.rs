@@ -43,7 +43,7 @@ fn another_place_is_refused_and_taken_back_when_it_is_right_again() {
     one.look();
     assert!(one.monitor.admin_refusal().is_none());
     assert_eq!(one.monitor.claimable(), Some(&identity("1")));
-    // Tags that were asked for meanwhile are looked up now.
+    // Waiting tags are looked up now.
     assert!(one.events.contains(&Event::Resumed));
 }
 
@@ -52,7 +52,7 @@ fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
     let moved = Identity { role: Role("primary 0 of 2 era 1".into()), ..identity("1") };
     let stranger = Identity { id: StoreId("postgres:9".into()), ..moved.clone() };
     let set_back = Identity { history: history("0"), ..moved.clone() };
-    // While it is in use.
+    // The store changes while it is in use.
     let mut one = Watched::trusting();
     for (found, is_asked) in [(&moved, true), (&stranger, false), (&set_back, false)] {
         one.pass(PROBE_MS);
@@ -63,7 +63,7 @@ fn a_store_in_another_role_is_asked_about_what_is_held_of_it() {
         assert_eq!(one.monitor.present(), Some(found).filter(|_| is_asked));
         assert_eq!(one.monitor.history(), Some(&history("1")));
     }
-    // At a start, judged by the journal's entry.
+    // The store has changed before the start, according to the journal's entry.
     for (found, is_asked) in [(moved, true), (set_back, false), (stranger, false)] {
         let remembered = Some((identity("1").id, identity("1").history));
         let mut one = Watched::new(Settings { remembered, ..settings() });
@@ -244,7 +244,7 @@ fn a_call_of_another_caller_that_is_not_answered_brings_a_probe() {
     assert!(one.monitor.under_way(one.now, ANSWER_MS));
     one.seen = None;
     assert_eq!(one.asks(), Request::Identity);
-    // A failure says more than silence: the answer to what was asked before it proves nothing.
+    // A failure says more than silence. The answer to the earlier call proves nothing.
     one.answer(Response::Identity(Err(away())));
     one.look();
     assert!(!one.monitor.counts(&under));
@@ -289,7 +289,7 @@ fn an_old_primary_is_refused_by_name_also_after_a_restart() {
     one.look();
     let words = one.monitor.refusal().unwrap().to_string();
     assert!(words.contains("an old primary") && words.contains("declare-loss"), "{words}");
-    // The present primary answers: all is well.
+    // The current primary answers, so everything works.
     one.pass(PROBE_MS);
     one.meet("2 1*", Some("2 1*"));
     assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));

@@ -14,7 +14,7 @@ struct Watched {
     monitor: Monitor,
     now: BootMs,
     events: Vec<Event>,
-    /// A step that was looked at but not taken.
+    /// A step that was looked at but not taken yet.
     seen: Option<Step>,
 }
 
@@ -82,7 +82,7 @@ impl Watched {
         }
     }
 
-    /// The next step that is no event.
+    /// The next step other than an event.
     fn step(&mut self) -> Step {
         if let Some(seen) = self.seen.take() {
             return seen;
