@@ -22,7 +22,7 @@ pub trait Backend: Send {
     /// How many calls may wait for it.
     const CALLS_WAITING_MAX: usize;
 
-    /// The error of a call that failed because of the thread; errors call the backend `name`.
+    /// The error of a call that failed because of the thread. `name` names the backend in errors.
     fn unavailable(name: &str, cause: String) -> Self::Error;
 
     /// The error of a call when [`Backend::CALLS_WAITING_MAX`] others are waiting. The call was not made.
@@ -44,7 +44,7 @@ pub struct Handle<B: Backend + ?Sized> {
 type Call<B> = Box<dyn FnOnce(&mut Option<Box<B>>) + Send>;
 
 impl<B: Backend + ?Sized + 'static> Handle<B> {
-    /// Starts a thread for this backend; errors call it `name`.
+    /// Starts a thread for this backend. `name` names it in errors.
     ///
     /// # Errors
     /// [`Backend::unavailable`] if the system can't start a thread.

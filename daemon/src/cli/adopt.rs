@@ -14,7 +14,7 @@ use crate::state_dir::StateDir;
 use crate::store::sqlite;
 use leafd_core::store::CheckIn;
 
-/// Adopts every configured store, and prints which.
+/// Adopts every configured store, and reports which ones.
 ///
 /// # Errors
 /// The configuration is invalid, or a store can't be adopted.

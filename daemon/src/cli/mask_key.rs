@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 use crate::config::read_mask_keys;
 use crate::random;
 
-/// Writes a new key to a new file, or with `add` behind the keys of an existing one.
+/// Writes a new key to a new file or, with `add`, after the keys of an existing one.
 ///
 /// # Errors
 /// The file can't be written, or has no room for another key.

@@ -19,8 +19,8 @@ pub const UNIT: &str = "leafd.service";
 /// Where systemd puts the credentials of the running unit.
 const CREDENTIALS: &str = "/run/credentials/leafd.service";
 
-/// Where an administrator puts the passwords of the stores, and how the files' names begin: the name of a store follows
-/// after an underscore, unless there is only one store.
+/// The directory in which administrators put the stores' passwords, and the prefix of the files' names. With several
+/// stores, an underscore and the store's name follow it.
 const CREDENTIAL_STORE: &str = "/etc/credstore";
 const STORE_PASSWORD: &str = "leafd.store_password";
 

@@ -22,7 +22,7 @@ pub struct NotBuilt {
 }
 
 impl NotBuilt {
-    /// For the store at this URL.
+    /// The error for the store at this URL.
     pub(crate) fn store(url: &StoreUrl) -> NotBuilt {
         let feature = match url {
             StoreUrl::Sqlite(_) => "sqlite",
@@ -32,12 +32,12 @@ impl NotBuilt {
         NotBuilt { what: format!("the store {url}"), feature }
     }
 
-    /// For a listener.
+    /// The error for a listener.
     pub(crate) fn http(setting: &str) -> NotBuilt {
         NotBuilt { what: setting.to_owned(), feature: "http" }
     }
 
-    /// For workers in ZooKeeper.
+    /// The error for workers in ZooKeeper.
     pub(crate) fn zookeeper() -> NotBuilt {
         NotBuilt { what: "worker = \"zookeeper\"".to_owned(), feature: "zookeeper" }
     }

@@ -36,12 +36,12 @@ impl ConfigError {
         ConfigError { source, words: words.into() }
     }
 
-    /// A value that can't be used, in the setting `key` or at a place in its list or table.
+    /// The error for a value that can't be used, in the setting `key` or at a place in its list or table.
     pub(super) fn of_value(source: Source, key: &str, value: &str, allowed: &str) -> ConfigError {
         ConfigError::new(source, format!("{key} can't be {value}; allowed: {allowed}"))
     }
 
-    /// A name that no setting has. `meant` is a similar one.
+    /// The error for a name that no setting has. `meant` is a similar name.
     pub(super) fn unknown(
         source: Source,
         name: &str,

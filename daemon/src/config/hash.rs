@@ -1,7 +1,7 @@
 //! Decides which store of a list a tag belongs to. This must never change, because the tag's ids would start over in
 //! another store.
 
-/// The place of a tag in a list of `length` stores: the finished hash of its bytes modulo `length`, which
+/// The index of a tag's store in a list of `length` stores: the finished hash of the tag's bytes modulo `length`, which
 /// is not 0.
 pub(super) fn place(tag: &str, length: usize) -> usize {
     let length = u64::try_from(length).unwrap_or(u64::MAX).max(1);

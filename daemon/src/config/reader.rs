@@ -168,7 +168,7 @@ fn show(setting: &Setting, node: &ConfigNode) -> String {
     }
 }
 
-/// A value as it would stand in the file: bare text gets its setting's type. An accepted store URL contains no
+/// A value as it would appear in the file: bare text gets its setting's type. An accepted store URL contains no
 /// password.
 fn show_typed(setting: &Setting, node: &ConfigNode) -> String {
     match (&setting.kind, &node.value) {

@@ -25,7 +25,7 @@ pub(super) enum RouteTarget {
 /// The maximum number of patterns in all rules together. A store can record fewer.
 const PATTERNS_MAX: usize = 1_000;
 
-/// The most primaries of a tag.
+/// The maximum number of primaries of a tag.
 pub const PRIMARIES_MAX: usize = 64;
 
 const RULE_KEYS: &str = "tags, store, hash, primaries, era";
@@ -107,7 +107,7 @@ fn store_of(node: &ConfigNode, stores: &[StoreSpec]) -> Result<usize, InvalidVal
     Ok(place)
 }
 
-/// Between two and `most` different stores.
+/// A list of at least two and at most `most` different stores.
 fn list_of(
     node: &ConfigNode,
     stores: &[StoreSpec],

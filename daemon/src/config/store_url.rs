@@ -28,7 +28,7 @@ pub struct NetworkUrl {
     shown: String,
     /// The user that logs in.
     pub user: String,
-    /// The servers' places in order of preference; never empty.
+    /// The servers' addresses in order of preference; never empty.
     pub endpoints: Vec<Endpoint>,
     /// The servers that failed, and when; the latest at the end.
     failed: Vec<(usize, Instant)>,
@@ -40,7 +40,7 @@ pub struct NetworkUrl {
     pub plain_text: bool,
 }
 
-/// A server's place.
+/// A server's address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A host by name or address, and its port.
@@ -200,7 +200,7 @@ fn tls(parameters: &str, all_local: bool) -> Result<(Option<Tls>, bool), String>
             ("sslrootcert", _) if !value.is_empty() => roots = path(),
             ("sslcert", _) if !value.is_empty() => certificate = path(),
             ("sslkey", _) if !value.is_empty() => key = path(),
-            // This is always the case, because only a server that accepts writes can grant claims.
+            // Accepted without effect, because only a server that accepts writes can grant claims anyway.
             ("target_session_attrs", "read-write" | "primary") => {}
             _ => return Err(format!("after the ? only these, with & between them: {PARAMETERS}")),
         }

@@ -29,8 +29,8 @@ pub enum LogFormat {
 /// The maximum length of a socket's path in bytes: `sun_path` without its final NUL.
 const SOCKET_PATH_BYTES_MAX: usize = 107;
 
-/// While its ensemble is unavailable, this client logs so several times a second. The code that needs the ensemble logs
-/// the consequences.
+/// While its ensemble is unavailable, ZooKeeper's client would log several warnings a second. The code that needs the
+/// ensemble logs the consequences.
 const QUIET: &str = "zookeeper_client=error";
 
 /// Longest identity.

@@ -1,5 +1,5 @@
-//! The settings for ZooKeeper: the place of an ensemble, `HOST[:PORT][,HOST[:PORT]..][/PATH]`, and the name of a
-//! Leaf service in it.
+//! The settings for ZooKeeper: the address of an ensemble, `HOST[:PORT][,HOST[:PORT]..][/PATH]`, and the name of a Leaf
+//! service in it.
 
 use std::fmt;
 use std::str::FromStr;

@@ -79,16 +79,16 @@ impl SeriesBook {
         }
     }
 
-    /// The present period of a series or tenant, if nothing has to be waited for to know it.
+    /// The current period of a series or tenant, if nothing has to be waited for to know it.
     pub fn at_once(&self, name: &str, now: BootMs) -> Option<Rc<Place>> {
-        // So the store is read for the next request.
+        // This causes the store to be read for the next request.
         self.used.set(now);
         let (series, tenant) = names(name);
         let known = self.fresh(series, now)?.ok()?;
         known.place(tenant, self.present(&known, now).ok()?.0).ok()
     }
 
-    /// As [`SeriesBook::at_once`], with the instant up to which it is the present one. Waits at a boundary until it has
+    /// As [`SeriesBook::at_once`], with the instant up to which it is the current one. Waits at a boundary until it has
     /// passed, but not beyond the deadline.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl SeriesBook {
         }
     }
 
-    /// The present period, and the instant up to which it is that.
+    /// The current period, and the instant up to which it lasts.
     ///
     /// # Errors
     /// [`Status::Deadline`] at a boundary, which has passed when the failure says to retry; or another failure.
@@ -162,7 +162,7 @@ impl SeriesBook {
     fn fresh(&self, name: &str, now: BootMs) -> Option<Result<Rc<KnownSeries>, Failure>> {
         let known = self.known.borrow().get(name)?.1.clone();
         let age_ms = now.0 - self.sample.get()?.sent.0;
-        // In an outage, what is known counts.
+        // During an outage, the known state is used.
         let fresh = age_ms < 2 * READ_EVERY_MS || self.upstream.unavailable_reason().is_some();
         fresh.then_some(known)
     }
@@ -201,7 +201,7 @@ impl SeriesBook {
         if self.sample.get().is_some_and(|sample| came.0 < sample.sent.0 + within_ms) {
             return Ok(());
         }
-        // All who ask wait for the same probe, so nobody waits for the failures of others.
+        // All callers wait for the same probe, so none of them waits for the failures of others.
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let _one = self.asking.lock().await;
         // Another request has asked since then. One that was under way may have read the clock before it was set.

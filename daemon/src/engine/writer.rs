@@ -69,7 +69,7 @@ impl Writer {
         self.journal.failure().as_ref().map(Failure::from)
     }
 
-    /// Whether the journal can't be used at present. Cheap enough for each request.
+    /// Whether the journal can't be used now. Cheap enough for each request.
     pub fn failed(&self) -> bool {
         self.journal.failed()
     }
@@ -80,7 +80,7 @@ impl Writer {
         self.failure().or_else(|| self.hangs().then(|| self.hanging()))
     }
 
-    /// Whether there is no such problem.
+    /// Whether the journal works, so that [`Writer::trouble`] reports nothing.
     pub fn works(&self) -> bool {
         !self.failed() && !self.hangs()
     }

@@ -66,7 +66,7 @@ impl Watch {
         notices.iter().for_each(tell);
     }
 
-    /// The present state and the worst cause in one line, for the service manager.
+    /// The current state and the worst cause in one line, for the service manager.
     pub fn status_line(&self) -> String {
         self.with(Health::status_line)
     }

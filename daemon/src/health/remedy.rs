@@ -35,7 +35,7 @@ const CLOCK: &str = "correct the host's clock and keep it synchronized (timedate
 const CLOCK_OF_REGISTRY: &str = "correct the clock of the registry's server and keep it synchronized (timedatectl, chronyc \
      tracking); no restart is needed";
 
-/// What follows the remedies of a daemon that runs.
+/// The end of each remedy in a running daemon.
 const RETRIES: &str = "; leafd retries and needs no restart";
 
 impl Remedies {

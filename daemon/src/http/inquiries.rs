@@ -13,8 +13,8 @@ pub type Inquiry = Box<dyn FnOnce(Rc<Dispatcher>) + Send>;
 /// How long the thread may take to answer.
 pub(super) const ANSWERS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Lets the thread do this work. `None` if it has not answered in time. The work ends early if its caller no longer
-/// waits.
+/// Runs `work` on the thread that answers requests. `None` if it has not answered in time. The work ends early if its
+/// caller no longer waits.
 pub(super) async fn asked<T: Send + 'static>(
     ask: &mpsc::Sender<Inquiry>,
     work: impl AsyncFnOnce(Rc<Dispatcher>) -> T + Send + 'static,

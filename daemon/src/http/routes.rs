@@ -150,10 +150,11 @@ pub(super) fn host_name(host: &str) -> &str {
     name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name)
 }
 
-/// The header field by which a browser says whose page asks.
+/// The header field in which a browser reports whose page sent a request.
 const SITE: &str = "sec-fetch-site";
 
-/// Whether a browser asks, and doesn't say whose page. It says so only of encrypted connections and loopback addresses.
+/// Whether a browser sent the request without reporting whose page it was. Browsers report that only over encrypted
+/// connections and to loopback addresses.
 pub(super) fn may_be_of_any_page(headers: &HeaderMap) -> bool {
     let is_browser = |agent: &HeaderValue| agent.as_bytes().starts_with(b"Mozilla/");
     headers.get(USER_AGENT).is_some_and(is_browser) && !headers.contains_key(SITE)

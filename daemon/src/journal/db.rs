@@ -301,7 +301,7 @@ impl Db {
         }
     }
 
-    /// Checks that the names still refer to the open files. Otherwise a restart would not find the present changes.
+    /// Checks that the names still refer to the open files. Otherwise a restart would not find the current changes.
     fn check_in_place(&self) -> Result<(), Fault> {
         for (path, id) in &self.files {
             let what = match FileId::of(path) {

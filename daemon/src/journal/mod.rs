@@ -12,7 +12,7 @@
 //! be too low, though: a restored copy is as old as its backup, and a state directory that was lost leaves no mark at
 //! all. So a user of the journal whose worker number outlives it (`static:N`) must take care when the journal is new or
 //! has no mark of a layout. It must start that layout above everything that an earlier journal may have allowed: the
-//! present time plus the drift of the clock.
+//! current time plus the drift of the clock.
 //!
 //! # Stores
 //! For each store, the journal records where it was found, with which history, and which of this host's starts it
@@ -255,7 +255,7 @@ impl Journal {
     /// The record of a tag. Call this once, before the first use of the tag after a start.
     ///
     /// # Errors
-    /// When the journal can't be read.
+    /// If the journal can't be read.
     pub async fn tag(&self, store: &StoreId, tag: &Tag) -> Result<Option<TagRecord>, JournalError> {
         let (store, tag) = (store.clone(), tag.clone());
         self.read(move |db| db.tag(&store, &tag)).await
@@ -264,7 +264,7 @@ impl Journal {
     /// The record of a layout.
     ///
     /// # Errors
-    /// When the journal can't be read.
+    /// If the journal can't be read.
     pub async fn layout(&self, name: &Tag) -> Result<Option<LayoutRecord>, JournalError> {
         let name = name.clone();
         self.read(move |db| records::read(&db.conn, name.as_str())).await
@@ -275,7 +275,7 @@ impl Journal {
     /// nothing else meanwhile, so `limit` should be a few thousand.
     ///
     /// # Errors
-    /// When the journal can't be read.
+    /// If the journal can't be read.
     pub async fn ends(
         &self,
         store: &StoreId,
@@ -286,7 +286,7 @@ impl Journal {
         self.read(move |db| db.ends(&store, after.as_ref(), limit)).await
     }
 
-    /// The present fault, `None` while the journal works.
+    /// The current fault, `None` while the journal works.
     pub fn failure(&self) -> Option<JournalError> {
         self.shared.error.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -110,7 +110,7 @@ pub enum Write {
     History {
         /// Which store.
         store: StoreId,
-        /// Its present history, at most [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX) bytes.
+        /// Its current history, at most [`HISTORY_BYTES_MAX`](super::HISTORY_BYTES_MAX) bytes.
         history: Arc<str>,
     },
     /// A store has confirmed this host's write with this number, in its recorded history. Refused for a store that never

@@ -91,7 +91,7 @@ pub trait Registry: Send {
         Err(RegistryError::Refused(words.into()))
     }
 
-    /// Who had a worker at an instant; `None` if the registry remembers present holders only.
+    /// Who had a worker at an instant; `None` if the registry remembers current holders only.
     ///
     /// # Errors
     /// As for every call.

@@ -43,7 +43,7 @@ impl Failure {
         )
     }
 
-    /// Claims can't be made from a store at present.
+    /// Claims can't be made from a store now.
     pub fn store_away(message: impl Into<String>) -> Self {
         Failure::soon_over(Status::StoreUnavailable, message)
     }

@@ -44,14 +44,14 @@ impl Tally {
         }
     }
 
-    /// A request failed with this status.
+    /// Counts a request that failed with this status.
     pub(super) fn refused(&self, status: Status) {
         if let Some(place) = Status::ALL.iter().position(|known| *known == status) {
             add(&self.refusals[place], 1);
         }
     }
 
-    /// A request with these flags got ids, for this user.
+    /// Counts the ids that a request with these flags got for this user.
     pub(super) fn drawn(&self, user: &Drawn, flags: u8, runs: &[Run]) {
         let ids = runs.iter().map(|run| u64::from(run.count)).sum();
         user.count(ids);
@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// A request that had arrived at `came_us` was answered.
+    /// Counts the wait of a request that arrived at `came_us` and was answered now.
     pub(super) fn waited(&self, came_us: u64) {
         self.waits.observe(Duration::from_micros(monotonic_us().saturating_sub(came_us)));
     }

@@ -32,16 +32,16 @@ pub struct Sums {
     pub ids_per_second: f64,
     pub held: u64,
     pub waiting: u64,
-    /// The shortest time of them.
+    /// The shortest of their times.
     #[serde(skip)]
     pub lasts_ms: Option<u64>,
-    /// The highest of them.
+    /// The highest of their percentages.
     #[serde(skip)]
     pub ceiling_used_percent: u64,
 }
 
 impl Sums {
-    /// Those of one tag.
+    /// The numbers of one tag.
     pub fn of(tag: &TagNumbers) -> Sums {
         let mut sums = Sums::default();
         sums.add(tag);

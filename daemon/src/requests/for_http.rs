@@ -54,14 +54,14 @@ impl Dispatcher {
     }
 }
 
-/// A request that the daemon makes to itself. Whoever it is for may disconnect.
+/// A request that the daemon makes to itself. The caller that it serves may disconnect.
 struct Asking<'a> {
     dispatcher: &'a Rc<Dispatcher>,
     session: Session,
 }
 
 impl Asking<'_> {
-    /// Makes the request in this frame. Its answer comes into the session's outbox.
+    /// Sends the request in this frame. The answer is put into the session's outbox.
     fn ask(&self, asked: &[u8]) {
         if let Ok(Some((frame, _))) = Frame::first(asked, REPLY_LENGTH_MAX) {
             self.dispatcher.request(&self.session, &frame.header, frame.body);

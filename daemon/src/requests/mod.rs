@@ -130,7 +130,7 @@ impl Dispatcher {
         })
     }
 
-    /// The present access rules.
+    /// The current access rules.
     pub fn access(&self) -> AccessRules {
         self.access.borrow().clone()
     }

@@ -52,7 +52,8 @@ const DELETED_AT_ONCE: u32 = 100;
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Ids that are waited for are given or refused at the deadline. Then there is an end to waiting for the store as well.
+/// How long after a request's deadline waiting for the store ends, in milliseconds. A request that waits for ids is
+/// answered or refused at the deadline itself.
 const GRACE_MS: u64 = 50;
 
 impl Dispatcher {
@@ -72,7 +73,7 @@ impl Dispatcher {
         let name = String::from_utf8_lossy(asked.tag);
         let mut runs = session.runs.borrow_mut();
         runs.clear();
-        // The task charges quotas, and finds out what else is wrong.
+        // Otherwise, the task charges quotas and reports errors.
         if let Some(place) = self.series.at_once(&name, now)
             && let Ok((Source::Segment(tag), None)) =
                 self.source(session, place.tag.as_str().as_bytes())
@@ -129,7 +130,7 @@ impl Dispatcher {
                 Err(failure) if failure.status == Status::TagUnknown => {
                     // One at a time, so that nobody keeps the store busy with invented tenants.
                     let one = Arc::clone(&place.series.creating).lock_owned().await;
-                    // This ends even if the request's time does: a tenant that counts gets its tag.
+                    // This finishes even if the request's time is over, so that a counted tenant gets its tag.
                     let (dispatcher, draw) = (Rc::clone(self), Rc::clone(draw));
                     let created = tokio::task::spawn_local(async move {
                         let _one = one;
@@ -158,7 +159,7 @@ impl Dispatcher {
         let (sender, receiver) = oneshot::channel();
         session.waits_for(Source::Segment(Rc::clone(&tag)));
         self.segments.wait(&tag, want, until, session.outbox.for_task(sender));
-        // Without an answer the client is gone.
+        // If the sender was dropped, the client has disconnected.
         receiver.await.unwrap_or_else(|_| Err(Failure::stopping()))
     }
 
@@ -239,7 +240,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Has the next period of a tenant begin with held numbers, so that it can begin while the store is away.
+    /// Makes the next period of a tenant begin with held numbers, so that it can begin during a store outage.
     async fn prepare(self: &Rc<Self>, place: &Place) -> Result<(), Failure> {
         let Some(next) = place.period.next() else { return Ok(()) };
         let next = place.series.place(&place.tenant, next)?;
@@ -264,7 +265,7 @@ impl Dispatcher {
                 tokio::task::spawn_local(async move {
                     if let Err(failure) = dispatcher.prepare(&place).await {
                         warn!(tag = %place.tag, "can't prepare the next period: {}", failure.message);
-                        // It is tried again when half of the time is left.
+                        // The next attempt follows when half of the time is left.
                         place.prepare_ms.set(ahead_ms.map(|ms| ms / 2));
                     }
                 });
@@ -376,7 +377,7 @@ impl Dispatcher {
         series.place(tenant, Period::parse(series.format.kind(), period)?).ok()
     }
 
-    /// Adds the texts of a series' numbers to an account of its tag. What is held of an ended period stays unused.
+    /// Adds the texts of a series' numbers to an account of its tag. Held numbers of an ended period stay unused.
     pub(super) async fn add_texts(&self, tag: &Tag, account: &mut Value) {
         let Some(place) = self.place_of(tag).await else { return };
         let (end, now) = (place.period.end(&place.series.zone), self.series.store_clock());

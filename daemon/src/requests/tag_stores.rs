@@ -240,7 +240,7 @@ impl TagStores {
         self.show(tag).await
     }
 
-    /// Lifts the tag's first unclaimed id to at least `to`.
+    /// Raises the tag's first unclaimed id to at least `to`.
     pub async fn raise(&self, tag: &Tag, to: u64) -> Result<Shown, StoreError> {
         self.check_places().await?;
         // In a store without the tag this would change nothing, so every store must have the tag.

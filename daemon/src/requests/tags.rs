@@ -147,7 +147,7 @@ impl Dispatcher {
         ))
     }
 
-    /// Lets an administrator's request be answered: JSON in, JSON out. `what` describes the request.
+    /// Answers an administrator's request: JSON in, JSON out. `what` describes the request.
     pub(super) fn answer_administrator<Q: DeserializeOwned + 'static, A: Serialize>(
         self: &Rc<Self>,
         request: &PeerRequest<'_>,

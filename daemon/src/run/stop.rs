@@ -16,7 +16,7 @@ use crate::server::socket::Socket;
 use crate::state_dir::StateDir;
 use crate::systemd::notify::Service;
 
-/// Connections get at most one part in this many of a stop's time; the rest is for the journal.
+/// Connections get at most 1/`STOP_SHARE` of a stop's time; the rest is for the journal.
 const STOP_SHARE: u32 = 2;
 
 /// How many shares that rest has: for the stores' answers, for the worker registry's, for recording the stop in

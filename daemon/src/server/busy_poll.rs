@@ -142,7 +142,7 @@ impl BusyPoll {
         }
     }
 
-    /// A new connection's pace.
+    /// The polling state of a new connection.
     pub fn pace(self: &Rc<Self>) -> ConnectionPoll {
         ConnectionPoll {
             shared: Rc::clone(self),

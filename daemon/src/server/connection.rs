@@ -59,7 +59,7 @@ pub struct Connection {
     /// Its part of the shared limits.
     part: Part,
     turns: Rc<Turns>,
-    /// When the present turn ends.
+    /// When the current turn ends.
     turn_ends_us: u64,
     /// When the clock was read last: at the beginning of the turn, when requests had been answered, or before ids were
     /// masked.
@@ -288,7 +288,7 @@ impl Connection {
         !matches!(Frame::first(&self.held, REQUEST_LENGTH_MAX), Ok(None))
     }
 
-    /// Reads which of its groups the access rules name, unless they are known for the present rules.
+    /// Reads which of its groups the access rules name, unless they are known for the current rules.
     fn know_groups(&mut self) {
         let edition = self.dispatcher.access_edition.get();
         if self.groups_known != Some(edition) {

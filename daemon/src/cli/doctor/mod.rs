@@ -123,8 +123,8 @@ fn check_port(report: &mut Report, host: &str, port: u16, config: &Config) {
     }
 }
 
-/// The workers to ask a store for: those of the pool. If the operator assigns the number: all that other hosts may have
-/// leased in the first store.
+/// The workers to ask a store for: those of the pool or, if the operator assigns the number, all that other hosts may
+/// have leased in the first store.
 fn workers_wish(config: &Config, store: usize) -> Option<WorkersWish> {
     match &config.worker {
         WorkerSpec::Store(index) if *index == store => Some(WorkersWish {

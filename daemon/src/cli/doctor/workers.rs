@@ -13,7 +13,7 @@ pub type Workers = Result<(UnixMs, Vec<Entry>), RegistryError>;
 
 const SUBJECT: &str = "workers";
 
-/// Warns if fewer than one number in this many is free.
+/// Warns if less than 1/`FEW_FREE` of the numbers is free.
 const FEW_FREE: u64 = 10;
 
 /// This host's identity in registries.
@@ -81,7 +81,7 @@ pub fn check(
     }
 }
 
-/// Whether no other host has this host's number.
+/// Checks that no other host has this host's number.
 fn check_double(
     report: &mut Report,
     config: &Config,

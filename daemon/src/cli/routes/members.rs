@@ -80,7 +80,7 @@ impl Member {
         Frozen::parse(self.role()).map_or_else(|| self.role().to_owned(), |frozen| frozen.from)
     }
 
-    /// Which of several primaries it is at present, if it is one.
+    /// Which of several primaries it is now, if it is one.
     pub(super) fn primary(&self) -> Option<PrimaryRole> {
         parse_primary(&self.place())
     }

@@ -44,7 +44,7 @@ pub(super) async fn carry_out(members: &mut [Member], routing: &Routing) -> Resu
     Ok(())
 }
 
-/// Records in a store every name that it must know; `at` is its place in the list.
+/// Records in a store every name that it must know; `at` is its index in the list.
 async fn bring_up(at: usize, member: &Member, found: &Survey) -> Result<()> {
     let mut ends = Vec::new();
     for (tag, known) in found.known.iter().filter(|(_, known)| known.needed_in.contains(&at)) {

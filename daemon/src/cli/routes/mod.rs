@@ -40,7 +40,7 @@ pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> Result<String> 
     block_on(change(&config, former.as_ref(), yes))
 }
 
-/// The former configuration is given by another argument than the present one.
+/// The former configuration is given by another argument than the current one.
 fn of_former(mut error: ConfigError) -> ConfigError {
     if error.source == Source::Argument("--config") {
         error.source = Source::Argument("--former");

@@ -41,11 +41,11 @@ const FINISH: &str = "under the former routes, finish what was interrupted (leaf
 pub(super) struct Known {
     /// Every id that was ever claimed is below this; at least 1.
     pub(super) end: u64,
-    /// The end of the claims that each store has recorded, by the store's place in the list.
+    /// The end of the claims that each store has recorded, by the store's index in the list.
     pub(super) ends: Vec<(usize, u64)>,
     /// The tag, if there is one.
     pub(super) row: Option<KnownRow>,
-    /// The stores that must record the name, by their places in the list.
+    /// The stores that must record the name, by their indices in the list.
     pub(super) needed_in: Vec<usize>,
 }
 
@@ -55,7 +55,7 @@ pub(super) struct KnownRow {
     pub(super) ceiling: u64,
     pub(super) step: i64,
     pub(super) description: Option<String>,
-    /// These stores, by their places in the list.
+    /// These stores, by their indices in the list.
     pub(super) stores: Vec<usize>,
 }
 
@@ -192,7 +192,7 @@ pub(super) async fn survey(members: &[Member], routing: &Routing) -> Result<Surv
     Ok(survey)
 }
 
-/// The stores that must take over what the store at this place knows about a name: the stores to which the name will
+/// The stores that must take over what the store with this index knows about a name: the stores to which the name will
 /// belong, unless it already belongs to exactly these.
 fn needed_in(members: &[Member], routing: &Routing, at: usize, tag: &Tag) -> Vec<usize> {
     let homes: Vec<usize> =

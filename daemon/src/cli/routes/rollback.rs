@@ -5,9 +5,9 @@ use anyhow::Result;
 use super::members::{Member, Progress};
 use super::migration_state::Frozen;
 
-/// Restores the former roles of frozen stores: those that this run froze, each by its place in the list with its former
-/// role. If no other part of the change was made, `yes` also restores those that an interrupted run froze. Returns a
-/// text that says what was done and why.
+/// Restores the former roles of frozen stores: those that this run froze, each by its index in the list, with its
+/// former role. If no other part of the change was made, `yes` also restores those that an interrupted run froze.
+/// Returns a text that says what was done and why.
 pub(super) async fn refuse(
     members: &mut [Member],
     frozen: Vec<(usize, String)>,

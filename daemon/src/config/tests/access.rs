@@ -1,4 +1,4 @@
-//! Who may do what.
+//! The access rules: who may draw, mask and administer.
 
 use super::*;
 

@@ -134,7 +134,7 @@ impl LeaseDriver {
         Failure::soon_over(Status::NoWorker, because)
     }
 
-    /// The present problem, even if ids can be issued.
+    /// The current problem, even if ids can be issued.
     pub(crate) fn error(&self, now: Now) -> Option<String> {
         let lease = self.lease.borrow();
         match lease.standing(now) {

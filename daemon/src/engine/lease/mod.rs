@@ -66,7 +66,7 @@ impl Worker {
         }
     }
 
-    /// Why there is no worker, or none at the present time.
+    /// Why there is no worker, or none at the current time.
     pub fn unavailable_reason(&self) -> Failure {
         match self {
             Worker::Leased(driver) => driver.unavailable_reason(),
@@ -101,7 +101,7 @@ impl Worker {
         Ok(())
     }
 
-    /// This host may no longer use the operator's number.
+    /// Stops using the operator's number, because this host may no longer use it.
     pub fn give_up(&self, why: String) {
         if let Worker::Static(worker) = self {
             *worker.borrow_mut() = Err(why);
@@ -124,7 +124,7 @@ impl Worker {
         }
     }
 
-    /// The present problem, for the status.
+    /// The current problem, for the status.
     pub fn error(&self, now: Now) -> Option<String> {
         match self {
             Worker::Leased(driver) => driver.error(now),

@@ -26,7 +26,7 @@ const REFUSED_MS: u64 = 1_000;
 /// The operator is warned when this much of a tag's ids is claimed, in percent.
 const CLAIMED_WARNINGS: [u8; 4] = [80, 90, 95, 99];
 
-/// One of this many claims is followed by the deletion of old records. It is chosen at random, so that hosts don't
+/// One claim in this many is followed by a deletion of old records. Claims are chosen at random, so that hosts don't
 /// delete at the same time.
 const CLAIMS_A_DELETION: u32 = 16;
 
@@ -52,7 +52,7 @@ pub(crate) struct Sent {
     pub(crate) _under_way: UnderWay,
 }
 
-/// Code that waits for the end of a claim waits until this is dropped.
+/// A claim in progress. [`Segments::claims_ended`] waits until all of these are dropped.
 pub(crate) struct UnderWay(Rc<Segments>);
 
 impl UnderWay {

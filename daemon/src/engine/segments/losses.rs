@@ -48,7 +48,7 @@ pub enum Cause {
     MaskKey,
     /// The daemon did not stop cleanly. It continued at its marks, and skipped unused ids below them.
     Crash,
-    /// A failed claim may have been made all the same. The ids that it may have taken are lost.
+    /// A failed claim may have been executed all the same. The ids that it may have taken are lost.
     Unanswered,
     /// Numbers of a series: their period had ended when they arrived.
     Period,

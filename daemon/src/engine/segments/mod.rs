@@ -80,7 +80,7 @@ pub struct Past {
 /// Every segment tag in use.
 pub struct Segments {
     pub(crate) settings: SegmentSettings,
-    /// How far ahead to claim ids and move marks, at present.
+    /// How far ahead to claim ids and move marks now.
     provision: RefCell<Rc<PrefetchPolicy>>,
     /// The stores, in the order of the configuration.
     pub(crate) upstreams: Vec<Rc<Upstream>>,
@@ -139,7 +139,7 @@ fn hold_ms<T>(allocator: &Allocator<T>) -> u32 {
 }
 
 impl Segments {
-    /// No tag is in use yet.
+    /// Creates the set of tags in use, which is empty at first.
     pub fn new(
         settings: SegmentSettings,
         upstreams: Vec<Rc<Upstream>>,
@@ -261,7 +261,7 @@ impl Segments {
         taken
     }
 
-    /// Lets a request wait until `deadline`. Answers it immediately if waiting is useless.
+    /// Queues a request until `deadline`. Answers it immediately if waiting is useless.
     pub fn wait(
         self: &Rc<Self>,
         tag: &Rc<SegmentTag>,
@@ -395,7 +395,7 @@ impl Segments {
         abandoned.into_iter().for_each(|reply| reply.failure(failure));
     }
 
-    /// Gives up the strict tags that this host holds, so that no other host has to wait.
+    /// Releases the strict tags that this host holds, so that no other host has to wait.
     pub fn give_up_holds(self: &Rc<Self>) {
         for tag in self.all_in_use() {
             if tag.allocator.borrow().holds() {
@@ -430,7 +430,7 @@ impl Segments {
         self.tags.borrow().get(name.as_str()).cloned()
     }
 
-    /// Uses another provision from now on, also for tags in use.
+    /// Uses another prefetch policy from now on, also for tags in use.
     pub fn set_provision(&self, provision: PrefetchPolicy) {
         self.provision.replace(Rc::new(provision));
         for tag in self.tags.borrow().values() {
@@ -438,7 +438,7 @@ impl Segments {
         }
     }
 
-    /// The provision of a tag. Hosts hold no ids of a dense series.
+    /// The prefetch policy of a tag. Hosts hold no ids of a dense series.
     fn provision_of(&self, name: &Tag) -> Rc<PrefetchPolicy> {
         let provision = self.provision.borrow();
         match is_dense(name) {

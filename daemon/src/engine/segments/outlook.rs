@@ -171,7 +171,7 @@ impl SegmentTag {
         !allocator.is_strict() && allocator.ceiling_used() < 1.0
     }
 
-    /// How long the held ids last at the present rate; `None` if nothing is held and none are requested.
+    /// How long the held ids last at the current rate; `None` if nothing is held and none are requested.
     pub(crate) fn lasts(&self, now: BootMs) -> Option<Lasts> {
         let mut allocator = self.allocator.borrow_mut();
         let rate = allocator.ids_per_second(now);

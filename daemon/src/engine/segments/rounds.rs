@@ -22,10 +22,10 @@ const SLICE: usize = 200;
 /// The duration of a round that moves marks back.
 const ROUND: Duration = Duration::from_secs(10);
 
-/// If more tags than this are in use, idle ones leave memory sooner ...
+/// If more tags than this are in use, tags leave memory after being idle for `CROWD_IDLE`.
 const CROWD: usize = 1 << 17;
 
-/// ... after this time.
+/// The shorter idle time while very many tags are in use.
 const CROWD_IDLE: Duration = Duration::from_secs(60);
 
 /// The approximate memory that a tag takes.
@@ -167,7 +167,7 @@ impl SegmentTag {
             && !self.evicted.get()
             && !self.in_retry_queue.get()
             && self.unconfirmed.borrow().is_none()
-            // It would come back with full quotas.
+            // A tag that is loaded again has full quotas.
             && self.quotas.borrow().are_full(now)
             // For a masked tag, the journal records no unused ids.
             && !(holds && self.is_masked())

@@ -209,7 +209,7 @@ impl Segments {
         }
     }
 
-    /// The tag's known state is wrong. The next request looks it up again.
+    /// Discards the tag's known state, which is wrong. The next request looks it up again.
     pub(crate) fn start_over(&self, tag: &Rc<SegmentTag>) {
         let failure = Failure::store_away(format!(
             "tag {:?} was deleted and recreated; retry",
@@ -271,7 +271,7 @@ impl Segments {
         Ok(self.loaded(name, claimant).await?.held())
     }
 
-    /// Has the tag hold so many ids, although nobody has asked for them yet. They are claimed in the background.
+    /// Makes the tag hold this many ids, although no request waits for them. They are claimed in the background.
     ///
     /// # Errors
     /// As for [`Segments::held_of`].
@@ -313,7 +313,7 @@ impl Segments {
         }
     }
 
-    /// Asks a store, in one query, whether these tags still exist and are the same, and for their present terms.
+    /// Asks a store, in one query, whether these tags still exist and are the same, and for their current terms.
     pub(super) async fn check_terms(
         self: &Rc<Self>,
         upstream: &Rc<Upstream>,
@@ -399,7 +399,7 @@ impl Segments {
         self.masks.any().is_some()
     }
 
-    /// Another host may have the held ids of the store. Drops them, here and in the journal.
+    /// Drops the held ids of the store, here and in the journal, because another host may have them.
     pub fn drop_held(&self, upstream: &Rc<Upstream>) {
         self.set_aside(upstream);
         if let Some(store) = upstream.key() {
@@ -408,7 +408,7 @@ impl Segments {
         }
     }
 
-    /// The held ids of the store must not be issued at present. The journal keeps them.
+    /// Drops the held ids of the store here, because they must not be issued now. The journal keeps them.
     pub fn set_aside(&self, upstream: &Rc<Upstream>) {
         upstream.leftovers.set(false);
         for (tag, index) in self.loaded_in(upstream) {
@@ -426,7 +426,7 @@ impl Segments {
         self.host.borrow().clone()
     }
 
-    /// This host has another identity from now on.
+    /// Continues as another host, which has this identity.
     pub fn begin_anew(&self, host: HostId) {
         self.host.replace(host);
     }

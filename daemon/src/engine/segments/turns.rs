@@ -11,7 +11,7 @@ use crate::engine::upstream::Upstream;
 /// How many claims of one user are sent to a store at a time: enough to keep it busy.
 const SENT_AT_ONCE: usize = 4;
 
-/// Who claims if no request waits. It is no user's id.
+/// Stands for the user if no request waits. No user has this id.
 const NOBODY: u32 = u32::MAX;
 
 /// The claims under way, and the tags that wait to claim. Users without any are removed.

@@ -72,7 +72,7 @@ pub const HOLD_MS: u32 = 8;
 /// The maximum number of ticks from which a request may take ids, which limits the runs in a reply.
 const REQUEST_TICKS_MAX: u64 = 2_048;
 
-/// What a request that gets no id by its deadline has waited for, unless more is known.
+/// What a request waited for that got no id by its deadline, unless a better reason is known.
 const USED_UP: &str = "earlier requests exhausted the sequence of each tick";
 
 /// How long before the end of a layout's time bits the log warns of it, and how often, in milliseconds.
@@ -383,7 +383,7 @@ impl Snowflakes {
         ends.max().unwrap_or_default().max(self.dropped_mark)
     }
 
-    /// Issues no more ids under the present worker number.
+    /// Issues no more ids under the current worker number.
     pub fn leave_worker(&self) {
         for tag in &self.layouts {
             tag.generator.borrow_mut().follow(None);

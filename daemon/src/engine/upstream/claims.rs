@@ -42,7 +42,7 @@ impl ClaimCounts {
         recent.push_back((tag.clone(), run));
     }
 
-    /// The remembered claims of each tag. They are forgotten.
+    /// Removes and returns the remembered claims of each tag.
     pub fn take_recent(&self) -> BTreeMap<Tag, Vec<Run>> {
         let mut by_tag: BTreeMap<Tag, Vec<Run>> = BTreeMap::new();
         for (tag, run) in self.recent.take() {

@@ -1,4 +1,4 @@
-//! The present state of one of the daemon's stores: which one it is, whether it may be claimed from, and if not, why.
+//! The current state of one of the daemon's stores: which one it is, whether it may be claimed from, and if not, why.
 //! The core's [`Monitor`] decides; `driver` drives it.
 
 mod claims;
@@ -141,7 +141,7 @@ impl Upstream {
         self.store.call(move |store| store.claims_after(&tag, id, limit)).await
     }
 
-    /// The store has this role, and its list has had the role's era.
+    /// Records that the store has this role, so that its list has reached the role's era.
     fn hear_role(&self, role: &Role) {
         let era = parse_primary(&role.0).map_or(0, |primary| primary.era);
         self.latest_era.set(era.max(self.latest_era.get()));
@@ -284,7 +284,7 @@ impl Upstream {
         }
     }
 
-    /// The same, and makes the attempt come soon.
+    /// Like [`Upstream::reachable`], but requests the attempt immediately.
     pub async fn reach_now(&self) {
         if self.monitor.borrow().away.is_some() {
             self.probe_soon();

@@ -173,7 +173,7 @@ fn decode(path: &str, query: &str) -> Response<Text> {
     let pairs = query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let values: Vec<_> = pairs.filter(|(name, _)| *name == "snowflakeId").collect();
     match values[..] {
-        // Spring joins several values to one that is no number.
+        // Spring joins several values into one, which is not a number.
         [(_, id), ref more @ ..] => {
             let id = percent_decoded(&id.replace('+', " ")).filter(|_| more.is_empty());
             answers::decoded(&id.unwrap_or_default())

@@ -24,7 +24,8 @@ const SHOWN_MS: u64 = 1_000;
 /// The maximum number of rows on `/db`.
 const ROWS_MAX: usize = 10_000;
 
-/// How many pages may be on their way at once, divided between the parties. Each can be another one, of a megabyte.
+/// How many pages may be in transmission at once, divided between the parties. Each can be a different page of a
+/// megabyte.
 const PAGES_SENT_MAX: u64 = 8;
 
 /// A shorter page may always be sent.
@@ -46,7 +47,7 @@ pub(super) struct Pages {
     shows_masked: bool,
     /// The last page of each kind, and when it was generated.
     made: [Mutex<Option<(BootMs, Bytes)>>; 2],
-    /// Places for pages on their way to their readers.
+    /// The parties' shares of the pages in transmission.
     sent: Rc<RefCell<Shares<Party>>>,
 }
 
@@ -56,7 +57,7 @@ impl Pages {
         Pages { ask, shows_masked, made: Default::default(), sent }
     }
 
-    /// The page's text; `None` if the caller has not read too many others yet.
+    /// The page's text; `None` if too many pages are still being sent to the caller.
     pub(super) async fn page(&self, party: Party, page: LeafPage) -> Result<Option<Text>, Failure> {
         let text = self.text(page).await?;
         let claimant = Claimant { uid: party, trusted: false };

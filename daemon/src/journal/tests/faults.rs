@@ -1,4 +1,4 @@
-//! The files of a running journal fail or vanish: it stops acknowledging, and goes on when the files can be trusted
+//! The files of a running journal fail or vanish: it stops acknowledging, and continues when the files can be trusted
 //! again.
 //!
 //! A test that needs a file system of its own runs itself again in a mount namespace.
@@ -67,7 +67,7 @@ fn a_full_disk_stops_it_and_space_lets_it_go_on() {
             assert!(error.to_string().contains("space") || error.to_string().contains("full"));
             let standing = journal.failure().unwrap();
             assert_eq!(standing.to_string(), error.to_string());
-            // The disk is still full: no attempt succeeds, neither at once nor after a second.
+            // The disk is still full, so no attempt succeeds, neither immediately nor after a second.
             assert!(journal.commit(vec![]).await.is_err());
             tokio::time::sleep(Duration::from_millis(1_100)).await;
             let held = journal.commit(vec![segment("held", 1..11, 1)]).await;
@@ -182,12 +182,11 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
         written.push(journal.write(vec![segment("b", 1..11, 5)]));
         written.push(journal.write(vec![mark("a", 1001, 19)]));
         written.push(journal.write(vec![mark("a", 1001, 30)]));
-        // No question is answered before the waiting batches are recorded, and a batch that is tried once gets the
-        // fault.
+        // No query is answered before the waiting batches are recorded, and a batch that is tried once gets the fault.
         journal.tag(&store(), &tag("a")).await.unwrap_err();
         journal.commit(vec![segment("c", 1..11, 5)]).await.unwrap_err();
         fs::rename(&away, &path).unwrap();
-        // The fault ends although nobody asks.
+        // The fault ends without a request.
         tokio::time::timeout(Duration::from_secs(10), journal.fault_changed()).await.unwrap();
         assert!(!journal.failed());
         for (index, written) in written.into_iter().enumerate() {
@@ -203,7 +202,7 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
     });
 }
 
-/// More batches wait than fit into one transaction. A new one must not make the journal look at all of them again.
+/// More batches wait than fit into one transaction. A new batch must not make the journal check all of them again.
 #[test]
 fn whatever_waits_for_a_fault_s_end_is_entered_however_much_it_is() {
     const WRITTEN: u64 = 36_000;
@@ -229,9 +228,9 @@ fn whatever_waits_for_a_fault_s_end_is_entered_however_much_it_is() {
     });
 }
 
-/// Questions come without a pause when the file is due to be opened again. So many batches wait that some time passes
-/// between the check whether it is due and the question. In one journal of three it becomes due in between; the test
-/// tries eight.
+/// Queries arrive without a pause when the file is due to be reopened. So many batches wait that some time passes
+/// between the check whether it is due and the query. In one journal of three it becomes due in between; the test tries
+/// eight.
 #[test]
 fn no_question_at_the_end_of_a_fault_overtakes_what_was_written_during_it() {
     let journals: Vec<_> =
@@ -317,7 +316,7 @@ fn a_deleted_log_costs_nothing_that_was_acknowledged() {
     });
 }
 
-/// A failed journal is opened again. Meanwhile somebody may have put back its former content, with the same inode.
+/// A failed journal is reopened. Meanwhile its former content may have been restored, with the same inode.
 #[test]
 fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
     let dir = place();
@@ -373,7 +372,8 @@ fn a_log_that_is_deleted_while_a_commit_writes_to_it_takes_no_acknowledged_commi
             let removed = deleting.join().unwrap().is_some_and(|removed| removed < answered);
             journal.close().await;
             if removed && outcome.is_ok() {
-                // It was deleted after the last look at it, on its way to be acknowledged. Closing saved the commit.
+                // The log was deleted after the last check of it, just before the commit was acknowledged. Closing
+                // saved the commit.
                 let (journal, _) = open(dir.path());
                 assert_eq!(unissued(&journal, &name).await, [5..11], "attempt {attempt}");
                 journal.close().await;

@@ -13,7 +13,7 @@ use leafd_core::store::StartToken;
 /// A journal of each format since the first release, after a clean stop. When the format changes, add the new one.
 const FORMATS: [&[u8]; 1] = [include_bytes!("formats/5.db")];
 
-/// Names a folder to write a journal of the present format to.
+/// Names a folder to write a journal of the current format to.
 const WRITE_TO: &str = "LEAFD_TEST_WRITE_FORMATS";
 
 /// Everything that a journal can contain.
@@ -35,7 +35,7 @@ fn contents() -> Vec<Write> {
     ]
 }
 
-/// Writes a journal of the present format.
+/// Writes a journal of the current format.
 async fn write_present(to: &Path) {
     let place = place();
     let (journal, _) = open(place.path());
@@ -81,7 +81,7 @@ fn a_journal_of_each_release_is_read() {
             let b = tag_of(&journal, "b").await.unwrap();
             assert_eq!(b.unissued, [Run { first: 10, count: 99, stride: 3 }]);
             assert_eq!((b.generation, b.highest_end), (Generation(2), 305));
-            // It can be written to as well.
+            // It can also be written to.
             journal.commit(vec![mark("a", 1_001, 20)]).await.unwrap();
             journal.close().await;
         });

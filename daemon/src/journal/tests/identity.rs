@@ -39,7 +39,7 @@ fn a_copied_directory_is_set_aside() {
         journal.commit(vec![segment("a", 2001..2101, 2001)]).await.unwrap();
         journal.close().await;
 
-        // From now on the copy has a journal of its own, and the original still has its journal.
+        // From now on the copy has its own journal, and the original still has its journal.
         let (journal, again) = open(&copy);
         assert_eq!((again.host, again.set_aside), (now.host, None));
         assert_eq!(unissued(&journal, "a").await, [2001..2101]);

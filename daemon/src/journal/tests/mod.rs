@@ -1,4 +1,5 @@
-//! Tests the journal through its public functions. This file has what all of its tests share.
+//! Tests the journal through its public functions. This file contains what its tests share. The remaining ids of a tag
+//! are a list of ranges, usually a single one.
 // The ids left of a tag are a list of ranges, most often of one.
 #![allow(clippy::single_range_in_vec_init)]
 

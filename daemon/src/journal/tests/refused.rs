@@ -1,4 +1,4 @@
-//! Files that are no journal of this version are refused with a clear error, and not changed.
+//! Files that are not a journal of this version are refused with a clear error, and not changed.
 
 use std::fs;
 

@@ -106,7 +106,7 @@ fn another_generation_forgets_the_segments_but_not_the_highest_end() {
     });
 }
 
-/// Every fourth id, as one of four stores gives them.
+/// Every fourth id, as one of four stores grants them.
 fn strided(name: &str, first: u64, count: u32, stride: u32, mark: u64) -> Write {
     let run = Run { first, count, stride };
     Write::Segment { store: store(), tag: tag(name), generation: Generation(1), run, mark }
@@ -124,7 +124,7 @@ fn a_strided_segment_is_found_as_it_was_left() {
         let found = tag_of(&journal, "c").await.unwrap();
         let left = Run { first: 50, count: 990, stride: 4 };
         assert_eq!((found.highest_end, found.unissued), (4_007, vec![left]));
-        // A stop gives the segment as the start found it.
+        // A stop records the segment as the start found it.
         let exact = strided("c", 50, 990, 4, 54);
         journal.commit(vec![exact, Write::StoppedCleanly]).await.unwrap();
         journal.close().await;
@@ -209,7 +209,7 @@ fn contradictions_are_refused_alone_and_whole() {
         }
         assert_eq!(tag_of(&journal, "innocent").await, None);
         assert_eq!(tag_of(&journal, "b").await, None);
-        // To repeat the same, or to move a mark of a segment that is used up, is no contradiction.
+        // Repeating the same change, or moving the mark of an exhausted segment, is not a contradiction.
         journal.commit(vec![segment("a", 1..1001, 100)]).await.unwrap();
         journal.commit(vec![mark("a", 1001, 1001)]).await.unwrap();
         journal.commit(vec![mark("a", 1001, 400)]).await.unwrap();

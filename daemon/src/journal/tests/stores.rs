@@ -137,7 +137,7 @@ fn how_far_this_host_s_writes_have_come_is_remembered_within_a_history() {
         start(dir, vec![checked_in("url", "a", "h1"), history("a", "h1")]).await;
         assert_eq!(start(dir, vec![history("a", "h2")]).await.at("url").unwrap().written, 7);
         assert_eq!(start(dir, vec![]).await.at("url").unwrap().written, 0);
-        // A host that goes on as a new one has written nothing, even if a number of the former host comes late.
+        // A host that continues as a new one has written nothing, even if a number of the former host arrives late.
         let anew = Write::BeginAnew { host: HostId("another".into()) };
         start(dir, vec![written(8), anew, written(9)]).await;
         assert_eq!(start(dir, vec![]).await.at("url").unwrap().written, 0);
@@ -257,7 +257,7 @@ fn highest_ends_come_in_pages() {
     let dir = place();
     let dir = dir.path();
     run(async {
-        // Some segments are used up, and some tags have another generation by now: their ends count too.
+        // Some segments are exhausted, and some tags have another generation by now. Their ends count too.
         let mut writes: Vec<Write> =
             (0..2_500).map(|i| segment(&format!("tag {i:04}"), 1..i + 2, i + 2)).collect();
         writes.push(segment_of("tag 0007", 2, 1..3, 1));

@@ -102,7 +102,7 @@ impl Registry for LeasedRegistry {
                         None => all.add_create(&path, &bytes, &options),
                     })
                     .await?;
-                // No results: another writer was faster. The present content decides.
+                // No results: another writer was faster. The current content decides.
                 if let Some(results) = written {
                     return place.written_at(&path, &results).await;
                 }

@@ -23,7 +23,7 @@ pub(super) struct Piece {
 }
 
 impl StridedIds {
-    /// Those of a residue class that lie in a range; `None` if there are none.
+    /// The ids of a residue class that lie in a range; `None` if there are none.
     pub(super) fn of(class: Shard, range: &Range<u64>) -> Option<StridedIds> {
         let (first, stride) = (class.first_from(range.start), class.of);
         let past = range.end.checked_sub(1)?.checked_sub(first)?;
@@ -34,7 +34,7 @@ impl StridedIds {
         class_of(self.first, self.stride)
     }
 
-    /// Those of them that lie in a range.
+    /// Those of these ids that lie in a range.
     pub(super) fn within(self, range: &Range<u64>) -> Option<StridedIds> {
         StridedIds::of(self.class(), &(range.start.max(self.first)..range.end.min(self.last + 1)))
     }

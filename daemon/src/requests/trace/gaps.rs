@@ -25,7 +25,7 @@ use crate::requests::tags::{administrative, refused};
 pub(super) struct Gaps {
     tag: String,
     first: u64,
-    /// By default, the last one that is claimed.
+    /// The last number; by default, the last one that is claimed.
     last: Option<u64>,
 }
 

@@ -43,7 +43,7 @@ struct Homes {
 }
 
 impl Dispatcher {
-    /// Checks a request about issued ids, and lets it be answered.
+    /// Checks a request about issued ids, and answers it.
     pub(super) fn trace(self: &Rc<Self>, request: &PeerRequest<'_>) -> Result<(), Failure> {
         let (session, what) = (request.session, "ask who issued ids");
         let (peer, claimant) = (session.peer.clone(), session.outbox.claimant);

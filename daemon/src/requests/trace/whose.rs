@@ -65,7 +65,7 @@ impl Dispatcher {
         let verdict = match claims.len() {
             0 if homes.here.iter().any(|home| home.is_ahead(number)) => "not_claimed",
             0 if homes_have(|row| row.strict) => "strict",
-            // It may be in the records there.
+            // The claim may be recorded in a store that doesn't answer.
             0 if !homes.away.is_empty() => PRIMARY_AWAY,
             0 if first_known.is_none_or(|first| number < first) => "not_remembered",
             0 => "by_none_of_leafds_hosts",
@@ -188,7 +188,7 @@ fn judge(at: UnixMs, look: &Snapshot, former: Option<Former>) -> (&'static str, 
         let nobody = next.is_none() && present.is_none();
         return if nobody { ("never_held", None) } else { ("not_remembered", None) };
     };
-    // A holding ended where the next one began. The present one ends at the time in its entry.
+    // A holding ended where the next one began. The current one ends at the time in its entry.
     let until = next.map(|next| next.since).or(present.map(|entry| entry.holding.expires));
     let found =
         Found { id: by.id.to_string(), name: by.name.to_string(), taken: Some(taken), until };

@@ -272,7 +272,7 @@ fn classify(error: &Error) -> SqlError {
     };
     match said.code {
         1062 => SqlError::Duplicate(words),
-        // A node of a cluster that serves no queries at present.
+        // A node of a cluster that serves no queries now.
         1047 => SqlError::ReadOnly(words),
         // The last two are a commit that a group of servers rolled back.
         1205 | 1213 | 1180 | 3101 => SqlError::Conflict(words),

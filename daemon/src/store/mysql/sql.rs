@@ -70,7 +70,7 @@ pub(super) fn with_values(sql: &str, params: &[Param<'_>]) -> String {
     })
 }
 
-/// A text that no letter in it can end, whatever the server's `sql_mode` is.
+/// A literal that no character in the text can terminate, whatever the server's `sql_mode` is.
 fn literal(text: &str) -> String {
     if !text.contains(['\'', '\\']) {
         return format!("'{text}'");

@@ -305,7 +305,7 @@ pub(super) fn classify(error: &Error) -> SqlError {
     if *code == SqlState::UNTRANSLATABLE_CHARACTER {
         return SqlError::NoSuchName(words);
     }
-    // A feature that the engine lacks in its present configuration.
+    // A feature that the engine lacks in its current configuration.
     if ["55000", "0A000"].contains(&code.code()) {
         return SqlError::Unsupported(words);
     }

@@ -117,7 +117,7 @@ pub(super) fn is_lost(error: &Error) -> bool {
     error.code().is_some_and(|code| lost.contains(code))
 }
 
-/// The rows that each of the statements found that were sent as text.
+/// The rows that each statement of a query sent as text has found.
 pub(super) fn rows(messages: Vec<SimpleQueryMessage>) -> Vec<Vec<Cells>> {
     let (mut answers, mut rows) = (Vec::new(), Vec::new());
     for message in messages {

@@ -33,7 +33,7 @@ trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
 
-/// How much more the server may send in answer to the present call.
+/// How much more the server may send in answer to the current call.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance(Arc<AtomicUsize>);
 

@@ -144,7 +144,7 @@ impl ServerEngine {
 }
 
 impl Location {
-    /// An error for a store that can't be used at present.
+    /// An error for a store that can't be used now.
     pub fn unavailable(&self, cause: impl Into<Reason>) -> StoreError {
         StoreError::Unavailable { store: self.store.clone(), cause: cause.into() }
     }

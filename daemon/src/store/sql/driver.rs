@@ -174,7 +174,7 @@ pub enum SqlError {
     Duplicate(String),
     /// The server may be able to do this at another time.
     Busy(String),
-    /// The server can't do this in its present configuration; the text says why. Retrying doesn't help.
+    /// The server can't do this in its current configuration; the text says why. Retrying doesn't help.
     Unsupported(String),
     /// Another connection wrote the same row at the same moment. Nothing was done, and the transaction can be retried
     /// immediately.

@@ -43,7 +43,7 @@ pub const META_TABLE: &str = "leafd_meta";
 /// The tables for tags, Leaf's first. Leaf's must not have CHECK constraints, because a row that another program wrote
 /// must not make later statements fail.
 ///
-/// A row of `leafd_tag` stays when the row of `leaf_alloc` is deleted. `generation` is that of the present row, or of
+/// A row of `leafd_tag` stays when the row of `leaf_alloc` is deleted. `generation` is that of the current row, or of
 /// the next one if there is none. `strict` also says whether a host holds the tag, see
 /// [`leafd_core::store::plan_hold`]. `highest_end` is the end of all claims ever made under the name. `role_version` is
 /// the version of the right to claim under which ids may be claimed. One row has no name; it shows whether the table

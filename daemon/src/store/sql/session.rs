@@ -63,7 +63,7 @@ pub(super) struct HostState {
     writing: Option<u64>,
     /// The latest history that this host has trusted or seen.
     pub(super) known: Option<History>,
-    /// The present history, and when it was first seen.
+    /// The current history, and when it was first seen.
     seen: Option<(History, BootMs)>,
 }
 
@@ -289,7 +289,7 @@ impl Session {
     ///
     /// A claim compares and sets the version of the right in leafd's own row of the tag, because in some clusters
     /// locks on other rows are local to a node. So this writes every such row. A claim that finds no such row, or one
-    /// without the present right, first writes the row `right`, which this writes too, so that the two exclude each
+    /// without the current right, first writes the row `right`, which this writes too, so that the two exclude each
     /// other.
     pub(super) fn change_right(&mut self, role: &Role) -> Result<(), SqlError> {
         let former = self.right;
@@ -302,7 +302,7 @@ impl Session {
         Ok(())
     }
 
-    /// Takes the present right to claim for a tag whose row in leafd's table doesn't have it, see
+    /// Takes the current right to claim for a tag whose row in leafd's table doesn't have it, see
     /// [`Session::change_right`].
     pub(super) fn take_right(&mut self) -> Result<(), SqlError> {
         let (value, pattern) = (self.right_value()?, format!("{} %", self.right));
@@ -315,12 +315,12 @@ impl Session {
         Ok(format!("{} {:016x}", self.right, chance.0))
     }
 
-    /// Whether claims were made in the present life; `None` if there is no place for a note.
+    /// Whether claims were made in the current life; `None` if there is no place for a note.
     pub(super) fn is_settled(&self) -> Option<bool> {
         (self.side && !self.dialect.embedded).then_some(self.note.settled)
     }
 
-    /// How long this host has known the present life, if no claim was made in it yet. `None` for an embedded store,
+    /// How long this host has known the current life, if no claim was made in it yet. `None` for an embedded store,
     /// which has one host.
     pub(super) fn unsettled_for(&self) -> Option<Duration> {
         let history = self.note.history.clone();
@@ -335,7 +335,7 @@ impl Session {
         })
     }
 
-    /// Records that a claim is made in the present life. From now on, it is too late for hosts to report what they have
+    /// Records that a claim is made in the current life. From now on, it is too late for hosts to report what they have
     /// seen.
     pub(super) fn settle(&mut self) -> Result<(), SqlError> {
         if self.is_settled() != Some(false) {
@@ -389,7 +389,7 @@ impl Session {
         Some((next, found))
     }
 
-    /// Records this host in the present life, in which nothing proves yet that its writes are kept.
+    /// Records this host in the current life, in which nothing proves yet that its writes are kept.
     pub(super) fn enter(&mut self) -> Result<(), SqlError> {
         let history = &self.note.history;
         let (host, token, next) = {

@@ -51,7 +51,7 @@ pub(super) const RECORD_CLAIM: &str =
     WHERE tag = {bytes ?1} AND role_version = ?4";
 /// (tag): inserts a row that has no right to claim yet; fails if there is one.
 pub(super) const NEW_NAME: &str = "INSERT INTO leafd_tag (tag) VALUES (?1)";
-/// Ends before a list of (tag, end, masked), each in parentheses.
+/// A list of (tag, end, masked), each in parentheses, must follow.
 pub(super) const REMEMBER_ENDS: &str = "INSERT INTO leafd_tag (tag, highest_end, masked) VALUES";
 /// Follows that list. It leaves the mask of an existing row as it is.
 pub(super) const REMEMBERING: &str =

@@ -72,7 +72,7 @@ impl Store {
         })
     }
 
-    /// Whether claims were made in the store's present life. If so, it is too late for hosts to report what they have
+    /// Whether claims were made in the store's current life. If so, it is too late for hosts to report what they have
     /// seen. Also records this host in that life, so that its next writes prove that this one is kept. `None` for an
     /// embedded store, which has no history, and if there is only Leaf's table, which can't store one.
     ///
@@ -172,7 +172,7 @@ impl Store {
             }))
         });
         if let Err(SqlError::NoSuchName(_)) = claimed {
-            // If another store answered, it says nothing that a tag is missing there.
+            // If another store answered, it means nothing that the tag is missing there.
             self.read(|session| session.check(under))?;
         }
         self.unless_unknown(tag, claimed)?
@@ -372,7 +372,7 @@ impl Store {
                     continue;
                 }
                 Err(SqlError::NoSuchName(_)) => {
-                    // If another store answered, it says nothing that a tag is missing there.
+                    // If another store answered, it means nothing that the tag is missing there.
                     self.read(|session| session.check(under))?;
                     Vec::new()
                 }
@@ -425,7 +425,7 @@ impl Store {
 
     /// Records that this host starts: replaces its start token by `next` if the store's token is in `known`, by
     /// compare-and-set. A host that the store doesn't know is entered. If the store lacks a write that [`Store::trust`]
-    /// told of, it has lost commits, and begins a new life. Without `known` the host is new, and has no such write.
+    /// reported, it has lost commits, and begins a new life. Without `known` the host is new, and has no such write.
     /// When the first answer was lost and the call is repeated, it finds `next` in the store and returns
     /// [`CheckIn::Current`].
     ///
@@ -516,7 +516,7 @@ impl Store {
         name: &str,
     ) -> Result<Vec<StaticUser>, StoreError> {
         self.write(|session| {
-            // Two hosts do this one after the other, never at once.
+            // The lock prevents two hosts from doing this at the same time.
             session.lock_role()?;
             session.check(under)?;
             if !session.side {
@@ -561,7 +561,7 @@ impl Store {
         let name = &*series.name;
         self.write(|session| {
             session.require_side("document numbers")?;
-            // Two hosts do this one after the other, never at once.
+            // The lock prevents two hosts from doing this at the same time.
             session.lock_role()?;
             session.check(under)?;
             let known = session.entries(rows::SERIES_ENTRY)?;

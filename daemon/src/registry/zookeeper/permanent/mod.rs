@@ -1,7 +1,7 @@
 //! Permanently assigned workers, on Leaf's own nodes.
 //!
 //! Leaf's node contains a number's holder and the time up to which ids may have been issued: leafd writes a time ahead
-//! of its ids there, and Java Leaf the present time. A second node, leafd's own, contains data for which Leaf has no
+//! of its ids there, and Java Leaf the current time. A second node, leafd's own, contains data for which Leaf has no
 //! field, and changes in the same transaction. So if the two were last changed by different transactions, another
 //! program, a Java Leaf, wrote Leaf's node.
 //!
@@ -207,7 +207,7 @@ impl Forever {
                     }
                 })
                 .await?;
-            // No results: another writer was faster. The present content decides.
+            // No results: another writer was faster. The current content decides.
             if let Some(results) = written {
                 return place.written_at(&leaf_path, &results).await;
             }
