@@ -22,7 +22,7 @@ const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 /// Longer lists are useless.
 const TAGS_MAX: usize = 200;
 
-/// Names that are less similar don't count as typing errors of each other: strsim's measure, from 0 to 1.
+/// The minimum similarity of two names for one to count as a typing error of the other: strsim's measure, from 0 to 1.
 const LIKE: f64 = 0.8;
 
 /// How many stores are asked, one after the other.

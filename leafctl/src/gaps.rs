@@ -85,8 +85,8 @@ pub fn account(client: &Client, body: Value, output: Output) -> Result<(), Comma
     Ok(out.flush()?)
 }
 
-/// Whether the same happened to a part as to the one before, where that ended. A dense series has a claim for each few
-/// numbers.
+/// Whether a part directly follows the one before and had the same fate. A dense series has a separate claim for every
+/// few numbers.
 fn continues(before: &Value, part: &Value) -> bool {
     let same = ["host", "why", "cause", "at_ms", "stride"].iter().all(|it| before[it] == part[it]);
     let next = before["last"].as_u64().map(|last| last + 1);

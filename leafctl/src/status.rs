@@ -134,7 +134,7 @@ pub fn body(out: &mut impl Write, status: &Snapshot) -> io::Result<()> {
     events(out, &status.host.events)
 }
 
-/// A store: its name, whether claims can be made from it, and anything unusual. What is wrong stands above.
+/// A store: its name, whether claims can be made from it, and anything unusual. Its problems are printed above.
 fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
     let (numbers, url) = (&store.numbers, &store.url);
     let name = match numbers.name.as_str() {

@@ -156,7 +156,7 @@ pub struct DeleteArgs {
 }
 
 impl TagCommand {
-    /// The tag that it is about, if it must exist.
+    /// The tag to which the subcommand applies, if it must exist.
     pub fn tag(&self) -> Option<&str> {
         match self {
             TagCommand::Show(ShowArgs { tag, .. })
@@ -254,7 +254,7 @@ fn print(row: &Value, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// Reports which independent primaries the answer is missing something from.
+/// Reports the independent primaries that did not answer, and those that don't have the tag.
 fn tell_of_primaries(answer: &Value) {
     let names = |member: &str| {
         let names = items(&answer[member]).iter().map(shown);
@@ -301,7 +301,7 @@ fn list(client: &Client, args: &ListArgs) -> Result<(), CommandError> {
     let (mut after, mut store) = (args.after.clone(), args.store.clone());
     let (mut left, mut pages) = (args.limit.unwrap_or(u64::MAX), Pages::default());
     let mut out = io::stdout().lock();
-    // Only once the first page is there: above an error, the header would look like an empty list.
+    // Printed only with the first page, because above an error the header would look like an empty list.
     let mut header_due = !args.json;
     while left > 0 {
         let body = json!({"after": after, "limit": left.min(PAGE), "store": store});
@@ -357,7 +357,7 @@ fn list_row(out: &mut impl Write, row: &Value) -> io::Result<()> {
     )
 }
 
-/// A number as it was typed. Which ones a tag may have is the daemon's to say.
+/// A number as it was typed. The daemon decides which numbers a tag may have.
 fn number(text: &str) -> Result<u64, String> {
     text.parse()
         .map_err(|_| format!("it must be a whole number from 0 to {}, without a sign", u64::MAX))

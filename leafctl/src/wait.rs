@@ -36,10 +36,10 @@ enum What {
     Unused,
 }
 
-/// The pause between two looks.
+/// The pause between two checks.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How long one look may wait for an answer.
+/// How long one check may wait for an answer.
 const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Waits.
@@ -64,7 +64,7 @@ pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), CommandError> {
     }
 }
 
-/// Whether a later look may succeed.
+/// Whether a later check may succeed.
 fn may_pass(what: What, failure: &CommandError) -> bool {
     match (what, failure) {
         (What::Answering, CommandError::Client(error)) => error.is_retryable(),
@@ -75,7 +75,7 @@ fn may_pass(what: What, failure: &CommandError) -> bool {
 
 fn unused(client: &Client) -> Result<(), CommandError> {
     let status = request::status(client)?;
-    // One of them is this one, so administrators never see none.
+    // One of the connections is this one, so the count is never 0.
     let Some(others) = status.counters.connections.checked_sub(1) else {
         let words = "only administrators can see connections: root, the daemon's own user, admin_uids and admin_gids";
         return Err(anyhow!(words).into());

@@ -88,7 +88,7 @@ fn rendered(status: &Snapshot) -> Result<(String, Vec<String>), CommandError> {
     Ok((lines.next().unwrap_or_default(), lines.collect()))
 }
 
-/// Uses a new client each time: a client that waits for a missing daemon would show its return late.
+/// Uses a new client each time, because a client that waits for a missing daemon would notice its return late.
 fn ask(socket: &Path) -> Result<Snapshot, CommandError> {
     let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
     request::status(&client)
