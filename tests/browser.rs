@@ -1,4 +1,4 @@
-//! A headless Chromium (Debian's `chromium`), controlled by its DevTools protocol over two pipes.
+//! A headless Chromium (Debian's `chromium`), controlled over two pipes with its DevTools protocol.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -122,7 +122,7 @@ impl Browser {
         self.call("Emulation.setEmulatedMedia", features);
     }
 
-    /// Shows a text as a terminal does, in the colours of the theme.
+    /// Shows a text as a terminal would, in the colours of the theme.
     pub fn show_text(&mut self, text: &str) {
         let page = "<style>:root { color-scheme: light dark } body { margin: 0 }\
                     pre { font: 14px/1.4 'DejaVu Sans Mono', monospace; margin: 1em; width: max-content }</style><pre></pre>";
@@ -133,15 +133,15 @@ impl Browser {
         ));
     }
 
-    /// Keeps pictures of the whole page in the folder that LEAFD_TEST_PICTURES names, wide and narrow, light and dark:
-    /// to be looked at, and for the documents.
+    /// Saves pictures of the whole page in the folder that LEAFD_TEST_PICTURES names, wide and narrow, light and dark,
+    /// for people to look at and for the documents.
     pub fn keep_pictures(&mut self, name: &str) {
         let Some(folder) = std::env::var_os("LEAFD_TEST_PICTURES") else { return };
         self.call("Emulation.setScrollbarsHidden", json!({"hidden": true}));
         for (kind, width) in [("", 1_000), ("-narrow", 380)] {
             for theme in ["light", "dark"] {
                 self.look(width, theme);
-                // Until nothing moves.
+                // Waits until all animations have ended.
                 std::thread::sleep(Duration::from_millis(1_500));
                 let file = Path::new(&folder).join(format!("{name}{kind}-{theme}.webp"));
                 std::fs::write(file, self.picture()).unwrap();
@@ -149,7 +149,7 @@ impl Browser {
         }
     }
 
-    /// The whole page as a picture in WebP, a third of the size of PNG.
+    /// The whole page as a WebP picture, which takes a third of the size of PNG.
     fn picture(&mut self) -> Vec<u8> {
         let whole = json!({"format": "webp", "quality": 80, "captureBeyondViewport": true});
         let encoded = self.call("Page.captureScreenshot", whole)["data"].take();
@@ -168,7 +168,7 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // Its own processes end with it.
+        // The browser's own processes end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

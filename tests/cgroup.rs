@@ -1,5 +1,5 @@
-//! A control group with a limit of memory, as a container or a unit has one. What the kernel holds for the daemon counts
-//! there, such as buffers of sockets.
+//! A control group with a memory limit, like that of a container or a unit. Memory that the kernel uses for the daemon,
+//! such as socket buffers, counts towards the limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::host::eventually;
 
-/// Where memory is limited: by version 2 or by version 1.
+/// The cgroup hierarchies that can limit memory: version 2 and version 1.
 const TREES: [(&str, Names); 2] = [
     (
         "/sys/fs/cgroup",
@@ -30,11 +30,11 @@ struct Names {
     most: &'static str,
     used: &'static str,
     killed: &'static str,
-    /// The member of `memory.stat` for cached files, which the kernel takes back when memory is short.
+    /// The member of `memory.stat` for cached files, which the kernel reclaims when memory is short.
     file: &'static str,
 }
 
-/// The limit of memory that the manifests set.
+/// The memory limit that the manifests set.
 #[must_use]
 pub fn shipped_limit_bytes() -> u64 {
     let values = include_str!("../kubernetes/values.yaml");
@@ -44,20 +44,20 @@ pub fn shipped_limit_bytes() -> u64 {
     mib.expect("the chart limits memory in MiB") << 20
 }
 
-/// A shell's script that puts a file in the place of `/etc/subuid` and runs its arguments. For `unshare --mount`.
+/// A shell script for `unshare --mount` that replaces `/etc/subuid` by a file, and then runs its arguments.
 #[must_use]
 pub fn bind_subuid(file: &Path) -> String {
     format!("mount --bind {} /etc/subuid && exec \"$@\"", file.display())
 }
 
-/// A control group. It is removed when this is dropped; by then its processes have to be gone.
+/// A control group. It is removed when this is dropped, and its processes must have ended by then.
 pub struct Cgroup {
     path: PathBuf,
     names: Names,
 }
 
 impl Cgroup {
-    /// A new one with this limit. Needs root.
+    /// A new group with this limit. Needs root.
     #[track_caller]
     pub fn new(limit_bytes: u64) -> Cgroup {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -79,19 +79,19 @@ impl Cgroup {
         panic!("no control group with a limit of memory can be made");
     }
 
-    /// The command, to be followed by another one, that runs that one in the group.
+    /// A command prefix that runs the command after it in the group.
     pub fn runner(&self) -> [String; 4] {
         let join = format!("echo $$ > {}/cgroup.procs && exec \"$@\"", self.path.display());
         ["sh".to_owned(), "-c".to_owned(), join, "sh".to_owned()]
     }
 
-    /// The memory that is used, but for cached files.
+    /// The used memory, without cached files.
     pub fn used_bytes(&self) -> u64 {
         let used: u64 = self.read(self.names.used).trim().parse().expect("a number");
         used.saturating_sub(member(&self.read("memory.stat"), self.names.file))
     }
 
-    /// How many processes were killed because memory was short.
+    /// How many processes the kernel has killed because memory was short.
     pub fn killed(&self) -> u64 {
         member(&self.read(self.names.killed), "oom_kill")
     }

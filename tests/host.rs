@@ -30,7 +30,7 @@ const READY_POLL: Duration = Duration::from_millis(300);
 /// How long a daemon may take to end, beyond `stop_within`.
 const END_WITHIN: Duration = Duration::from_secs(60);
 
-/// Begins a report of ids that another host has claimed as well.
+/// The beginning of a report of ids that another host has claimed as well.
 pub const REPEATS: &str = "another host has claimed ids that this host had claimed";
 
 /// A host and its daemon.
@@ -38,15 +38,15 @@ pub struct Host {
     folder: TempDir,
     settings: Vec<String>,
     variables: Vec<(String, String)>,
-    /// A command that runs the daemon: its words come before the daemon's.
+    /// A command that runs the daemon. Its words come before the daemon's own.
     runner: Vec<String>,
     user: Option<u32>,
-    /// The daemon's program, if it isn't the one that was built.
+    /// The daemon's program, if it isn't the one that was just built.
     program: Option<PathBuf>,
     child: Option<Child>,
 }
 
-/// How a daemon ended that never served.
+/// How a daemon ended that never served requests.
 #[derive(Debug)]
 pub struct Refusal {
     pub code: Option<i32>,
@@ -69,14 +69,14 @@ pub fn eventually<T>(what: &str, within: Duration, mut attempt: impl FnMut() -> 
 // === impl Host ===
 
 impl Host {
-    /// A host whose daemon is not started yet. Its snowflake worker comes from its store.
+    /// A host whose daemon has not been started yet. Its snowflake worker comes from its store.
     pub fn new() -> Host {
         Host::below(&std::env::temp_dir())
     }
 
     fn below(folder: &Path) -> Host {
         let folder = tempfile::Builder::new().prefix("leafd-it-").tempdir_in(folder).unwrap();
-        // Other users may enter too: only the socket's own mode keeps them out.
+        // Other users may enter the folder, so that only the socket's own mode keeps them out.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         fs::create_dir(folder.path().join("locks")).unwrap();
         Host {
@@ -90,8 +90,8 @@ impl Host {
         }
     }
 
-    /// A host whose daemon uses a database server's store. Its journal is in memory, like the server. It outlives the
-    /// daemon, which is all that such a host needs, and no test waits for a disk.
+    /// A host whose daemon uses a database server's store. The journal is in memory, like the server: it outlives the
+    /// daemon, which is enough for such a host, and no test waits for a disk.
     pub fn on_store(url: &str) -> Host {
         let host = Host::below(&memory());
         host.set("store", url).variable("LEAFD_STORE_PASSWORD", PASSWORD)
@@ -137,7 +137,7 @@ impl Host {
         self
     }
 
-    /// Runs it by a command, such as one that mounts something and then runs the words after its own.
+    /// Runs the daemon through a command, such as one that mounts something and then runs its remaining arguments.
     pub fn runner(mut self, words: &[&str]) -> Host {
         self.runner = words.iter().map(|word| (*word).to_owned()).collect();
         self
@@ -165,7 +165,7 @@ impl Host {
         self.variables.retain(|(known, _)| known != name);
     }
 
-    /// Runs the next daemon under the layer that drops unsynced writes.
+    /// Runs the next daemon under the layer that discards unsynced writes.
     pub fn watch(&mut self, power: &PowerLoss, mode: Mode) {
         let mut command = Command::new("true");
         for (name, value) in power.watch(&mut command, mode).get_envs() {
@@ -203,8 +203,8 @@ impl Host {
     /// From the next start on, uses another copy of the program, as after an upgrade.
     pub fn replace(&mut self) {
         let program = self.path("leafd-replaced");
-        // Copied by another process: a process that a test's thread forks meanwhile would hold the copy open for
-        // writing, and then it could not be run.
+        // Another process copies the file: if a test thread forked while this process copied it, the child would
+        // inherit the copy open for writing, and it could not be executed.
         let copied = Command::new("cp").arg(leafd_binary()).arg(&program).status().unwrap();
         assert!(copied.success(), "{} can't be copied to", program.display());
         self.run_program(&program);
@@ -229,7 +229,7 @@ impl Host {
         self.answering(said_from)
     }
 
-    /// Starts the daemon without waiting; [`Host::answering`] waits. Returns how long the log was before.
+    /// Starts the daemon without waiting; [`Host::answering`] waits. Returns the length of the log before that.
     pub fn begin(&mut self) -> usize {
         assert!(self.child.is_none(), "one daemon at a time");
         let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
@@ -251,7 +251,7 @@ impl Host {
                 let said = self.log().split_off(said_from);
                 return Err(Refusal { code: status.code(), said });
             }
-            // It listens before it is ready, and another daemon may hold the socket.
+            // The daemon listens before it is ready, and another daemon may hold the socket.
             if self.answers(self.pid()) {
                 return Ok(());
             }
@@ -264,8 +264,8 @@ impl Host {
         }
     }
 
-    /// Starts the daemon and draws one id of a tag as soon as possible. Returns the id, and how long after the start of
-    /// the process it came.
+    /// Starts the daemon and draws one id of a tag as soon as possible. Returns the id, and the time from the start of
+    /// the process until the id arrived.
     #[track_caller]
     pub fn first_id(&mut self, tag: &str) -> (u64, Duration) {
         let begun = Instant::now();
@@ -301,7 +301,7 @@ impl Host {
         assert!(status.success(), "leafd ended with {status}:\n{}", self.log());
     }
 
-    /// Waits for its end.
+    /// Waits until the daemon has ended.
     #[track_caller]
     pub fn ended(&mut self) -> ExitStatus {
         let end = Instant::now() + END_WITHIN;
@@ -324,7 +324,7 @@ impl Host {
         }
     }
 
-    /// Fails if the daemon is gone.
+    /// Fails if the daemon has ended.
     #[track_caller]
     pub fn assert_alive(&mut self) {
         let ended = self.child.as_mut().expect("a daemon runs").try_wait().unwrap();
@@ -357,7 +357,7 @@ impl Host {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// Waits until it has reported each of these ids as one that another host has claimed as well.
+    /// Waits until the daemon has reported each of these ids as one that another host has claimed as well.
     #[track_caller]
     pub fn reports_repeats(&self, ids: &[u64], within: Duration) {
         let number = |line: &str, key: &str| -> u64 {

@@ -18,7 +18,7 @@ pub struct Answer {
 /// How long one answer may take on a busy machine.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// Requests a path, on a new connection.
+/// Requests a path over a new connection.
 #[track_caller]
 pub fn get(address: &str, path: &str) -> Answer {
     get_with(address, path, "")
@@ -37,7 +37,7 @@ pub fn get_with(address: &str, path: &str, fields: &str) -> Answer {
 pub fn send(mut stream: impl Read + Write, bytes: &[u8]) -> Answer {
     stream.write_all(bytes).unwrap();
     let mut answer = Vec::new();
-    // A reset after the answer also ends it.
+    // A reset after the answer also ends it, so errors are ignored.
     let _ = stream.read_to_end(&mut answer);
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) =
@@ -58,7 +58,7 @@ impl Answer {
 }
 
 impl Host {
-    /// The address in the daemon's last log line that says that it serves `what` by HTTP.
+    /// The address in the last log line of the daemon that reports where it serves `what` over HTTP.
     pub fn http(&self, what: &str) -> String {
         eventually("the daemon serves HTTP", ANSWERS_WITHIN, || {
             let log = self.log();

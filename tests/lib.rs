@@ -1,5 +1,5 @@
-//! What the tests share: hosts with real daemons, real database servers, a relay that fails on demand, a Leaf
-//! beside, and a load whose every id is checked.
+//! What the tests share: hosts with real daemons, real database servers, a relay that fails on demand, a Java Leaf to
+//! run beside leafd, and a load that checks every id.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 pub mod browser;

@@ -1,4 +1,4 @@
-//! A descriptor whose last close blocks: what a user can pass to the daemon to have it wait.
+//! A descriptor whose last close blocks. A user can pass one to the daemon to make it wait.
 
 use std::io::{IoSlice, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,10 +7,10 @@ use std::os::unix::net::UnixStream;
 
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg, setsockopt, sockopt};
 
-/// Far longer than any wait here.
+/// Far longer than any wait in these tests.
 const LINGER_S: i32 = 3_600;
 
-/// A connected TCP socket whose last close waits for its peer, which never reads; and that peer.
+/// A connected TCP socket whose last close waits for its peer, which never reads. Returns the peer as well.
 fn lingering() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -22,12 +22,12 @@ fn lingering() -> (TcpStream, TcpStream) {
     (stream, peer)
 }
 
-/// Passes such a socket along with some bytes and keeps only its peer. Returns whether the kernel let it through.
+/// Passes such a socket together with some bytes, and keeps only its peer. Returns whether the kernel let it through.
 pub fn pass(connection: &UnixStream, bytes: &[u8]) -> (bool, TcpStream) {
     pass_with(connection, bytes, MsgFlags::empty())
 }
 
-/// The same along with an out-of-band byte alone, which an ordinary look at what has arrived skips.
+/// Passes such a socket with an out-of-band byte alone, which an ordinary peek at the received data skips.
 pub fn pass_out_of_band(connection: &UnixStream) -> (bool, TcpStream) {
     pass_with(connection, &[0], MsgFlags::MSG_OOB)
 }
@@ -41,7 +41,7 @@ fn pass_with(connection: &UnixStream, bytes: &[u8], more: MsgFlags) -> (bool, Tc
     let sent = sendmsg::<()>(connection.as_raw_fd(), &bytes, &along, flags, None);
     let is_passed = sent.is_ok();
     if !is_passed {
-        // Then this process would wait for the peer.
+        // Without this, closing the socket would make this process wait for the peer.
         setsockopt(&stream, sockopt::Linger, &libc::linger { l_onoff: 0, l_linger: 0 }).unwrap();
     }
     (is_passed, peer)

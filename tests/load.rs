@@ -1,5 +1,5 @@
 //! A load on daemons, by clients in this process. Each thread draws one tag from one daemon, whatever happens to that
-//! daemon, and keeps every id and every error. At the end no id of a tag may have come twice.
+//! daemon, and records every id and every error. At the end, no id of a tag may have been issued twice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use leafd_client::{Client, Error};
 
-/// How long a request may wait for its ids: shorter than an outage, and long enough for a busy machine.
+/// How long a request may wait for its ids: shorter than an outage, but long enough for a busy machine.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A thread's pause after an error.
@@ -45,12 +45,12 @@ pub struct Load {
 pub struct Drawn {
     /// Every id, by tag; ascending once a load has stopped.
     pub ids: BTreeMap<String, Vec<u64>>,
-    /// Every error's text, preceded by its status, and how often it came.
+    /// Every error's text, preceded by its status, and how often it occurred.
     pub errors: BTreeMap<String, u64>,
     /// How many times ids were requested, and the longest wait.
     pub requests: u64,
     pub longest: Duration,
-    /// Ids that came after higher ones although they had to ascend.
+    /// Ids that followed higher ones although they had to ascend.
     pub backwards: Vec<(u64, u64)>,
     /// How long the load lasted.
     pub seconds: f64,
@@ -181,7 +181,7 @@ impl Drawn {
         answer
     }
 
-    /// Adds what another load drew.
+    /// Adds what another load has drawn.
     pub fn add(&mut self, other: Drawn) {
         for (tag, ids) in other.ids {
             let of_tag = self.ids.entry(tag).or_default();
@@ -197,13 +197,13 @@ impl Drawn {
         self.seconds += other.seconds;
     }
 
-    /// The ids of a tag that came here and there.
+    /// The ids of a tag that both have drawn.
     pub fn common(&self, other: &Drawn, tag: &str) -> Vec<u64> {
         let there: BTreeSet<u64> = other.ids[tag].iter().copied().collect();
         self.ids[tag].iter().copied().filter(|id| there.contains(id)).collect()
     }
 
-    /// Adds ids that were drawn in another way.
+    /// Adds ids that were drawn without a load.
     pub fn add_ids(&mut self, tag: &str, ids: &[u64]) {
         let of_tag = self.ids.entry(tag.to_owned()).or_default();
         of_tag.extend(ids);
@@ -220,13 +220,13 @@ impl Drawn {
         self.errors.values().sum()
     }
 
-    /// How many ids came twice.
+    /// How many ids were issued twice.
     pub fn duplicates(&self) -> usize {
         let of_tag = |ids: &Vec<u64>| ids.windows(2).filter(|pair| pair[0] == pair[1]).count();
         self.ids.values().map(of_tag).sum()
     }
 
-    /// Fails if an id came twice, or out of order where one host's ids must ascend.
+    /// Fails if an id was issued twice, or out of order where one host's ids must ascend.
     #[track_caller]
     pub fn assert_sound(&self) {
         for (tag, ids) in &self.ids {

@@ -12,7 +12,7 @@ pub struct Answer {
     pub last: u64,
 }
 
-/// Two answers that break the order: the second was requested after the first was received, but is not larger.
+/// Two answers that break the order: the second was requested after the first was received, but its ids are not larger.
 pub fn overtaken(answers: &[Answer]) -> Option<(Answer, Answer)> {
     let mut by_asked = answers.to_vec();
     let mut by_answered = answers.to_vec();

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use nix::sys::signal::Signal;
 
-/// Names a folder with the programs to test, such as those of a release, or of another architecture.
+/// Names a folder with the programs to test, such as those of a release or of another architecture.
 const TESTED: &str = "TESTED_BINARIES";
 
 /// The daemon's binary, with leafctl's beside it. It is built once, by the same cargo and profile as this program, unless
@@ -51,8 +51,8 @@ pub fn leafd_binary() -> &'static Path {
     })
 }
 
-/// Hides from a command the cargo that runs this test. Cargo's variables would differ from a shell's, and dependencies
-/// would be rebuilt.
+/// Hides from a command that cargo runs this test. Otherwise cargo's variables would differ from a shell's, and
+/// dependencies would be rebuilt.
 pub fn without_cargo_s_variables(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os() {
         let text = name.to_string_lossy();

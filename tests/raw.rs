@@ -1,4 +1,4 @@
-//! A client that sends any bytes that a test wants, well formed or not.
+//! A client that sends arbitrary bytes, well-formed or not.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddrV4, TcpStream};
@@ -201,10 +201,10 @@ pub fn connect_as(
     as_user(uid, gid, groups, move || UnixStream::connect(socket))
 }
 
-/// Does something as another user, in a thread of its own.
+/// Runs `work` as another user, in a separate thread.
 ///
 /// # Errors
-/// The credentials can't be set; or those of `work`.
+/// The credentials can't be set, or `work` fails.
 pub fn as_user<T: Send + 'static>(
     uid: u32,
     gid: u32,
@@ -223,7 +223,7 @@ pub fn tcp_as(address: &str, uid: u32) -> std::io::Result<TcpStream> {
     tcp_from([127, 0, 0, 1], address, uid)
 }
 
-/// Connects by TCP as another user, from an address of this host.
+/// Connects by TCP as another user, from a given address of this host.
 pub fn tcp_from(own: [u8; 4], address: &str, uid: u32) -> std::io::Result<TcpStream> {
     let to: SocketAddrV4 = address.parse().map_err(std::io::Error::other)?;
     let connecting = std::thread::spawn(move || {
@@ -253,7 +253,7 @@ pub fn tcp_from(own: [u8; 4], address: &str, uid: u32) -> std::io::Result<TcpStr
     connecting.join().expect("the thread only makes system calls")
 }
 
-/// Makes the calling thread, and no other one of the process, this user for good.
+/// Permanently makes the calling thread, and no other thread of the process, act as this user.
 pub fn become_user(uid: u32, gid: u32, groups: &[u32]) -> std::io::Result<()> {
     let call = |outcome: libc::c_long| {
         if outcome == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }

@@ -1,8 +1,8 @@
-//! A TCP relay between daemons and a server, controlled by a test. It passes, delays, swallows or refuses, cuts open
-//! connections, and can fail at the one moment that matters: a claim's COMMIT.
+//! A TCP relay between daemons and a server, controlled by a test. It passes, delays or swallows bytes, refuses
+//! connections and cuts open ones, and can fail at the one moment that matters: a claim's COMMIT.
 //!
-//! A black hole takes bytes and gives none, in both directions, and neither side learns that the other has closed. A
-//! connection that lost bytes this way never passes any again: [`Relay::pass`] cuts it.
+//! A black hole swallows all bytes in both directions, and neither side learns that the other has closed. A connection
+//! that lost bytes this way never passes bytes again: [`Relay::pass`] cuts it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -30,13 +30,13 @@ pub struct Relay {
 /// What happens at a transaction's COMMIT, once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtCommit {
-    /// The server commits; its answer is not passed on, and the connection is cut.
+    /// The server commits, but its answer is not passed on, and the connection is cut.
     CutAnswer,
-    /// The server commits; its answer and everything after it are swallowed.
+    /// The server commits, but its answer and everything after it are swallowed.
     SwallowAnswer,
-    /// The server commits; its answer is delayed by this time.
+    /// The server commits, but its answer is delayed by this time.
     DelayAnswer(Duration),
-    /// The server never sees the COMMIT, and the connection stays open on its side.
+    /// The server never receives the COMMIT, and the connection stays open on its side.
     SwallowCommit,
 }
 
@@ -166,7 +166,7 @@ impl Relay {
         self.cut();
     }
 
-    /// Leads new connections to another port, and cuts the open ones.
+    /// Redirects new connections to another port, and cuts the open ones.
     pub fn lead_to(&self, target: u16) {
         self.lock().target = target;
         self.cut();
@@ -227,7 +227,7 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
         drop(now);
         while let Some((client, _)) = listener.as_ref().and_then(|one| one.accept().ok()) {
             client.set_nonblocking(false).unwrap();
-            // If the server is not there, the client's connection ends here.
+            // If the server is not running, the client's connection ends here.
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
             let state = Mutex::new(LinkState { swallows, ..LinkState::default() });
             let link = Arc::new(Link { client, server, state });
@@ -251,12 +251,12 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
 
 impl Link {
     fn cut(&self) {
-        // Either side may be gone.
+        // Either side may have closed already.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
-    /// Moves bytes one way until either side ends. Bytes are read at once, and written when their delay is over.
+    /// Moves bytes one way until either side ends. Bytes are read immediately, and written when their delay is over.
     fn pump(self: &Arc<Link>, direction: Direction, shared: &Mutex<Shared>) {
         let (late, due) = mpsc::channel::<(Instant, Vec<u8>)>();
         std::thread::scope(|scope| {
@@ -306,7 +306,7 @@ impl Link {
         }
     }
 
-    /// Writes the bytes, unless they must get lost. Returns false if this ends the connection.
+    /// Writes the bytes, unless they are to be lost. Returns false if this ends the connection.
     fn put(&self, direction: Direction, bytes: &[u8]) -> bool {
         let state = self.state.lock().unwrap();
         if direction == Direction::ToClient && state.cut_answer {

@@ -23,7 +23,7 @@ impl std::ops::DerefMut for Seeded {
 }
 
 impl Seeded {
-    /// Chance from this seed.
+    /// A random number generator with this seed.
     pub fn new(seed: u64) -> Seeded {
         Seeded { seed, random: fastrand::Rng::with_seed(seed) }
     }

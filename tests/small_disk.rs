@@ -1,5 +1,5 @@
-//! A disk that a test can fill: a small file system in memory in place of a folder of one host, seen by its daemon
-//! alone. Each daemon of the host has a new one.
+//! A disk that a test can fill: a small file system in memory that replaces a folder of one host, and that only the
+//! host's daemon sees. Each daemon of the host gets a new one.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use crate::host::Host;
 
-/// What is below it in the test's own file system is hidden, not gone.
+/// The mount hides the folder's content in the test's own file system, but doesn't delete it.
 const MOUNT: &str = r#"mount -t tmpfs -o size=512k,mode=700 tmpfs "$0" && exec "$@""#;
 
-/// What takes all the room.
+/// The file that takes all the space.
 const FILLER: &str = "filler";
 
 /// The disk.
@@ -20,14 +20,15 @@ pub struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Gives a host that has not started such a disk at one of its folders, which is made if it isn't there. That needs root.
+    /// Gives a host that has not been started such a disk in place of one of its folders, which is created if it is
+    /// missing. Needs root.
     pub fn of(host: Host, folder: &Path) -> (Host, SmallDisk) {
         fs::create_dir_all(folder).unwrap();
         let words = ["unshare", "--mount", "sh", "-c", MOUNT, folder.to_str().unwrap()];
         (host.runner(&words), SmallDisk { folder: folder.to_owned() })
     }
 
-    /// A file on the disk of the daemon that runs.
+    /// A file on the disk of the running daemon.
     pub fn path(&self, host: &Host, name: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root{}", host.pid(), self.folder.display())).join(name)
     }
@@ -42,7 +43,7 @@ impl SmallDisk {
         }
     }
 
-    /// Makes room again.
+    /// Frees the space again.
     pub fn empty(&self, host: &Host) {
         fs::remove_file(self.path(host, FILLER)).unwrap();
     }

@@ -1,19 +1,19 @@
-//! A real terminal for programs that show and ask: tmux (Debian's package) is its screen and keyboard.
+//! A real terminal for interactive programs: tmux (Debian's package) is its screen and keyboard.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-/// How long the screen may take to become as a test wants it, on a busy machine.
+/// How long the screen may take to show what a test expects, on a busy machine.
 const SHOWN_WITHIN: Duration = Duration::from_secs(60);
 
-/// A terminal in which something runs.
+/// A terminal in which a program runs.
 pub struct Terminal {
     socket: PathBuf,
 }
 
 impl Terminal {
-    /// Runs a shell's commands in one of 100 columns and 30 lines. The folder is for its socket.
+    /// Runs shell commands in a terminal of 100 columns and 30 lines. The folder contains its socket.
     pub fn open(folder: &Path, commands: &str) -> Terminal {
         let terminal = Terminal { socket: folder.join("tmux") };
         let size = ["-x", "100", "-y", "30"];
@@ -30,7 +30,7 @@ impl Terminal {
         output
     }
 
-    /// Presses a key by its name.
+    /// Presses a key, given by its name.
     pub fn press(&self, key: &str) {
         self.tmux(&["send-keys", key]);
     }
@@ -40,17 +40,17 @@ impl Terminal {
         self.tmux(&["send-keys", "-l", text]);
     }
 
-    /// Makes it larger or smaller.
+    /// Resizes the terminal.
     pub fn resize(&self, columns: u16, lines: u16) {
         self.tmux(&["resize-window", "-x", &columns.to_string(), "-y", &lines.to_string()]);
     }
 
-    /// What is on it.
+    /// The content of the screen.
     pub fn screen(&self) -> String {
         String::from_utf8(self.tmux(&["capture-pane", "-p"]).stdout).unwrap()
     }
 
-    /// Waits until the screen is so.
+    /// Waits until the screen satisfies `is_so`.
     #[track_caller]
     pub fn until(&self, what: &str, is_so: impl Fn(&str) -> bool) -> String {
         let end = Instant::now() + SHOWN_WITHIN;
@@ -67,7 +67,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // Its own server, by its own socket.
+        // The terminal has its own tmux server, found by its socket.
         let _ = Command::new("tmux").arg("-S").arg(&self.socket).arg("kill-server").output();
     }
 }

@@ -1,5 +1,5 @@
-//! A wall clock that a test sets, for one daemon or server, by the library that `wall_clock.c` makes. The boot-time clock
-//! stays the system's.
+//! A wall clock that a test sets for one daemon or server, by preloading the library built from `wall_clock.c`. The
+//! boot-time clock stays the system's.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -17,14 +17,14 @@ pub struct WallClock {
 }
 
 impl WallClock {
-    /// Gives a host that has not started such a clock. It starts without an offset.
+    /// Gives a host that has not been started such a clock, without an offset at first.
     pub fn of(host: Host) -> (Host, WallClock) {
         let (clock, variables) = WallClock::in_file(host.path("offset"));
         let host = variables.iter().fold(host, |host, (name, value)| host.variable(name, value));
         (host, clock)
     }
 
-    /// Gives such a clock to a server, from its next start on.
+    /// Gives a server such a clock, from its next start on.
     pub fn of_server(server: &mut Process) -> WallClock {
         let (clock, variables) = WallClock::in_file(server.dir.join("offset"));
         let set = variables.iter().map(|(name, value)| format!("{name}={}", value.display()));
@@ -35,7 +35,7 @@ impl WallClock {
         clock
     }
 
-    /// A clock, and the environment variables of who has it.
+    /// A clock, and the environment variables for a process that uses it.
     fn in_file(offset: PathBuf) -> (WallClock, [(&'static str, PathBuf); 2]) {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("wall_clock.c");
         let library = offset.with_extension("so");

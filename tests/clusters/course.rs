@@ -1,5 +1,5 @@
-//! A course of faults: hosts under a load of every kind, the steps that the cluster goes through meanwhile, and what
-//! each step did to those who draw. It is judged at the end, when every id is compared with every other.
+//! A course of faults: hosts under a load of every kind, the steps that the cluster goes through, and each step's
+//! effect on the clients. The result is judged at the end, when every id is compared with every other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,23 +23,24 @@ pub const HOLDABLE: &str = "versions";
 /// The layout that every daemon has.
 pub const SNOWFLAKE: &str = "snowflake";
 
-/// How long a request waits. In a shorter time a plain id has to come whatever happens.
+/// How long a request waits. Even during a fault, a plain id must arrive within this time.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// A thread's rest after an answer, and after an error.
+/// A thread's pause after an answer, and after an error.
 const REST: Duration = Duration::from_millis(10);
 
-/// The rest after a visit: the first host is alone for long enough to hold the tag, and does so for about half the time.
+/// The pause after a visit: the first host is alone for long enough to hold the tag, and holds it for about half the
+/// time.
 const VISIT_REST: Duration = Duration::from_secs(4);
 
-/// The rest between two questions whether a server serves.
+/// The pause between two checks whether a server serves.
 const PROBE_REST: Duration = Duration::from_millis(100);
 
-/// How long all may take to draw again once a step's fault is over. It is promised in less; a busy machine gets the
-/// rest.
+/// How long all threads may take to draw again once a step's fault is over. The promised time is shorter; the rest is
+/// for a busy machine.
 const BACK_WITHIN: Duration = Duration::from_secs(60);
 
-/// How long answers may still come that were under way when a fault began.
+/// How long answers to requests that were pending when a fault began may still arrive.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// How long a step lasts beyond that.
@@ -48,40 +49,40 @@ const OBSERVED: Duration = Duration::from_secs(2);
 /// What a thread draws, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Ids of a plain tag, each asked of the daemon.
+    /// Ids of a plain tag, each requested from the daemon.
     Direct,
-    /// The same out of runs that the process holds.
+    /// Ids of the plain tag from runs that the process holds.
     Held,
     /// Ids of the strict tag.
     Strict,
     /// Ids of the other strict tag, on the first host, which holds that tag and answers from memory.
     Alone,
-    /// One of that tag's ids now and then on the second host, also while a fault lasts: it ends the first host's hold.
+    /// Occasional ids of that tag on the second host, even during a fault: each ends the first host's hold.
     Visit,
-    /// Snowflake ids, each asked of the daemon.
+    /// Snowflake ids, each requested from the daemon.
     Snowflake,
 }
 
-/// What a store serves.
+/// What the clients of a store draw.
 pub const STORE: &[Kind] =
     &[Kind::Direct, Kind::Held, Kind::Strict, Kind::Alone, Kind::Visit, Kind::Snowflake];
 
-/// What a registry of workers serves.
+/// What the clients of a worker registry draw.
 pub const REGISTRY: &[Kind] = &[Kind::Snowflake];
 
-/// What those who draw plain or snowflake ids are promised during a step.
+/// What a step promises to clients that draw plain or snowflake ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promised {
-    /// That they have ids, all the time.
+    /// Ids, without interruption.
     Ids,
-    /// Nothing: what was claimed ahead does not last as long.
+    /// Nothing: the ids claimed ahead don't last that long.
     Nothing,
 }
 
-/// Tells whether a server of the cluster serves.
+/// Reports whether a server of the cluster serves.
 pub type Probe = Box<dyn Fn() -> bool + Send>;
 
-/// A step, and when it was.
+/// A step, and when it took place.
 pub struct Step {
     pub name: String,
     pub promised: Promised,
@@ -89,7 +90,7 @@ pub struct Step {
     pub ended: Instant,
 }
 
-/// A course that is under way.
+/// A course in progress.
 pub struct Course {
     pub hosts: Vec<Host>,
     title: String,
@@ -121,7 +122,7 @@ impl Kind {
         matches!(self, Kind::Strict | Kind::Alone | Kind::Visit)
     }
 
-    /// The only host that draws in this way, if not all do.
+    /// The only host that draws in this way, unless all do.
     fn only_host(self) -> Option<usize> {
         match self {
             Kind::Alone => Some(0),
@@ -138,7 +139,7 @@ impl Kind {
     }
 }
 
-/// Makes the tags that a store's course draws.
+/// Creates the tags that a store's course draws.
 pub fn create_tags(host: &Host) {
     host.create(PLAIN);
     for tag in [STRICT, HOLDABLE] {
@@ -147,7 +148,7 @@ pub fn create_tags(host: &Host) {
 }
 
 impl Course {
-    /// Starts the load on these hosts, which run, and waits until all have ids.
+    /// Starts the load on these hosts, which are running, and waits until all have ids.
     #[track_caller]
     pub fn begin(title: &str, kinds: &[Kind], hosts: Vec<Host>, probes: Vec<Probe>) -> Course {
         let stop = Arc::new(AtomicBool::new(false));
@@ -169,7 +170,7 @@ impl Course {
         course
     }
 
-    /// A step: the fault, and its end. Afterwards everybody has to draw again.
+    /// Runs a step: the fault and its end. Afterwards, every thread must draw again.
     #[track_caller]
     pub fn step(&mut self, name: &str, promised: Promised, work: impl FnOnce(&Course)) {
         let begun = Instant::now();
@@ -182,14 +183,15 @@ impl Course {
         self.steps.push(Step { name: name.to_owned(), promised, begun, ended: Instant::now() });
     }
 
-    /// Waits until every thread has ids although the fault lasts: not those that were under way when it began.
+    /// Waits until every thread gets ids although the fault lasts. Answers to requests from before the fault don't
+    /// count.
     #[track_caller]
     pub fn goes_on(&self) {
         std::thread::sleep(UNDER_WAY);
         self.each_draws();
     }
 
-    /// Waits until every thread has an id that it has not now, visits aside.
+    /// Waits until every thread has got another id, visits aside.
     #[track_caller]
     pub fn each_draws(&self) {
         let count = |one: &Drawing| one.issued.load(Ordering::Relaxed);
@@ -203,7 +205,7 @@ impl Course {
         }
     }
 
-    /// Waits until the host that draws alone answers from memory: it issues ids although it claims none.
+    /// Waits until the host that draws alone answers from memory, which shows when it issues ids without claiming any.
     #[track_caller]
     fn answers_from_hold(&self) {
         let Some(alone) = self.threads.iter().find(|one| one.kind == Kind::Alone) else { return };
@@ -223,7 +225,7 @@ impl Course {
         });
     }
 
-    /// Ends the load: what there is to judge.
+    /// Ends the load, and returns what there is to judge.
     #[track_caller]
     pub fn finish(mut self) -> Report {
         self.stop.store(true, Ordering::Relaxed);
@@ -274,7 +276,7 @@ impl Drawing {
     }
 }
 
-/// When the server served.
+/// The times at which the server served.
 fn probed(probe: &Probe, stop: &AtomicBool) -> Vec<Instant> {
     let mut served = Vec::new();
     while !stop.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Three nodes of Galera, with daemons that prefer the same node and daemons that prefer different ones.
+//! Three Galera nodes, with daemons that prefer the same node and daemons that prefer different ones.
 
 use std::time::{Duration, Instant};
 
@@ -10,17 +10,17 @@ use serde_json::json;
 
 use crate::course::{Course, Promised, SNOWFLAKE, STORE, create_tags};
 
-/// What a strict id is promised to take at most once the cluster serves.
+/// The promised maximum time for a strict id once the cluster serves.
 pub const STRICT_LATE: Duration = Duration::from_secs(3);
 
-/// Within which three new hosts are promised to have their workers, and what a busy machine gets.
+/// The promised time within which three new hosts have their workers, including what a busy machine needs.
 const WORKERS_WITHIN: Duration = Duration::from_secs(15);
 const WORKERS_ASSERTED: Duration = Duration::from_secs(60);
 
-/// How many tags are made under load.
+/// How many tags are created under load.
 const NEW_TAGS: usize = 3;
 
-/// How long nothing serves, and how long nothing goes wrong.
+/// How long outages and calm periods last.
 const LASTS: Duration = Duration::from_secs(5);
 
 #[test]
@@ -33,7 +33,7 @@ fn daemons_that_prefer_different_nodes() {
     through_everything("Galera, daemons with different first nodes", [0, 1, 2]);
 }
 
-/// All begin with the smallest claims, of the same rows at the same moment, and go up from there.
+/// All hosts begin with the smallest claims of the same rows at the same moment, and claim more from there.
 #[track_caller]
 fn draw_new_tags(hosts: &[Host]) {
     let mut draws = Vec::new();
@@ -51,7 +51,7 @@ fn draw_new_tags(hosts: &[Host]) {
     println!("{} ids of {NEW_TAGS} new tags", drawn.count());
 }
 
-/// What befalls one node also behind a proxy.
+/// Faults of one node, which also apply behind a proxy.
 pub fn fault_the_node_in_use(course: &mut Course, cluster: &mut Galera) {
     course.step("node in use killed", Promised::Ids, |course| {
         let node = &mut cluster.nodes[cluster.in_use()];

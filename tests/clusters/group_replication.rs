@@ -1,5 +1,5 @@
-//! Three MySQL servers in Group Replication, with daemons that prefer different ones: the primary is killed, changed and
-//! stopped, the majority is lost, and members go back to old copies.
+//! Three MySQL servers in Group Replication, with daemons that prefer different ones. The primary is killed, changed
+//! and stopped, the majority is lost, and members are reset to old copies.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use leafd_tests::servers::mysqld::Engine;
 
 use crate::course::{Course, Promised, SNOWFLAKE, STORE, create_tags};
 
-/// What a strict id is promised to take at most once a primary serves: the default `failover_settle`, the time after which
-/// a stopped server is given up, and two seconds.
+/// The promised maximum time for a strict id once a primary serves: the default `failover_settle`, the time after which
+/// the group expels a stopped server, and two seconds.
 const STRICT_LATE: Duration = Duration::from_secs(15);
 
-/// Within which hosts notice a change and claim again, on a busy machine.
+/// How long hosts may take to notice a change and claim again, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(120);
 
 /// Makes another server the primary.
 const ELECTS: &str = "group_replication_set_as_primary";
 
-/// How long nothing goes wrong, and how long nothing serves.
+/// How long outages and calm periods last.
 const LASTS: Duration = Duration::from_secs(5);
 
-/// Each new primary is a fail-over: runs what makes one, and waits until every host has dealt with it.
+/// Causes a fail-over, as each new primary is one, and waits until every host has handled it.
 #[track_caller]
 fn fails_over(course: &Course, change: impl FnOnce()) {
     let count = |host: &Host| host.status()["segments"]["stores"][0]["failovers"].as_u64();

@@ -1,4 +1,4 @@
-//! HAProxy before a cluster: daemons know one address, behind which the server changes.
+//! HAProxy in front of a cluster: daemons know one address, and the server behind it changes.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leafd_tests::servers::{DATABASE, MariaDb, Postgres, Server};
 use crate::course::{Course, Probe, Promised, STORE, create_tags};
 use crate::{galera, patroni};
 
-/// How long nothing goes wrong, and how long the proxy takes to notice that something does.
+/// How long calm periods last, and how long the proxy takes to notice a fault.
 const LASTS: Duration = Duration::from_secs(4);
 const NOTICED: Duration = Duration::from_secs(2);
 

@@ -1,5 +1,5 @@
-//! The real daemons on real clusters, through what clusters go through: nodes killed, stopped, cut off, rebuilt, and
-//! leaders changed, with a load of every kind running and every id checked. Each test prints what it measured, which
+//! The real daemons on real clusters whose nodes are killed, stopped, cut off and rebuilt, and whose leaders change,
+//! with a load of every kind running and every id checked. Each test prints what it measured, which
 //! docs/operate/clusters.md shows.
 //!
 //! They take minutes: `./tests/run clusters` runs them all, `./tests/run` one of them.

@@ -1,4 +1,4 @@
-//! PostgreSQL under Patroni, where a follower may lack the last commits of the leader, and where it may not.
+//! PostgreSQL under Patroni, both where a follower may lack the leader's last commits and where it may not.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::course::{Course, Promised, STORE, create_tags};
 
-/// What a strict id is promised to take at most once a leader serves: the default `failover_settle`, and two seconds.
+/// The promised maximum time for a strict id once a leader serves: the default `failover_settle`, and two seconds.
 pub const STRICT_LATE: Duration = Duration::from_secs(12);
 
-/// How long a fault lasts that nobody but us ends.
+/// How long a fault lasts that only the test ends.
 const LASTS: Duration = Duration::from_secs(5);
 
 fn begin(title: &str, cluster: &Patroni) -> Course {
@@ -21,7 +21,7 @@ fn begin(title: &str, cluster: &Patroni) -> Course {
     Course::begin(title, STORE, hosts, cluster.probes())
 }
 
-/// Kills the leader as its host would go, waits for the other one, and starts it again as its follower.
+/// Kills the leader as if its host had crashed, waits for the other node, and restarts the first one as its follower.
 pub fn lose_the_leader(cluster: &mut Patroni) {
     cluster.may_change();
     let leader = cluster.leader();
@@ -52,7 +52,7 @@ fn an_asynchronous_follower_takes_over() {
         let (ahead, behind) = (max_id(leader), max_id(1 - leader));
         assert!(ahead > at_least && behind <= at_least, "{ahead} and {behind}: nothing to lose");
         cluster.nodes[leader].kill();
-        // It ends before it reads what has come meanwhile.
+        // The receiver ends before it reads what has arrived meanwhile.
         kill(receiver, Signal::SIGTERM).unwrap();
         kill(receiver, Signal::SIGCONT).unwrap();
         cluster.other_leads(leader);

@@ -1,4 +1,4 @@
-//! What a course came to: a line for each of its steps, and the verdict on all ids.
+//! The result of a course: a line for each of its steps, and the verdict on all ids.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -7,15 +7,15 @@ use leafd_tests::order::{Answer, overtaken};
 
 use crate::course::{Kind, Promised, Step};
 
-/// How long those who draw plain or snowflake ids are promised to be without at most, and what is asserted: time is not
-/// measured on a machine that is busy with other things.
+/// The promised maximum gap for clients that draw plain or snowflake ids, and the asserted one. The latter is longer,
+/// because a machine that is busy with other tests can't measure time.
 const GAP: Duration = Duration::from_secs(1);
 const GAP_ASSERTED: Duration = Duration::from_secs(10);
 
-/// How much longer than promised it may take there until others come again.
+/// How much longer than promised other ids may take to return.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// A cluster of which no server answers for this long doesn't serve.
+/// A cluster of which no server answers for this long counts as not serving.
 const SILENCE: Duration = Duration::from_millis(700);
 
 /// What one thread drew.
@@ -26,28 +26,28 @@ pub struct Log {
     pub errors: Vec<(Instant, String)>,
 }
 
-/// All that a course came to.
+/// Everything that happened in a course.
 pub struct Report {
     pub title: String,
     pub steps: Vec<Step>,
     pub logs: Vec<Log>,
-    /// When any server served, ascending.
+    /// When any server served, in ascending order.
     pub served: Vec<Instant>,
 }
 
-/// What a step did to those who draw in some ways.
+/// A step's effect on the clients that draw in some way.
 #[derive(Default)]
 struct Effect {
     ids: usize,
     errors: BTreeMap<String, usize>,
     gap: Duration,
-    /// As much of a gap as the cluster served.
+    /// The part of a gap during which the cluster served.
     late: Duration,
 }
 
 impl Report {
-    /// Prints the course, and fails if an id came twice or out of order, or if one that was promised failed or came much
-    /// too late. `back_within` is how long what isn't promised all the time may take once the cluster serves.
+    /// Prints the course. Fails if an id was issued twice or out of order, or if a promised id failed or came much too
+    /// late. `back_within`: how long ids that aren't promised all the time may take once the cluster serves.
     #[track_caller]
     pub fn judge(&self, back_within: Duration) {
         let mut faults = Vec::new();
@@ -67,7 +67,7 @@ impl Report {
                     errors.push(format!("{tag} {count}"));
                     println!("<!-- {}: {tag}: {:?} -->", step.name, effect.errors);
                 }
-                // What isn't promised all the time has to come back.
+                // Ids that aren't promised all the time must return.
                 let waits = *is_strict || step.promised == Promised::Nothing;
                 gaps.push(match waits {
                     true => format!("{tag} {} ({})", seconds(effect.gap), seconds(effect.late)),
@@ -103,8 +103,8 @@ impl Report {
         assert!(faults.is_empty(), "{}: {faults:#?}", self.title);
     }
 
-    /// For each step, how many of its ids had come before, whatever thread drew them. What came after the last step is
-    /// the last step's.
+    /// For each step, how many of its ids had been issued before, to any thread. Ids after the last step count for the
+    /// last step.
     fn twice(&self) -> Vec<usize> {
         let drawn = |log: &Log| {
             let tag = log.kind.tag();
@@ -123,7 +123,7 @@ impl Report {
         twice
     }
 
-    /// Ids that went back: strict ones on any hosts, and on one host all that were asked of the daemon.
+    /// Ids that went backwards: strict ones on any hosts, and on one host all that were requested from the daemon.
     fn out_of_order(&self) -> Vec<String> {
         let mut series: BTreeMap<(&str, Option<usize>), Vec<Answer>> = BTreeMap::new();
         for log in self.logs.iter().filter(|log| log.kind != Kind::Held) {
@@ -165,7 +165,7 @@ impl Report {
     }
 }
 
-/// As much of a time without ids as the cluster served.
+/// The part of a time without ids during which the cluster served.
 fn late(served: &[Instant], last: Instant, next: Instant) -> Duration {
     let silent = served.windows(2).filter(|pair| pair[1] - pair[0] > SILENCE);
     let within = silent.map(|pair| pair[1].min(next).saturating_duration_since(pair[0].max(last)));

@@ -1,5 +1,5 @@
-//! Routes that are changed through one node of Galera while daemons claim at the others, where no lock of the first
-//! is known.
+//! Routes that are changed through one Galera node while daemons claim through the others, which don't know the first
+//! node's locks.
 
 use std::process::Command;
 use std::time::Duration;
@@ -15,15 +15,15 @@ use serde_json::json;
 const CHANGES: usize = 5;
 const TAGS: [&str; 3] = ["orders", "users", "events"];
 
-/// For how long daemons of the former routes are watched.
+/// How long daemons with the former routes are watched.
 const WATCHED: Duration = Duration::from_secs(3);
 
-/// The rows' ends as a node sees them that has just changed the routes: claims that came before are there.
+/// The rows' ends, as seen by a node that has just changed the routes, so that all earlier claims are included.
 fn ends(cluster: &Galera, node: usize) -> Vec<Vec<String>> {
     cluster.nodes[node].sql("SELECT biz_tag, max_id FROM ids.leaf_alloc ORDER BY biz_tag")
 }
 
-/// Other routes each time, which lead these tags to the same place.
+/// Different routes each time, which assign these tags to the same store.
 fn routes(number: usize) -> String {
     format!("[{{ tags = ['r{number}'], store = 'b' }}, {{ tags = ['*'], store = 'a' }}]")
 }
@@ -35,7 +35,7 @@ fn no_claim_of_former_routes_slips_past_a_change_at_another_node() {
     let other = MariaDb::url_of(&[cluster.nodes[0].process.port], "other");
     apply_schema(&other);
     let stores = |first: usize| [("a", cluster.url_from(first)), ("b", other.clone())];
-    // So little at once that they claim all the time.
+    // Claims are so small that the daemons claim all the time.
     let new = |first| {
         let host = Host::on_stores(&stores(first), &routes(0));
         host.set("max_step", "50").set("autonomy", "1s").set("worker", "none")

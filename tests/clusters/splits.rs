@@ -1,5 +1,5 @@
-//! Galera clusters that an operator brings up in the wrong place: from a node that is behind, or a second time on a node
-//! that was cut off. No id comes twice, or those that do are reported. And a node that only lags.
+//! Galera clusters that an operator bootstraps in the wrong place: from a node that lags, or a second time on a node
+//! that was cut off. No id is issued twice, or the repeated ids are reported. Also a node that only lags.
 
 use std::time::Duration;
 
@@ -17,14 +17,14 @@ use serde_json::json;
 const SETTLE: Duration = Duration::from_secs(8);
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// How long a node lags: a host waits up to a second.
+/// How long a node lags. A host waits up to a second for it.
 const LAGS: Duration = Duration::from_millis(400);
 
-/// Within which ids come on a busy machine.
+/// How long ids may take to arrive on a busy machine.
 const WITHIN: Duration = Duration::from_secs(55);
 
 const TAG: &str = "orders";
-/// What a host draws that is to know little of the other tag.
+/// The tag of a host that must know little about the other tag.
 const OTHER: &str = "others";
 const STEP: u32 = 1_000;
 
@@ -35,7 +35,7 @@ fn host(url: &str) -> Host {
     host
 }
 
-/// Asks for many ids. Those that don't come in time are missing in what [`answered`] adds.
+/// Requests many ids. Those that don't arrive in time are missing from what [`answered`] adds.
 fn ask(host: &Host, tag: &str, times: u32) -> Vec<Raw> {
     let asked = (0..times).map(|number| {
         let mut raw = host.raw();
@@ -46,7 +46,7 @@ fn ask(host: &Host, tag: &str, times: u32) -> Vec<Raw> {
     asked.collect()
 }
 
-/// Tells how many of them were answered by ids.
+/// Returns how many of the requests were answered with ids.
 #[track_caller]
 fn answered(drawn: &mut Drawn, tag: &str, raws: Vec<Raw>) -> usize {
     let replies = raws.into_iter().map(|mut raw| raw.reply());
@@ -56,7 +56,7 @@ fn answered(drawn: &mut Drawn, tag: &str, raws: Vec<Raw>) -> usize {
     ids.len()
 }
 
-/// All of them are answered.
+/// Draws, and checks that all requests were answered with ids.
 #[track_caller]
 fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32) {
     let found = answered(drawn, tag, ask(host, tag, times));
@@ -102,8 +102,8 @@ fn a_cluster_is_bootstrapped_from_a_node_that_is_behind() {
     judge("Galera bootstrapped from a node that is behind", &drawn);
 }
 
-/// Hosts that start during the split find both sides in their URL, the wrong one first: one that is new, and one that was
-/// on the right side. A host that knows the wrong side alone repeats ids, and reports them once the node is back.
+/// During the split, hosts start that find both sides in their URL, the wrong one first: a new host, and one that was
+/// on the right side. A host that knows only the wrong side repeats ids, and reports them once the node is back.
 #[test]
 fn a_node_that_was_cut_off_becomes_a_cluster_of_its_own() {
     let mut cluster = Galera::new();
@@ -138,7 +138,7 @@ fn a_node_that_was_cut_off_becomes_a_cluster_of_its_own() {
     wrong.reports_repeats(&twice, WITHIN);
 }
 
-/// The node that a host finds at its start has not applied that host's last claim yet: it is no loss.
+/// The node that a host finds at its start has not applied that host's last claim yet. This is not a loss.
 #[test]
 fn a_host_starts_on_a_node_that_lags() {
     let cluster = Galera::new();
@@ -146,14 +146,14 @@ fn a_host_starts_on_a_node_that_lags() {
     let [mut first, mut second] = begin(&mut drawn, &cluster);
     second.stop();
     let [preferred, lagging, _] = &cluster.nodes;
-    // The node applies writes in their order, and the first of these waits.
+    // The node applies writes in order, and the first of these has to wait.
     let mut lock = lagging.connection().unwrap();
     lock.query_drop("LOCK TABLES probes.probe READ").unwrap();
     preferred.probe()();
     draw(&mut drawn, &first, TAG, 3);
     let life = || cluster.nodes[0].sql("SELECT value FROM ids.leafd_meta WHERE name = 'history'");
     let before = life();
-    // The journal has the number of the last write after a probe.
+    // After a probe, the journal has the number of the last write.
     std::thread::sleep(SETTLE / 2);
     first.stop();
     preferred.reject(true);

@@ -1,4 +1,4 @@
-//! An ensemble of three ZooKeeper servers that gives hosts their workers: for a time, or for good.
+//! An ensemble of three ZooKeeper servers that gives hosts their workers, leased or permanent.
 
 use std::time::Duration;
 
@@ -8,20 +8,20 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 use crate::course::{Course, Promised, REGISTRY};
 
-/// How soon ids are promised to come again when a lease has expired, once the ensemble serves.
+/// How soon ids are promised to return once the ensemble serves, if a lease has expired.
 const BACK_WITHIN: Duration = Duration::from_secs(5);
 
-/// A lease that does not last, and a longer time.
+/// A lease that doesn't outlast the outage, and a longer outage.
 const SHORT_LEASE: Duration = Duration::from_secs(8);
 const LONGER: Duration = Duration::from_secs(14);
 
-/// How long a fault lasts that the ensemble overcomes by itself.
+/// How long a fault lasts from which the ensemble recovers on its own.
 const LASTS: Duration = Duration::from_secs(4);
 
 /// How many times a server is killed or stopped, one after the other.
 const FAULTS: usize = 28;
 
-/// The Leaf service whose nodes give workers for good.
+/// The Leaf service whose nodes give permanent workers.
 const SERVICE: &str = "acme";
 
 #[test]
@@ -47,7 +47,8 @@ fn workers_for_a_shorter_time_than_the_outage() {
     course.finish().judge(BACK_WITHIN);
 }
 
-/// A daemon that logged every attempt would write more in an outage than anybody reads.
+/// The number of log lines of the ZooKeeper client. A daemon that logged every attempt would flood the log during an
+/// outage.
 fn lines_of_client(host: &Host) -> usize {
     host.log().lines().filter(|line| line.contains("zookeeper_client")).count()
 }

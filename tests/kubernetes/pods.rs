@@ -90,7 +90,7 @@ impl Pod {
         self.engine.exec(LEAFD, &words(&command["exec"]["command"]));
     }
 
-    /// Ids of the tag that were drawn from the present daemon.
+    /// Ids of the tag that were drawn from the current daemon.
     fn issued(&self) -> u64 {
         let status = self.engine.exec(LEAFD, &["leafctl", "status", "--json"]);
         let status: Value = serde_json::from_str(&status).unwrap();
@@ -98,7 +98,7 @@ impl Pod {
         tags.iter().find(|tag| tag["tag"] == TAG).map_or(0, |tag| tag["issued"].as_u64().unwrap())
     }
 
-    /// Waits until the application draws from the present daemon.
+    /// Waits until the application draws from the current daemon.
     #[track_caller]
     fn drawing(&self) {
         eventually("the application draws", WITHIN, || (self.issued() > 1_000).then_some(()));

@@ -1,5 +1,5 @@
-//! A neighbour: what a Java Leaf asks of the database and of ZooKeeper, statement by statement and call by call, so
-//! that tests see whether leafd is ever in its way.
+//! A Java Leaf as a neighbour: its queries to the database and its calls to ZooKeeper, statement by statement and call
+//! by call, so that tests show whether leafd ever gets in its way.
 
 mod segments;
 mod snowflake;

@@ -1,4 +1,4 @@
-//! Leaf's segments: its table, and threads that claim of every tag in it as Leaf's do.
+//! Leaf's segments: its table, and threads that claim from every tag in it as Leaf does.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use mysql::{Conn, OptsBuilder};
 use crate::load::Drawn;
 use crate::servers::{DATABASE, PASSWORD, USER};
 
-/// The table as Leaf's script makes it.
+/// The table as created by Leaf's script.
 pub const TABLE: &str = "CREATE TABLE leaf_alloc (
     biz_tag varchar(128) NOT NULL DEFAULT '',
     max_id bigint(20) NOT NULL DEFAULT '1',
@@ -21,18 +21,18 @@ pub const TABLE: &str = "CREATE TABLE leaf_alloc (
     update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
     PRIMARY KEY (biz_tag)) ENGINE=InnoDB";
 
-/// How often it looks which tags there are. Leaf does so once a minute.
+/// How often it looks up the existing tags. Leaf does so once a minute.
 const LOOKS_EVERY: Duration = Duration::from_millis(200);
 
-/// A thread's rest between two claims. Leaf claims when it has used a part of what it has.
+/// A thread's pause between two claims. Leaf claims when it has used a part of what it holds.
 const REST: Duration = Duration::from_millis(2);
 
 /// The isolation of its transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// The server's default, which is what Leaf takes.
+    /// The server's default, which Leaf uses.
     RepeatableRead,
-    /// Set in the address by some who run it.
+    /// Some operators set this in the database's address.
     ReadCommitted,
 }
 
@@ -44,7 +44,7 @@ pub struct Leaf {
     threads: Vec<JoinHandle<Claimed>>,
 }
 
-/// What a thread claimed: ids from the first until before the second, by tag; and what went wrong.
+/// What a thread claimed: ranges from their first id up to, but excluding, their end, by tag; and the errors.
 #[derive(Default)]
 struct Claimed {
     ranges: Vec<(String, u64, u64)>,
@@ -68,15 +68,15 @@ fn connect(port: u16, isolation: Isolation) -> Result<Conn, mysql::Error> {
     Ok(connection)
 }
 
-/// Leaf's look at the table: which tags there are.
+/// Leaf's look-up of the existing tags in the table.
 fn look(connection: &mut Conn) -> Result<BTreeSet<String>, mysql::Error> {
     let tags: Vec<String> = connection.query("SELECT biz_tag FROM leaf_alloc")?;
     connection.query_drop("ROLLBACK")?;
     Ok(tags.into_iter().collect())
 }
 
-/// Leaf's claim: the end of the range and how long it is, if the tag is there. The first two of a tag are of the table's
-/// step, and later ones of a step that Leaf has chosen.
+/// Leaf's claim: the end of the range and its length, if the tag exists. The first two claims of a tag use the table's
+/// step, and later ones a step that Leaf has chosen.
 fn claim(
     connection: &mut Conn,
     tag: &str,
@@ -94,7 +94,7 @@ fn claim(
 }
 
 impl Leaf {
-    /// Starts one with so many threads on a server, as the daemons' user.
+    /// Starts a Leaf with this many threads on a server, as the daemons' user.
     pub fn start(port: u16, isolation: Isolation, threads: usize) -> Leaf {
         let mut leaf = Leaf {
             stop: Arc::default(),
@@ -125,7 +125,7 @@ impl Leaf {
                 while !stop.load(Ordering::Relaxed) {
                     let now = tags.lock().unwrap().clone();
                     for tag in now {
-                        // Doubled, halved and kept: any step above the table's is one that Leaf may choose.
+                        // The step is doubled, halved or kept, because Leaf may choose any step above the table's.
                         let (count, of_table) = steps.get(&tag).copied().unwrap_or_default();
                         let step = (count >= 2).then(|| of_table << (count % 3));
                         match claim(&mut connection, &tag, step) {
@@ -135,7 +135,7 @@ impl Leaf {
                                 claimed.ranges.push((tag, end - length, end));
                                 claims.fetch_add(1, Ordering::Relaxed);
                             }
-                            // Somebody has deleted it.
+                            // Somebody has deleted the tag.
                             Ok(None) => drop(steps.remove(&tag)),
                             Err(error) => claimed.failed(&error),
                         }
@@ -148,7 +148,7 @@ impl Leaf {
         leaf
     }
 
-    /// Waits until it has made so many more claims.
+    /// Waits until it has made this many more claims.
     #[track_caller]
     pub fn claims(&self, more: u64) {
         let before = self.claims.load(Ordering::Relaxed);
@@ -157,7 +157,7 @@ impl Leaf {
         });
     }
 
-    /// Waits until it knows a tag, or no longer.
+    /// Waits until it knows a tag, or no longer knows it.
     #[track_caller]
     pub fn knows(&self, tag: &str, known: bool) {
         crate::host::eventually("Leaf looks at the table", Duration::from_secs(30), || {
@@ -165,7 +165,7 @@ impl Leaf {
         });
     }
 
-    /// Ends it: all ids of its claims, whether it has used them or not, and its errors.
+    /// Stops it. Returns all ids of its claims, used or not, and its errors.
     #[track_caller]
     pub fn stop(self) -> Drawn {
         self.stop.store(true, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Leaf's snowflake ids: the node by which it knows its worker, the time that it writes there, and its ids.
+//! Leaf's snowflake ids: the node that identifies its worker, the time that it writes there, and its ids.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use leafd_wire::Layout;
 use zookeeper_client::{Acls, Client, CreateMode};
 
-/// How soon after its start it first writes the time, and how often then.
+/// How soon after its start it first writes the time, and how often after that.
 const FIRST_UPLOAD: Duration = Duration::from_secs(1);
 const UPLOADS_EVERY: Duration = Duration::from_secs(3);
 
 /// A Leaf that issues ids.
 pub struct SnowflakeLeaf {
-    /// The worker that it found or was given.
+    /// The worker that it found or was assigned.
     pub worker: u64,
     stop: Arc<AtomicBool>,
     issued: Arc<AtomicU64>,
@@ -31,8 +31,8 @@ fn payload(address: &str) -> Vec<u8> {
     format!(r#"{{"ip":"{ip}","port":"{port}","timestamp":{}}}"#, now_ms()).into_bytes()
 }
 
-/// Its node: the one that is there for its address, or a new one with the next number.
-/// The parents are made before, as an operator does: a Leaf that makes them takes itself for worker 0.
+/// Its node: the existing one for its address, or a new one with the next number. The parents are created first, as an
+/// operator does, because a Leaf that creates them uses worker 0.
 async fn enter(client: &Client, forever: &str, address: &str) -> (String, u64) {
     let persistent = CreateMode::PersistentSequential.with_acls(Acls::anyone_all());
     let prefix = format!("{forever}/{address}-");
@@ -58,7 +58,7 @@ async fn enter(client: &Client, forever: &str, address: &str) -> (String, u64) {
     (format!("{prefix}{sequence}"), sequence.into_i64().try_into().unwrap())
 }
 
-/// The time in a payload, which has three fields and no others, or a Leaf can't read it.
+/// The time in a payload. The payload must have exactly three fields, because Leaf can't read any other.
 fn recorded(payload: &str) -> u64 {
     let fields: serde_json::Map<String, serde_json::Value> =
         serde_json::from_str(payload).expect("a payload that a Leaf can read");
@@ -68,7 +68,7 @@ fn recorded(payload: &str) -> u64 {
 }
 
 impl SnowflakeLeaf {
-    /// Starts one of this service with this `ip:port`, on an ensemble.
+    /// Starts a Leaf of this service with this `ip:port` on an ensemble.
     pub fn start(ensemble: &str, service: &str, address: &str) -> SnowflakeLeaf {
         let (stop, issued) = (Arc::<AtomicBool>::default(), Arc::<AtomicU64>::default());
         let forever = format!("/snowflake/{service}/forever");
@@ -99,7 +99,7 @@ impl SnowflakeLeaf {
                 let by_worker = since << (Layout::LEAF.worker_bits + bits) | worker << bits;
                 ids.push(by_worker | sequence);
                 count.fetch_add(1, Ordering::Relaxed);
-                // The session is kept alive meanwhile.
+                // The session is kept alive while this sleeps.
                 runtime.block_on(async { tokio::time::sleep(Duration::from_micros(500)).await });
             }
             ids
@@ -112,7 +112,7 @@ impl SnowflakeLeaf {
         self.issued.load(Ordering::Relaxed)
     }
 
-    /// Ends it: its ids.
+    /// Stops it, and returns its ids.
     pub fn stop(self) -> Vec<u64> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().expect("a Leaf whose calls all work")

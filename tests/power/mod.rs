@@ -25,9 +25,9 @@ pub struct PowerLoss {
 /// What the watched process's syncs do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// What they should.
+    /// They sync.
     Sync,
-    /// Nothing, though they say that they did.
+    /// They do nothing, but report success.
     NoSync,
 }
 
@@ -52,7 +52,7 @@ impl PowerLoss {
         Ok(PowerLoss { dir: dir.canonicalize()?, image: image.canonicalize()?, library })
     }
 
-    /// Has the command run under the layer.
+    /// Makes the command run under the layer.
     pub fn watch<'c>(&self, command: &'c mut Command, mode: Mode) -> &'c mut Command {
         command
             .env("LD_PRELOAD", &self.library)
@@ -77,10 +77,10 @@ impl PowerLoss {
         if on { fs::write(switch, "") } else { fs::remove_file(switch) }
     }
 
-    /// The power fails: the directory holds what is durable and nothing else. Every process that has
-    /// files in it open must be gone.
+    /// Fails the power: the directory then contains only what is durable. Every process with open files in it must have
+    /// ended.
     ///
-    /// Files are written in place, because their inodes and births are part of what a disk keeps.
+    /// Files are written in place, because their inodes and birth times are part of what a disk keeps.
     pub fn fail(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.dir)? {
             let path = entry?.path();
@@ -91,12 +91,12 @@ impl PowerLoss {
         }
         for entry in fs::read_dir(&self.image)? {
             let entry = entry?;
-            // The copies lie in a directory of their own; what is a link is a name.
+            // The copies are in a separate directory; links stand for names.
             if entry.file_type()?.is_symlink() {
                 self.restore(&entry.path(), &self.dir.join(entry.file_name()))?;
             }
         }
-        // Pages that could still be read though their sync had failed are gone now.
+        // Pages that could still be read although their sync had failed are lost now.
         for entry in fs::read_dir(self.image.join(".files")).into_iter().flatten() {
             let path = entry?.path();
             if path.extension().is_some_and(|kind| kind == "lost") {

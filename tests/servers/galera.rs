@@ -1,4 +1,5 @@
-//! A Galera cluster of three MariaDB nodes, from Debian's packages: one store that any of them serves.
+//! A Galera cluster of three MariaDB nodes, from Debian's packages. The nodes together are one store, and each can
+//! serve it.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,11 +20,11 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How long a node may take to rejoin.
 const WHOLE_WITHIN: Duration = Duration::from_secs(60);
 
-/// The table that probes write.
+/// The table that probes write to.
 pub(super) const PROBES: &str = "CREATE DATABASE probes;
     CREATE TABLE probes.probe (node INT PRIMARY KEY, at DATETIME(6)) ENGINE = InnoDB";
 
-/// A node, on one port of the loopback interface as long as it lives.
+/// A node, which keeps one port of the loopback interface for its whole life.
 pub struct Node {
     pub process: Process,
 }
@@ -98,7 +99,7 @@ impl Node {
         self.process.start(is_ready);
     }
 
-    /// Starts it, stopped as it is, as a cluster of its own, whatever the others have that it hasn't.
+    /// Starts the stopped node as a cluster of its own, even if the other nodes have data that it lacks.
     pub fn bootstrap(&mut self) {
         let state = self.process.dir.join("data/grastate.dat");
         let text = std::fs::read_to_string(&state).unwrap();
@@ -132,7 +133,7 @@ impl Node {
         self.sql(&format!("SET GLOBAL wsrep_provider_options = 'gmcast.isolate={value}'"));
     }
 
-    /// Makes it answer every client's query with an error, or stops that.
+    /// Makes the node answer every client's query with an error, or stops that.
     pub fn reject(&self, on: bool) {
         self.sql(&format!("SET GLOBAL wsrep_reject_queries = {}", if on { "ALL" } else { "NONE" }));
     }
@@ -159,7 +160,7 @@ pub(super) fn probe(process: &Process) -> impl Fn() -> bool + Send + 'static {
     }
 }
 
-/// As an administrator, for whom the server may take only a moment.
+/// Connects as an administrator, for whom the server should take only a moment.
 pub(super) fn connect(dir: &Path) -> Result<Conn, mysql::Error> {
     let options = OptsBuilder::new().socket(dir.join("socket").to_str()).user(Some("root"));
     let bound = Some(ANSWERS_WITHIN);
@@ -177,7 +178,7 @@ fn is_ready(process: &Process) -> bool {
     status(&process.dir, "wsrep_ready").is_some_and(|ready| ready == "ON")
 }
 
-/// As health checks of nodes do: a node that is behind, or that sends its data to another one, is not used.
+/// Checks like usual health checks of nodes: a node that lags, or that sends its data to another one, is not used.
 fn is_well(dir: &Path) -> bool {
     let rejects = || -> Option<String> {
         connect(dir).ok()?.query_first("SELECT @@GLOBAL.wsrep_reject_queries").ok()?
@@ -233,7 +234,7 @@ impl Galera {
         MariaDb::url_of(&ports, DATABASE)
     }
 
-    /// Waits until all nodes serve and see each other. A node that was stopped or cut off notices late.
+    /// Waits until all nodes serve and see each other. A node that was stopped or cut off notices this late.
     #[track_caller]
     pub fn is_whole(&self) {
         let sees_all = |node: &Node| {

@@ -13,10 +13,10 @@ use crate::host::eventually;
 /// How long servers may take to join, or to elect a primary, on a busy machine.
 const WHOLE_WITHIN: Duration = Duration::from_secs(180);
 
-/// Any name that is a UUID.
+/// Any UUID.
 const NAME: &str = "8f5a3f9e-0d6b-4c0e-9a53-2f8e0c1d7b11";
 
-/// A server that starts again joins the group. Until it has, it takes no writes.
+/// Makes a restarted server join the group. Until it has joined, it accepts no writes.
 const JOINS: &str = "--loose-group-replication-start-on-boot=ON";
 
 /// The servers.
@@ -67,7 +67,7 @@ impl Group {
         Mysql::url_of(&ports, DATABASE)
     }
 
-    /// Makes a running server begin a group of its own, with whatever data it has.
+    /// Makes a running server begin a new group, with whatever data it has.
     pub fn bootstrap(&self, server: usize) {
         self.sql(
             server,
@@ -76,7 +76,7 @@ impl Group {
         );
     }
 
-    /// Kills all servers. The data of this one goes back to a copy, and it begins the group anew.
+    /// Kills all servers, resets the data of this one to a copy, and bootstraps the group from it.
     pub fn begin_anew(&mut self, server: usize, copy: &Path) {
         self.servers.rotate_left(server);
         let [first, others @ ..] = &mut self.servers;
@@ -87,7 +87,7 @@ impl Group {
         self.bootstrap(server);
     }
 
-    /// Waits until all servers are members again, and has those join that gave up.
+    /// Waits until all servers are members again, and makes those join that gave up.
     #[track_caller]
     pub fn is_whole(&self) {
         eventually("the group is whole", WHOLE_WITHIN, || {
@@ -132,7 +132,7 @@ impl Group {
         self.sql(0, "SELECT group_replication_switch_to_multi_primary_mode()");
     }
 
-    /// Makes a server that has lost the others go on alone, as an operator does.
+    /// Makes a server that has lost the others continue alone, as an operator does.
     #[track_caller]
     pub fn force(&self, server: usize) {
         let force =

@@ -24,9 +24,9 @@ pub struct Behind {
 /// Which healthy server a connection goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Balance {
-    /// Always the first one.
+    /// Always to the first one.
     First,
-    /// One after the other.
+    /// To each in turn.
     RoundRobin,
 }
 

@@ -38,10 +38,10 @@ pub use self::mysql::{MariaDb, Mysql, Mysqld};
 pub use postgres::Postgres;
 pub use process::Server as Process;
 
-/// The daemons' database.
+/// The database that the daemons use.
 pub const DATABASE: &str = "ids";
 
-/// The daemons' user there; over TCP it needs a password.
+/// The user that the daemons log in as. Over TCP, it needs a password.
 pub const USER: &str = "leafd";
 /// See [`USER`].
 pub const PASSWORD: &str = "a-long-password";
@@ -112,7 +112,7 @@ pub trait Server: Sized + Send + 'static {
     /// Drops a database if it exists, and restores it from a backup.
     fn restore(&self, database: &str, dump: &Path);
 
-    /// Replaces the present tables by a backup's. No connection ends.
+    /// Replaces the current tables by a backup's. No connection ends.
     fn restore_over(&self, database: &str, dump: &Path);
 
     /// Writes a backup of the rows of a database's tables.
@@ -131,18 +131,18 @@ pub trait Server: Sized + Send + 'static {
         self.process_mut().start(Self::is_up);
     }
 
-    /// A store's URL: this user at these ports in this order.
+    /// A store's URL: the daemons' user at these ports, in this order.
     fn url_of(ports: &[u16], database: &str) -> String {
         let hosts: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         format!("{}://{USER}@{}/{database}{}", Self::SCHEME, hosts.join(","), Self::PARAMETERS)
     }
 
-    /// With leafd's tables.
+    /// A new server with leafd's tables.
     fn new() -> Self {
         Self::with(&[])
     }
 
-    /// With leafd's tables and these settings.
+    /// A new server with leafd's tables and these settings.
     fn with(settings: &[&str]) -> Self {
         let server = Self::empty(settings);
         apply_schema(&server.url());
@@ -177,17 +177,17 @@ pub trait Server: Sized + Send + 'static {
         children(server).into_iter().chain([server]).filter_map(used).collect()
     }
 
-    /// SIGSTOP to the server and all its processes: it keeps its connections and answers nothing.
+    /// Sends SIGSTOP to the server and all its processes: it keeps its connections, but doesn't answer.
     fn freeze(&self) {
         self.process().freeze();
     }
 
-    /// SIGCONT to all that [`Server::freeze`] stopped.
+    /// Sends SIGCONT to everything that [`Server::freeze`] stopped.
     fn thaw(&self) {
         self.process().thaw();
     }
 
-    /// A copy of its data as they are at this instant, as of a volume below it.
+    /// A copy of its data at this instant, like a snapshot of the volume.
     fn snapshot(&self) -> PathBuf {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let dir = &self.process().dir;
@@ -198,7 +198,7 @@ pub trait Server: Sized + Send + 'static {
         snapshot
     }
 
-    /// Kills it, puts its data back to a copy, and starts it again.
+    /// Kills it, resets its data to a copy, and starts it again.
     fn put_back(&mut self, snapshot: &Path) {
         self.kill();
         let data = self.process().dir.join("data");
@@ -207,7 +207,7 @@ pub trait Server: Sized + Send + 'static {
         self.start();
     }
 
-    /// `kill -9`.
+    /// Kills it with SIGKILL.
     fn kill(&mut self) {
         self.process_mut().kill();
     }
@@ -218,7 +218,7 @@ pub trait Server: Sized + Send + 'static {
     }
 }
 
-/// With everybody's rights as they were.
+/// Copies with all permissions preserved.
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("-a").args([from, to]).status();
     assert!(copied.unwrap().success(), "{} can't be copied", from.display());
@@ -236,7 +236,7 @@ pub struct Pair<S> {
 /// Creates leafd's tables by `leafd schema apply`.
 #[track_caller]
 pub fn apply_schema(url: &str) {
-    // On a busy machine a server may need more than one call's time.
+    // On a busy machine, a server may need more than the time of one call.
     let mut tries = 0..3;
     loop {
         let output = Command::new(leafd_binary())

@@ -19,11 +19,11 @@ pub struct Mysqld<K> {
 pub type MariaDb = Mysqld<OfMariaDb>;
 pub type Mysql = Mysqld<OfMysql>;
 
-/// Beside those of every server.
+/// Settings in addition to those of every server.
 fn settings_of(engine: Engine) -> &'static [&'static str] {
     match engine {
         Engine::MariaDb => &["--log-bin=binlog", "--log-slave-updates", "--slave-net-timeout=5"],
-        // It writes a binary log unless told otherwise.
+        // MySQL writes a binary log unless told otherwise.
         Engine::Mysql => {
             &["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--replica-net-timeout=5"]
         }
@@ -123,7 +123,7 @@ impl<K: Kind> Server for Mysqld<K> {
         Engine::Mysql => "MySQL",
     };
     const SCHEME: &'static str = "mysql";
-    // MySQL's logins ask for a readable password if the server has not seen the user before.
+    // MySQL's logins require a readable password if the server has not seen the user before.
     const PARAMETERS: &'static str = "?sslmode=disable";
     type Connection = Conn;
 
@@ -134,7 +134,7 @@ impl<K: Kind> Server for Mysqld<K> {
     }
 
     fn connections(count: u32) -> String {
-        // It always keeps one more for an administrator.
+        // MySQL always keeps one more connection for an administrator.
         format!("--max-connections={count}")
     }
 
@@ -163,7 +163,7 @@ impl<K: Kind> Server for Mysqld<K> {
         let of_user = format!("FROM information_schema.processlist WHERE user = '{USER}'");
         let sessions = rows(by, &format!("SELECT id {of_user}"));
         for session in &sessions {
-            // It may have ended meanwhile.
+            // The session may have ended meanwhile.
             let _ = by.query_drop(format!("KILL {}", session[0]));
         }
         sessions.len()
@@ -198,7 +198,7 @@ impl<K: Kind> Server for Mysqld<K> {
             Engine::MariaDb => "MASTER_GTID_WAIT",
             Engine::Mysql => "WAIT_FOR_EXECUTED_GTID_SET",
         };
-        // It returns 0 when it has reached the position.
+        // The function returns 0 when the position is reached.
         self.admin(&format!("SELECT {wait}('{position}', 0.1)")) == [["0"]]
     }
 
@@ -236,7 +236,7 @@ impl<K: Kind> Server for Mysqld<K> {
             "leafd_layout",
         ];
         for table in tables {
-            // Not by TRUNCATE, which a versioned table refuses.
+            // TRUNCATE would fail, because a versioned table refuses it.
             self.ask(database, &format!("DELETE FROM {table}"));
         }
         self.restore_over(database, dump);

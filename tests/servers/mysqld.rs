@@ -1,4 +1,4 @@
-//! MariaDB from Debian's package, and MySQL from Debian sid: the programs, and a server's folder with its first data.
+//! MariaDB from Debian's package, and MySQL from Debian sid: the programs, and a server's folder with its initial data.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,17 +6,17 @@ use std::sync::OnceLock;
 
 use super::process::Server as Process;
 
-/// Without MySQL, tests on it do nothing if this variable is `none`. Whoever sets it reports that.
+/// If this variable is `none`, tests on MySQL do nothing. Whoever sets it must report that.
 const WITHOUT: &str = "LEAFD_TEST_MYSQL";
 
-/// The one or the other.
+/// Either engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Engine {
     MariaDb,
     Mysql,
 }
 
-/// Which of them a type is about.
+/// The engine that a type stands for.
 pub trait Kind: Send + Sync + 'static {
     const ENGINE: Engine;
 }
@@ -33,7 +33,7 @@ impl Kind for OfMysql {
 }
 
 impl Engine {
-    /// Whether tests on it run. Otherwise says that they don't.
+    /// Whether tests on this engine run. Otherwise prints that they don't.
     pub fn is_tested(self) -> bool {
         let none =
             self == Engine::Mysql && std::env::var(WITHOUT).is_ok_and(|value| value == "none");
@@ -43,9 +43,9 @@ impl Engine {
         !none
     }
 
-    /// A folder and port for a server, with its first data. Its administrator is `root`, without a password.
+    /// A folder and a port for a server, with its initial data. Its administrator is `root`, without a password.
     pub fn place(self, settings: &[&str]) -> Process {
-        // MySQL's programs may lie where only the user who runs the tests may read.
+        // MySQL's programs may be readable only by the user who runs the tests.
         let user = match self {
             Engine::MariaDb => "mysql",
             Engine::Mysql => "root",
@@ -94,8 +94,8 @@ impl Engine {
             format!("--basedir={}", mysql().display()),
             format!("--plugin-dir={}", plugins.display()),
         ];
-        // Less memory: no statistics, a small log. Exports are allowed anywhere as MariaDB's are, and there is no
-        // second port.
+        // These settings reduce memory: no statistics, and a small log. Exports are allowed anywhere, as in MariaDB,
+        // and there is no second port.
         let plain = [
             "performance-schema=OFF",
             "innodb-redo-log-capacity=8M",
@@ -107,7 +107,7 @@ impl Engine {
         options
     }
 
-    /// The words that run one of its programs, by MySQL's name.
+    /// The command for one of its programs, by MySQL's name.
     pub fn program(self, name: &str) -> Vec<String> {
         match self {
             Engine::MariaDb => vec![match name {
@@ -129,7 +129,7 @@ impl Engine {
     }
 }
 
-/// The folder with MySQL, beside the build's output. It is made when it is missing.
+/// The folder with MySQL, beside the build's output. It is created if it is missing.
 fn mysql() -> &'static Path {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     FOLDER.get_or_init(|| {

@@ -20,7 +20,7 @@ const LEADS_WITHIN: Duration = Duration::from_secs(60);
 /// How long a node may take to accept the test's own login.
 const CONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
-/// Two nodes, and the etcd that they coordinate by.
+/// Two nodes, and the etcd through which they coordinate.
 pub struct Patroni {
     pub nodes: [Node; 2],
     synchronous: bool,
@@ -109,7 +109,7 @@ impl Node {
         rows(&mut administrator(self.process.port, database).unwrap(), sql)
     }
 
-    /// Kills Patroni and its server at once, as when the host dies.
+    /// Kills Patroni and its server at the same time, as if the host had crashed.
     pub fn kill(&mut self) {
         let server = self.server();
         let mut all = children(server);
@@ -126,7 +126,7 @@ impl Node {
         kill_all(&all);
     }
 
-    /// The server's process, once there is one: Patroni stops it to rewind it.
+    /// The server's process, once there is one, because Patroni stops it to rewind it.
     #[track_caller]
     fn server(&self) -> Pid {
         let path = self.process.dir.join("data/postmaster.pid");
@@ -136,7 +136,7 @@ impl Node {
         })
     }
 
-    /// The process by which a follower receives the leader's commits.
+    /// The process with which a follower receives the leader's commits.
     #[track_caller]
     pub fn receiver(&self) -> Pid {
         eventually("the follower's receiver", LEADS_WITHIN, || {
@@ -167,7 +167,7 @@ impl Node {
 
 fn kill_all(processes: &[Pid]) {
     for process in processes {
-        // A process may have ended meanwhile.
+        // A process may have ended already.
         let _ = kill(*process, Signal::SIGKILL);
     }
     eventually("killed processes end", LEADS_WITHIN, || {
@@ -280,7 +280,7 @@ impl Patroni {
         assert!(matches!(answer, Some((200, _))), "{answer:?}");
     }
 
-    /// The nodes as seen by a proxy. Patroni tells whether each one leads.
+    /// The nodes as seen by a proxy. Patroni reports whether a node leads.
     pub fn behind(&self) -> [Behind; 2] {
         let behind =
             |node: &Node| Behind { port: node.process.port, health: node.rest, path: "/primary" };

@@ -1,4 +1,4 @@
-//! PgBouncer from Debian's package: a pooler before PostgreSQL.
+//! PgBouncer from Debian's package: a pooler in front of PostgreSQL.
 
 use std::path::Path;
 use std::time::Duration;
@@ -17,20 +17,20 @@ pub enum Pooling {
     Session,
 }
 
-/// A pooler before a server, with at most [`CONNECTIONS`] to it.
+/// A pooler in front of a server, with at most [`CONNECTIONS`] to it.
 pub struct PgBouncer {
     process: Process,
     pooling: Pooling,
 }
 
-/// How many connections to the server a pooler makes for all its clients.
+/// The maximum number of connections that a pooler makes to the server for all its clients.
 pub const CONNECTIONS: usize = 20;
 
 impl PgBouncer {
-    /// Before the server on this port. `of`: a server with the users.
+    /// A pooler in front of the server on this port. `of`: a server that has the users.
     ///
-    /// It has the user's secret instead of the password, from which it would derive the secret at each login: then a
-    /// fleet that connects all at once keeps it busy for longer than the daemons wait.
+    /// It gets the user's secret instead of the password. Otherwise it would derive the secret at each login, and a
+    /// whole fleet that connects at once would keep it busy for longer than the daemons wait.
     pub fn new(pooling: Pooling, server: u16, of: &Postgres) -> PgBouncer {
         let sql = format!("SELECT rolpassword FROM pg_authid WHERE rolname = '{USER}'");
         let secret = of.sql(&sql)[0][0].clone();
@@ -45,7 +45,7 @@ impl PgBouncer {
         PgBouncer { process, pooling }
     }
 
-    /// Moves it to the server on another port, as an operator does after a fail-over.
+    /// Redirects it to the server on another port, as an operator does after a fail-over.
     pub fn lead_to(&self, server: u16) {
         configure(&self.process.dir, self.process.port, self.pooling, server);
         kill(self.process.pid(), Signal::SIGHUP).unwrap();

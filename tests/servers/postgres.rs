@@ -31,7 +31,7 @@ fn place(settings: &[&str]) -> Process {
         let dir = dir.display();
         let mut words = vec![program("postgres"), "-D".to_owned(), format!("{dir}/data")];
         let own = [format!("port={port}"), format!("unix_socket_directories={dir}")];
-        // A killed process loses nothing that it wrote, synced or not.
+        // fsync is off, because a killed process loses nothing that it wrote, synced or not.
         let common = [
             "listen_addresses=127.0.0.1",
             "fsync=off",
@@ -54,7 +54,7 @@ fn client(process: &Process, database: &str) -> Result<Client, postgres::Error> 
         .port(process.port)
         .user("postgres")
         .dbname(database)
-        // An administrator can still write where others may not.
+        // An administrator can still write where other users may not.
         .options("-c default_transaction_read_only=off")
         .connect(NoTls)
 }
@@ -81,7 +81,7 @@ impl Postgres {
         self.sql("SELECT pg_reload_conf()");
     }
 
-    /// A physical backup, to be started without `recovery.signal`.
+    /// A physical backup, which can be started without `recovery.signal`.
     pub fn base_backup(&self) -> PathBuf {
         let to = self.process.dir.join("base_backup");
         self.base_backup_to(&to, &self.process, &[]);
@@ -239,7 +239,7 @@ impl Server for Postgres {
 
     fn restore_over(&self, database: &str, dump: &Path) {
         let dump = dump.to_str().unwrap();
-        // In one transaction, as when psql -1 reads a backup.
+        // One transaction, as when psql -1 reads a backup.
         let how = ["--clean", "--if-exists", "--single-transaction", "--dbname", database, dump];
         self.run("pg_restore", &how);
     }

@@ -1,5 +1,5 @@
-//! Throwaway database servers. The tests start them, as the user that the server requires, and the servers end with
-//! the tests, however those end.
+//! Throwaway database servers. The tests start them, as the user that the server requires. The servers end with the
+//! tests, however the tests end.
 
 use std::fs::DirEntry;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,8 +15,8 @@ use nix::unistd::{Pid, User};
 /// How long a server may take to start.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Runs the server while its standard input is open. A line there ends the server and keeps its folder. Without a line
-/// the tests are gone, and the folder is removed too.
+/// Runs the server while its standard input is open. A line on standard input ends the server and keeps its folder. If
+/// standard input closes without a line, the tests have ended, and the folder is removed too.
 const KEEPER: &str = r#"
 dir=$1 signal=$2
 shift 2
@@ -31,7 +31,7 @@ wait "$server"
 [ -n "$keep" ] || rm -rf "$dir"
 "#;
 
-/// A folder for a server, and the server while it runs.
+/// A folder for a server, and the server while it is running.
 pub struct Server {
     /// Its folder.
     pub dir: PathBuf,
@@ -86,7 +86,7 @@ impl Server {
             let log = || std::fs::read_to_string(self.dir.join("log")).unwrap_or_default();
             assert!(begun.elapsed() < START_MAX, "the server doesn't start: {}", log());
             std::thread::sleep(Duration::from_millis(50));
-            // What a killed server left may need a moment to go.
+            // Processes that a killed server left behind may need a moment to end.
             if self.running.as_ref().is_some_and(|(_, pid)| kill(*pid, None).is_err()) {
                 self.stop();
                 self.spawn();
@@ -113,7 +113,7 @@ impl Server {
         self.running = Some((keeper, Pid::from_raw(pid)));
     }
 
-    /// Stops it cleanly, or what is left of it. Its folder stays.
+    /// Stops it cleanly, or ends what is left of it. Its folder stays.
     pub fn stop(&mut self) {
         if let Some((mut keeper, _)) = self.running.take() {
             drop(keeper.stdin.take().map(|mut stdin| writeln!(stdin, "keep")));
@@ -126,32 +126,34 @@ impl Server {
         self.running.as_ref().expect("it runs").1
     }
 
-    /// Freezes it with all its processes, each of which has a connection perhaps: it keeps them and answers nothing.
+    /// Freezes it with all its processes, each of which may have a connection: the connections stay open, but nothing
+    /// answers.
     pub fn freeze(&self) {
-        // The server first: then it starts no new processes.
+        // The server comes first, so that it starts no new processes.
         freeze(self.pid());
         children(self.pid()).into_iter().for_each(freeze);
     }
 
-    /// Lets it go on.
+    /// Resumes it.
     pub fn thaw(&self) {
         for process in children(self.pid()).into_iter().chain([self.pid()]) {
-            // A process may have ended meanwhile.
+            // A process may have ended already.
             let _ = kill(process, Signal::SIGCONT);
         }
     }
 
-    /// Kills it with all its processes and waits until it is gone: a child that has not noticed might still answer.
+    /// Kills it with all its processes and waits until they have ended, because a child that has not noticed might
+    /// still answer.
     pub fn kill(&mut self) {
         let pid = self.pid();
         let children = children(pid);
         kill(pid, Signal::SIGKILL).unwrap();
         for child in &children {
-            // A process may have ended meanwhile.
+            // A process may have ended already.
             let _ = kill(*child, Signal::SIGKILL);
         }
         self.stop();
-        // Until then they hold memory and files that a restart needs.
+        // Until they have ended, they hold memory and files that a restart needs.
         eventually(|| children.iter().all(|child| gone(*child)), "killed processes don't end");
     }
 }
@@ -163,8 +165,8 @@ pub fn children(of: Pid) -> Vec<Pid> {
     listed.split_whitespace().map(|pid| Pid::from_raw(pid.parse().unwrap())).collect()
 }
 
-/// SIGSTOP, and waits until none of its threads runs: on a busy machine that takes a while, and until then they answer.
-/// A process that has ended is as good as frozen.
+/// Sends SIGSTOP, and waits until none of the process's threads runs. On a busy machine that takes a while, and until
+/// then they answer. A process that has ended counts as frozen.
 pub fn freeze(process: Pid) {
     let _ = kill(process, Signal::SIGSTOP);
     let stands = |thread: std::io::Result<DirEntry>| {
@@ -176,7 +178,7 @@ pub fn freeze(process: Pid) {
     eventually(|| threads().map_or(true, |mut all| all.all(stands)), "a process is not stopped");
 }
 
-/// What a thread does, by its letter in `/proc/PID/status`.
+/// What a thread is doing, by its letter in `/proc/PID/status`.
 fn state(status: &str) -> char {
     let state = status.lines().find_map(|line| line.strip_prefix("State:\t"));
     state.and_then(|state| state.chars().next()).expect("a state")

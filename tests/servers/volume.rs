@@ -1,5 +1,5 @@
-//! A server's data on a volume of its own, which goes back to a snapshot below the file system: every inode and time is
-//! as it was. Needs root, and a loop device.
+//! A server's data on its own volume, which can be reset to a snapshot below the file system, so that every inode and
+//! time is as it was. Needs root, and a loop device.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use super::{Server, copy};
 use crate::host::eventually;
 
-/// The server sees the volume, and nobody else. It is gone with the server.
+/// Only the server sees the volume, which disappears with the server.
 const MOUNT: &str =
     r#"mount -o loop "$0" data && chown --reference=. data && chmod 700 data && exec "$@""#;
 
 /// Larger than any server's data; only what is used takes memory.
 const SIZE: &str = "512M";
 
-/// How long the kernel may take to let go of a stopped server's volume.
+/// How long the kernel may take to release a stopped server's volume.
 const RELEASED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The volume, as a file.
@@ -48,7 +48,7 @@ impl Volume {
         snapshot
     }
 
-    /// Kills the server, puts the volume back to a copy, and starts the server.
+    /// Kills the server, resets the volume to a copy, and starts the server.
     pub fn put_back<S: Server>(&self, server: &mut S, snapshot: &Path) {
         server.kill();
         self.is_released();

@@ -1,4 +1,4 @@
-//! ZooKeeper from Debian's package: a single server, which is an ensemble too, or three.
+//! ZooKeeper from Debian's package: a single server, which is an ensemble of its own, or three.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -23,7 +23,7 @@ maxClientCnxns=0
 clientPortAddress=127.0.0.1
 ";
 
-/// Additional settings for a server of an ensemble.
+/// Additional settings for a server in an ensemble of several.
 const TOGETHER: &str = "initLimit=20
 syncLimit=10
 ";
@@ -67,7 +67,7 @@ impl ZooKeeper {
         server
     }
 
-    /// A running ensemble of three servers. Two are enough to serve.
+    /// A running ensemble of three servers, two of which are enough to serve.
     pub fn three() -> [ZooKeeper; 3] {
         let ports: Vec<(u16, u16)> = (0..3).map(|_| (free_port(), free_port())).collect();
         let mut together = TOGETHER.to_owned();
@@ -84,7 +84,7 @@ impl ZooKeeper {
             };
             ZooKeeper { process: Server::new("zookeeper", "TERM", place) }
         });
-        // The first one doesn't serve before the second one is there.
+        // The first server doesn't serve before the second one is running.
         std::thread::scope(|scope| {
             for server in &mut servers {
                 scope.spawn(|| server.start());
@@ -109,7 +109,7 @@ impl ZooKeeper {
         self.process.start(is_up);
     }
 
-    /// In the form of the setting `zookeeper`.
+    /// Its address, in the form of the setting `zookeeper`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.process.port)
     }

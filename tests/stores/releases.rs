@@ -24,7 +24,7 @@ const DRAWS_WITHIN: Duration = Duration::from_secs(60);
 /// Names a folder to write a backup of each store of this version to.
 const WRITE_TO: &str = "LEAFD_TEST_WRITE_FORMATS";
 
-/// Names the former release's program. Without it, the present program takes both parts.
+/// Names the former release's program. Without it, the current program takes both parts.
 const FORMER: &str = "LEAFD_TEST_FORMER_PROGRAM";
 
 /// A backup of a store of 1.0, as the engine's own tool writes it.
