@@ -1,4 +1,4 @@
-//! Who may do what, by the credentials that the kernel tells of a connection's other end.
+//! Who may do what, by the credentials that the kernel reports for a connection's peer.
 
 use leafd_wire::{Status, opcode};
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::host::Host;
 use crate::raw::{Raw, connect_as, ids_request};
 
-/// A user that has nothing to do with the daemon.
+/// A user without any rights at the daemon.
 pub const STRANGER: u32 = 65_534;
 
 #[track_caller]
@@ -58,7 +58,7 @@ fn strangers_draw_but_do_not_administer() {
     assert_eq!(stranger.draw("orders", 2), [1, 2]);
     assert_eq!(stranger.draw("snowflake", 2).len(), 2);
     may_administer(&mut stranger, false);
-    // They don't learn by the answer's kind which tags there are.
+    // The kind of refusal must not reveal which tags exist.
     stranger.request(opcode::TAG_SHOW, 1, br#"{"tag":"nosuch"}"#);
     stranger.reply().refused(Status::Denied);
     stranger.request(opcode::TAG_SHOW, 1, b"not JSON");
@@ -75,7 +75,7 @@ fn administrators_are_named_by_user_or_by_any_group() {
     may_administer(&mut raw_as(&host, 9, 9, &[5, 4_002, 7]), true);
     let many: Vec<u32> = (10_000..10_100).chain([4_002]).collect();
     may_administer(&mut raw_as(&host, 9, 9, &many), true);
-    // Of a peer with more groups than leafd looks at, the primary one counts.
+    // For a peer with more groups than leafd reads, only the primary group counts.
     let most: Vec<u32> = (10_000..11_023).chain([4_002]).collect();
     let more: Vec<u32> = (10_000..11_024).chain([4_002]).collect();
     may_administer(&mut raw_as(&host, 9, 9, &most), true);

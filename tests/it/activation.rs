@@ -1,4 +1,5 @@
-//! Sockets handed over as systemd does: the right one is served and left where it is, any other is refused in words.
+//! Sockets passed as systemd passes them: the right one is served and left in its place, and any other is refused with
+//! an explanation.
 
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, RawFd};
@@ -15,20 +16,20 @@ use nix::unistd::Pid;
 use crate::host::{Host, die_with_parent};
 use crate::raw::Raw;
 
-/// A host whose daemon is run by a shell that sets variables: it knows its own process's number.
+/// A host whose daemon is started by a shell that sets variables, because the shell knows its own process id.
 pub fn host(variables: &str) -> Host {
     let run = format!("{variables} exec \"$@\"");
     Host::new().runner(&["sh", "-c", &run, "sh"])
 }
 
-/// The daemon's command, with a descriptor as the first that is handed over.
+/// The daemon's command, with a descriptor as the first one that is passed.
 pub fn command(host: &Host, given: Option<RawFd>) -> Command {
     let mut command = host.command(None);
     if let Some(given) = given {
         // SAFETY: between fork and exec only two system calls are made.
         unsafe {
             command.pre_exec(move || {
-                // It may have the number already, and then it would be closed by exec.
+                // The descriptor may already have this number, and exec would then close it.
                 if libc::dup2(given, 3) == 3 && libc::fcntl(3, libc::F_SETFD, 0) == 0 {
                     Ok(())
                 } else {
@@ -82,7 +83,7 @@ fn the_socket_that_is_handed_over_is_served_and_left_behind() {
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
     };
     for life in 0..3 {
-        // Who comes while nobody serves waits.
+        // A client that connects while nothing serves the socket waits.
         let mut early = Raw::connect(&path);
         let mut child = start();
         assert_eq!(early.info().pid, child.id(), "life {life}");
@@ -93,7 +94,7 @@ fn the_socket_that_is_handed_over_is_served_and_left_behind() {
     }
 }
 
-/// The socket outlives the daemon, and with it what was sent there.
+/// The socket outlives the daemon, and so do the requests that were sent to it.
 #[test]
 fn an_administrative_request_whose_client_gave_up_is_not_carried_out() {
     let host = host("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=leafd");
@@ -112,7 +113,7 @@ fn an_administrative_request_whose_client_gave_up_is_not_carried_out() {
     waiting.request(opcode::TAG_LIST, 2, b"{}");
     let tags = String::from_utf8(waiting.reply().body).unwrap();
     assert!(tags.contains("orders") && !tags.contains("given-up"), "{tags}");
-    // A client library that lives on gives its connection up with the request.
+    // A client library that times out closes the connection, which withdraws the request.
     kill(Pid::from_raw(child.id() as i32), Signal::SIGTERM).unwrap();
     assert!(child.wait().unwrap().success());
     let client = Client::builder().socket(&path).deadline(Duration::from_millis(50)).build();

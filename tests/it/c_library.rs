@@ -1,4 +1,4 @@
-//! The C library as a packager and a C programmer meet it: installed by `make`, linked by both compilers, run under
+//! The C library as packagers and C programmers use it: installed by `make`, linked by both compilers, run under
 //! AddressSanitizer and valgrind.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -21,9 +21,9 @@ const PREFIX: &str = "/opt/leafd";
 pub enum Way {
     Gcc,
     Clang,
-    /// Clang's, with the undefined behaviour sanitizer as well.
+    /// Clang's AddressSanitizer, with the undefined behaviour sanitizer as well.
     Asan,
-    /// With the suppressions that are installed.
+    /// ThreadSanitizer, with the suppressions that are installed.
     Tsan,
     Valgrind,
 }
@@ -58,17 +58,17 @@ fn make_command(destination: &Path, goal: &str) -> Command {
     let mut command = Command::new("make");
     command.arg("--silent").arg("-C").arg(capi()).arg(goal);
     command.arg(format!("DESTDIR={}", destination.display())).arg(format!("PREFIX={PREFIX}"));
-    // The make that may run these tests has nothing to say to this one.
+    // Flags of the make that may run these tests must not reach this one.
     command.env_remove("MAKEFLAGS").env("CARGO_TARGET_DIR", target());
     command
 }
 
-/// What `make install` put there.
+/// The folder to which `make install` has installed.
 pub fn installed() -> PathBuf {
     folder().join(PREFIX.trim_start_matches('/'))
 }
 
-/// Runs a command to its end and returns what it prints; fails when it fails.
+/// Runs a command and returns its output; fails if the command fails.
 #[track_caller]
 pub fn succeed(command: &mut Command) -> String {
     let output =
@@ -121,7 +121,7 @@ pub fn compile(compiler: &str, source: &str, more: &[&str]) -> PathBuf {
     program
 }
 
-/// The command that runs a test program in a way.
+/// The command that runs a test program in this way.
 #[track_caller]
 pub fn program(way: Way, source: &str) -> Command {
     match way {
@@ -144,7 +144,7 @@ pub fn program(way: Way, source: &str) -> Command {
         }
         Way::Valgrind => {
             let mut command = Command::new("valgrind");
-            // Children are looked at like their parents: what is left of a parent is not lost.
+            // Children are checked like their parents, and memory that the parent had is still reachable.
             command.args(["--quiet", "--error-exitcode=99", "--fair-sched=yes"]);
             command.args(["--leak-check=full", "--errors-for-leak-kinds=definite,indirect"]);
             command.arg(compile("gcc", source, &[]));
@@ -193,7 +193,7 @@ fn make_install_honours_prefix_and_destdir() {
     );
     assert!(description.contains("\nLicense: Apache-2.0\n"), "{description}");
     let elsewhere = tempfile::tempdir().unwrap();
-    // As by a root who has no cargo.
+    // Root may install without having cargo.
     succeed(make_command(elsewhere.path(), "install").arg("CARGO=false"));
     make(elsewhere.path(), "uninstall");
     let left =
@@ -213,12 +213,13 @@ fn the_library_needs_the_c_library_alone_and_has_its_abi_in_its_name() {
     };
     assert_eq!(entries("(SONAME)"), ["libleafd.so.1"]);
     let needed = entries("(NEEDED)");
-    // The loader itself belongs to the C library; it is asked for thread-local storage.
+    // The loader belongs to the C library as well; it is needed for thread-local storage.
     let of_libc = |name: &String| name == "libc.so.6" || name.starts_with("ld-linux");
     assert!(!needed.is_empty() && needed.iter().all(of_libc), "{needed:?}");
 }
 
-/// As PHP does after each request if the library is not preloaded. The shared client and its connections would be lost.
+/// PHP does this after each request if the library is not preloaded. The shared client and its connections would be
+/// lost.
 #[test]
 fn the_library_stays_when_it_is_closed() {
     let library = installed().join("lib/libleafd.so.1");
@@ -234,7 +235,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
     let symbols =
         succeed(Command::new("nm").args(["--dynamic", "--defined-only", "-P"]).arg(&library));
     let names = symbols.lines().filter_map(|line| line.split(' ').next());
-    // The version's own name is a symbol as well.
+    // The version's own name is a symbol too.
     let exported: BTreeSet<&str> = names
         .filter(|name| *name != "LEAFD_1")
         .map(|name| name.strip_suffix("@@LEAFD_1").unwrap_or_else(|| panic!("{name}")))
@@ -266,7 +267,7 @@ fn the_headers_statuses_are_the_protocols() {
     let wire: Vec<_> = Status::ALL.iter().map(|status| (*status as u32, status.name())).collect();
     assert_eq!(of_the_daemon, wire);
     assert_eq!(statuses.range(1000..).count(), 10);
-    // Python's exceptions have the same.
+    // Python's exceptions are the same.
     let python = capi().join("../python/src/leafd/_errors.py");
     let python = fs::read_to_string(python).unwrap();
     for (number, name) in &statuses {
@@ -321,7 +322,7 @@ fn the_examples_draw_ids() {
     host.stop();
 }
 
-/// The first block of a language in the README.
+/// The first block in a language in the README.
 fn of_the_readme(language: &str) -> &'static str {
     const README: &str = include_str!("../../README.md");
     let (_, from) = README.split_once(&format!("```{language}\n")).unwrap();
@@ -384,8 +385,8 @@ fn threads_and_forks_of_every_kind_share_no_id() {
     for refuse in [false, true] {
         for mode in ["threads", "forks", "bare", "reuse", "spawn"] {
             for way in [Way::Gcc, Way::Clang, Way::Asan] {
-                // That sanitizer doesn't hold its allocator's locks over a fork, so a child may wait for a thread that
-                // it doesn't have. Valgrind finds the same errors.
+                // AddressSanitizer doesn't hold its allocator's locks across a fork, so a child may wait for a thread
+                // that it doesn't have. Valgrind finds the same errors.
                 if !(way == Way::Asan && mode == "forks") {
                     ids.extend(check_draws(&host, way, mode, 15, refuse));
                 }

@@ -8,13 +8,13 @@ use leafd_wire::Status;
 use crate::host::{Host, eventually};
 use crate::raw::{Raw, ids_request};
 
-/// For what a daemon has to do, on a busy machine.
+/// How long a daemon may take for anything, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Ids this close to the time at which they come have the right time.
+/// Ids count as having the right time if their time differs by less than this.
 const RIGHT_MS: i64 = 1_500;
 
-/// A host whose daemon's wall clock is in our hand.
+/// A host whose wall clock the test controls.
 struct Faked {
     host: Host,
     clock: WallClock,
@@ -28,13 +28,13 @@ impl Faked {
         Faked { host, clock }
     }
 
-    /// Steps the clock to so many seconds from the right time.
+    /// Sets the clock this many seconds off the right time.
     fn step(&self, seconds: i64) {
         self.clock.step(seconds);
     }
 }
 
-/// Draws and sees to it that ids only go up.
+/// Draws, and checks that ids only increase.
 struct Rising {
     raw: Raw,
     last: u64,
@@ -61,14 +61,14 @@ impl Rising {
     }
 }
 
-/// Draws some of both kinds.
+/// Draws some ids of both kinds.
 #[track_caller]
 fn draw_both(snowflakes: &mut Rising, orders: &mut Rising) {
     snowflakes.draw("snowflake", 20);
     orders.draw("orders", 20);
 }
 
-/// Draws both kinds until the ids' times are the right one. A new journal's first ids are max_drift ahead of it.
+/// Draws both kinds until the ids have the right time. A new journal's first ids are ahead of it by max_drift.
 #[track_caller]
 fn until_right(snowflakes: &mut Rising, orders: &mut Rising) {
     eventually("ids of the right time", WITHIN, || {
@@ -81,8 +81,8 @@ fn until_right(snowflakes: &mut Rising, orders: &mut Rising) {
 fn a_clock_that_steps_back_two_seconds_stops_nothing() {
     let faked = Faked::start();
     let (mut snowflakes, mut orders) = (Rising::new(&faked.host), Rising::new(&faked.host));
-    // An id that comes before the clock has caught up with the ones before the step has not waited for it. On a
-    // machine that stands still for so long, the clock steps once more.
+    // An id that arrives before the clock has caught up with the ids before the step has not waited for it. If the
+    // machine stalls for too long, the clock steps once more.
     eventually("ids without a wait for the clock", WITHIN, || {
         until_right(&mut snowflakes, &mut orders);
         let before = snowflakes.last;
@@ -92,7 +92,7 @@ fn a_clock_that_steps_back_two_seconds_stops_nothing() {
         faked.step(0);
         (!caught_up).then_some(())
     });
-    // So long that the clock catches up with the ids.
+    // This lasts so long that the clock catches up with the ids.
     faked.step(-2);
     let before = snowflakes.last;
     eventually("the clock has caught up", WITHIN, || {
@@ -105,7 +105,7 @@ fn a_clock_that_steps_back_two_seconds_stops_nothing() {
         layout.iter().map(|layout| layout["issued"].as_u64().unwrap()).sum::<u64>(),
         snowflakes.drawn
     );
-    // Forward again: the ids follow the clock.
+    // The clock steps forward again, and the ids follow it.
     faked.step(0);
     until_right(&mut snowflakes, &mut orders);
 }
@@ -119,7 +119,7 @@ fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
     let mut raw = faked.host.raw();
     let text = raw.refused(&ids_request("snowflake", 1, 1, 1_000), Status::ClockBehind);
     assert!(text.contains("max_drift"), "{text}");
-    // The client tells how long: an hour less the drift that is allowed.
+    // The client reports how long: an hour less the allowed drift.
     let error = faked.host.client().within(Duration::from_secs(1)).next("snowflake").unwrap_err();
     assert_eq!(error.status(), Some(Status::ClockBehind), "{error}");
     let after = error.retry_after().expect("it says when").as_secs();
@@ -128,7 +128,7 @@ fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
         orders.draw("orders", 10);
         raw.refused(&ids_request("snowflake", 1, 1, 0), Status::ClockBehind);
     }
-    // Whoever looks is told so as well, before asking for an id.
+    // The status reports it as well, before any id is requested.
     let status = faked.host.status();
     let found = &status["health"]["conditions"][0];
     assert_eq!([&found["code"], &found["severity"]], ["clock_behind", "error"], "{status}");
@@ -151,8 +151,8 @@ fn a_clock_that_steps_back_an_hour_is_refused_until_it_is_right_again() {
     assert_eq!(faked.host.status()["health"]["state"], "ok");
 }
 
-/// Behind by more than any lease lasts: told before anybody asks for an id, whether the daemon ran when the clock stepped or was started
-/// since, with a worker of its own as with a leased one.
+/// The clock is behind by more than any lease lasts. This is reported before anybody requests an id, whether the daemon
+/// was running when the clock stepped or was started later, and with a static worker as well as a leased one.
 #[test]
 fn a_clock_that_is_a_year_behind_makes_snowflake_ids_not_ready_and_says_why() {
     for host in [Host::new().worker(17), Host::new()] {
@@ -204,7 +204,7 @@ fn a_restart_under_a_clock_that_is_behind_issues_nothing_below_what_was_issued()
         faked.host.start();
         snowflakes.raw = faked.host.raw();
         if seconds == -2 {
-            // Its bound may lie further ahead than it may drift: then it waits for the clock.
+            // Its mark may lie further ahead than the drift allows. Then the daemon waits for the clock.
             let id = snowflakes.raw.draw_until("snowflake", WITHIN);
             assert!(id > snowflakes.last);
             snowflakes.last = id;
@@ -223,7 +223,7 @@ fn a_clock_beyond_the_layouts_time_bits_is_an_error_that_says_so() {
     let faked = Faked::start();
     let mut raw = faked.host.raw();
     raw.draw("snowflake", 1);
-    // Past 2080, and before 2010.
+    // The clock is past 2080, and then before 2010.
     faked.step(60 * 366 * 86_400);
     raw.refused(&ids_request("snowflake", 1, 1, 500), Status::TimeExhausted);
     raw.draw("orders", 1);

@@ -1,5 +1,5 @@
-//! A shell completes commands, and the names of tags and stores: bash, zsh and fish at a terminal, by the user's keys; and
-//! of bash, which is asked without one, everything else.
+//! Shell completion of commands, tags and stores: bash, zsh and fish at a terminal, by key presses, and everything else
+//! in bash without a terminal.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use leafd_tests::terminal::Terminal;
 
 use crate::host::{Host, eventually, leafd_binary};
 
-/// Has bash complete a line's last word.
+/// Makes bash complete a line's last word.
 #[track_caller]
 fn completed_by_bash(host: &Host, words: &[&str]) -> Vec<String> {
     let script = r#"
@@ -41,7 +41,7 @@ fn commands_and_tags_are_completed() {
     }
     assert_eq!(completed_by_bash(&host, &["leafctl", "stat"]), ["status"]);
     assert_eq!(completed_by_bash(&host, &["leafctl", "tag", "sho"]), ["show"]);
-    // What a shell would run is not offered.
+    // Names that a shell would execute are not offered.
     let both = ["order-lines", "orders"];
     for words in [
         &["leafctl", "next", "ord"][..],
@@ -75,7 +75,7 @@ fn stores_are_completed() {
     assert_eq!(completed_by_bash(&host, &["leafctl", "next", "o"]), ["orders"]);
 }
 
-/// How each shell is started without anybody's configuration, and given its completions.
+/// How each shell is started without the user's configuration, and gets its completions.
 const SHELLS: [(&str, &str, &str); 3] = [
     ("bash", "bash --norc", "source <(leafctl completions bash)"),
     ("zsh", "zsh -f", "autoload -U compinit; compinit -u -D; source <(leafctl completions zsh)"),
@@ -115,10 +115,10 @@ fn bash_zsh_and_fish_complete_names_at_a_terminal() {
             let shown =
                 terminal.until(&format!("{name}: {whole}"), |screen| screen.contains(whole));
             assert!(!shown.contains("hacked"), "{shown}");
-            // Not C-c, at which the terminal drops the keys that it has not handed on yet.
+            // Not C-c, because the terminal would then discard keys that it has not delivered yet.
             terminal.press("C-u");
         }
-        // Of several, all are offered.
+        // If several tags match, all are offered.
         terminal.enter("leafctl next ord");
         eventually(&format!("{name} offers both tags"), Duration::from_secs(60), || {
             terminal.press("Tab");

@@ -1,4 +1,4 @@
-//! A copied state directory: what the original may still issue, the copy never does.
+//! A copied state directory: ids that the original may still issue are never issued by the copy.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use leafd_wire::{Layout, Status};
 use crate::host::Host;
 use crate::raw::ids_request;
 
-/// Copies the state directory as a backup does, and puts the copy in the original's place.
+/// Copies the state directory as a backup does, and replaces the original by the copy.
 fn put_copy_in_place(host: &Host) {
     let copied = Command::new("cp").arg("-a").args([host.state_dir(), host.path("copy")]).status();
     assert!(copied.unwrap().success());
@@ -38,7 +38,7 @@ fn a_copied_journal_is_set_aside_and_its_numbers_are_not_used() {
     assert!(host.raw().draw("snowflake", 1)[0] > snowflake);
     assert!(host.log().contains("copy"), "it is said loudly");
     assert!(host.status()["journal_set_aside"].is_string());
-    // The original, put back, is still the host that it was, and goes on below.
+    // Once it is restored, the original is still the same host, and continues below.
     host.stop();
     std::fs::rename(host.state_dir(), host.path("copy")).unwrap();
     std::fs::rename(host.path("original"), host.state_dir()).unwrap();
@@ -65,14 +65,14 @@ fn a_copied_store_is_refused_until_it_is_adopted() {
     assert!(said.contains("store.db") && said.contains("sqlite:"), "{said}");
     host.start();
     assert!(host.raw().draw("orders", 1)[0] > last);
-    // Once more changes nothing.
+    // Repeating the command changes nothing.
     host.stop();
     assert_eq!(host.run("adopt-store").0, Some(0));
     host.start();
     host.raw().draw("orders", 1);
 }
 
-/// As on a packaged host without the unit's settings.
+/// This happens on a packaged host without the unit's settings.
 #[test]
 fn nothing_is_adopted_in_a_directory_that_no_daemon_has_used() {
     let host = Host::new();
@@ -96,10 +96,10 @@ fn a_restored_older_journal_is_found_out_by_the_store() {
     host.create("orders");
     host.raw().draw("orders", 10);
     host.stop();
-    // Restored in place: inode and birth are the same, the contents are old.
+    // The journal is restored in place: inode and birth time are the same, but the contents are old.
     let journal = host.state_dir().join("journal.db");
     let old = std::fs::read(&journal).unwrap();
-    // As by the rollback of a file system, also the stamp is that of the stop, inode and all.
+    // After a rollback of the file system, the stamp is also that of the stop, with the same inode.
     let stamp = host.state_dir().join("stamp");
     std::fs::hard_link(&stamp, host.path("stamp")).unwrap();
     host.start();
@@ -107,7 +107,7 @@ fn a_restored_older_journal_is_found_out_by_the_store() {
     host.stop();
     std::fs::write(&journal, old).unwrap();
     std::fs::rename(host.path("stamp"), stamp).unwrap();
-    // The machine was started anew: only the store knows better.
+    // The machine was rebooted, so only the store knows better.
     std::fs::remove_file(host.path("leafd.sock.last-commit")).unwrap();
     host.start();
     let mut raw = host.raw();
@@ -116,15 +116,15 @@ fn a_restored_older_journal_is_found_out_by_the_store() {
     assert_eq!(reply.status(), Status::Ok, "{}", reply.text());
     assert!(reply.ids()[0] > last, "nothing of the old journal's stock");
     assert!(host.log().contains("older copy"), "{}", host.log());
-    // It heals: the next clean stop is exact again.
+    // The host recovers: the next clean stop is exact again.
     let next = raw.draw("orders", 1)[0];
     host.stop();
     host.start();
     assert_eq!(host.raw().draw("orders", 1), [next + 1]);
 }
 
-/// The store is gone and a new one made in its place, as its error texts advise: what this host's journal has
-/// seen of a tag is not issued again.
+/// The store is lost, and a new one is created in its place, as the error texts advise. Ids that this host's journal
+/// has seen are not issued again.
 #[test]
 fn a_lost_store_issues_nothing_again_that_the_journal_has_seen() {
     let mut host = Host::new();
@@ -133,7 +133,7 @@ fn a_lost_store_issues_nothing_again_that_the_journal_has_seen() {
     let before = host.raw().draw("orders", 5_000);
     host.stop();
     for file in ["store.db", "store.db-wal", "store.db-shm"] {
-        // Not each is there after a clean stop.
+        // Not all of these files exist after a clean stop.
         let _ = std::fs::remove_file(host.state_dir().join(file));
     }
     host.start();
@@ -142,7 +142,7 @@ fn a_lost_store_issues_nothing_again_that_the_journal_has_seen() {
     assert!(after[0] > *before.last().unwrap(), "{} after {:?}", after[0], before.last());
 }
 
-/// Under `static:N` a lost journal must not lead below what an earlier life issued ahead of its clock.
+/// Under `static:N`, a lost journal must not lead to ids below those that an earlier life issued ahead of its clock.
 #[test]
 fn a_lost_journal_starts_above_the_drift_of_an_earlier_life() {
     let mut host = Host::new().worker(5);
@@ -152,7 +152,7 @@ fn a_lost_journal_starts_above_the_drift_of_an_earlier_life() {
     for file in ["journal.db", "journal.db-wal"] {
         let _ = std::fs::remove_file(host.state_dir().join(file));
     }
-    // A start and a crash in between must not make the next start forget that the journal is new.
+    // A start and a crash in between must not make the next start treat the journal as an old one.
     host.start();
     host.kill();
     host.start();
@@ -160,7 +160,7 @@ fn a_lost_journal_starts_above_the_drift_of_an_earlier_life() {
     assert!(after[0] > *before.last().unwrap(), "{} after {:?}", after[0], before.last());
 }
 
-/// Under `static:N` the note beside the number's lock outlives the state directory: no start may lower it.
+/// Under `static:N`, the note beside the number's lock outlives the state directory, and no start may lower it.
 #[test]
 fn a_lost_state_directory_starts_above_what_was_noted_however_often_the_daemon_was_started() {
     let (mut host, clock) = WallClock::of(Host::new().worker(5));
@@ -184,7 +184,7 @@ fn a_lost_state_directory_starts_above_what_was_noted_however_often_the_daemon_w
     }
     host.kill();
     std::fs::remove_dir_all(host.state_dir()).unwrap();
-    // Only the note tells now what was issued: the clock doesn't.
+    // Only the note shows now which ids were issued, because the clock is behind them.
     clock.step(-3_600);
     host.start();
     host.raw().refused(&ids_request("snowflake", 1, 1, 0), Status::ClockBehind);

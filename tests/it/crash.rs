@@ -1,4 +1,4 @@
-//! `kill -9` at random instants under load, round after round: no id twice, and little skipped.
+//! `kill -9` at random instants under load, again and again: no id is issued twice, and few are skipped.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,10 @@ const ROUNDS_DEFAULT: u32 = 25;
 /// How far marks move ahead of use, in seconds; the default setting.
 const MARK_AHEAD_S: f64 = 5.0;
 
-/// Numbers that a crash may skip whatever the rate: marks of a burst, runs held by processes, answers on
-/// their way.
+/// How many numbers a crash may skip at any rate: the marks of a burst, runs held by processes, and answers in transit.
 const SKIPPED_FLOOR: f64 = 50_000.0;
 
-/// The store is out of reach when a burst comes, and a crash after it.
+/// The store is unavailable during a burst, and the daemon crashes after it.
 #[test]
 fn a_burst_and_a_kill_during_an_outage_leave_half_of_the_reserve() {
     for (step, burst) in [(8_500, 300), (45_000, 5_000)] {
@@ -76,7 +75,7 @@ fn kills_at_random_instants_give_no_id_twice() {
         let issued = orders.ids.len() as f64;
         let skipped = (*orders.ids.last().unwrap() as f64 - issued) / f64::from(rounds);
         let rate = issued / seconds;
-        // The rate is measured quick to rise and slow to fall: twice its mean is fair.
+        // The measured rate rises quickly and falls slowly, so twice its mean is allowed.
         let allowed = 2.0 * MARK_AHEAD_S * rate + SKIPPED_FLOOR;
         println!(
             "{rounds} kills in {seconds:.0} s of service: {} segment ids, {} snowflake ids, none twice; a crash skipped \
@@ -103,7 +102,7 @@ fn clean_restarts_under_load_give_no_errors_and_no_id_twice() {
             std::thread::sleep(Duration::from_micros(random.u64(0..400_000)));
             host.stop();
             host.start();
-            // The one retry of a request that was cut off must not be cut off as well.
+            // A request that was cut off is retried once, so the retry must not be cut off as well.
             drawers.under_way();
         }
         let errors = drawers.stop();

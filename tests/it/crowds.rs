@@ -1,4 +1,4 @@
-//! Many requests, many connections and clients that don't read: memory stays bounded, and nobody else waits.
+//! Many requests, many connections, and clients that don't read: memory stays bounded, and no other client waits.
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Write};
@@ -20,7 +20,7 @@ fn serving() -> Host {
     host
 }
 
-/// Answers come promptly: some hundred in a row, none of them after more than a second.
+/// Checks that answers are prompt: several hundred in a row, none of them after more than a second.
 #[track_caller]
 fn assert_prompt(host: &Host) {
     let mut raw = host.raw();
@@ -58,7 +58,7 @@ fn requests_that_wait_hold_up_only_their_own_connection() {
     host.raw().draw("orders", 1);
     let lock = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // Nothing is claimed of this one, and nothing can be.
+    // No id of this tag is claimed, and none can be.
     let mut raw = host.raw();
     let waiting = PIPELINE_MAX * 3;
     let requests: Vec<u8> =
@@ -112,7 +112,7 @@ fn readers_that_never_read_are_bounded_and_hold_up_nobody() {
     for _ in 0..20 {
         let mut raw = host.raw();
         raw.stream.set_nonblocking(true).unwrap();
-        // Until the daemon reads no more from it.
+        // Writes until the daemon reads no more from it.
         let mut full = 0;
         while full < 20 {
             match raw.stream.write(&requests) {
@@ -130,7 +130,7 @@ fn readers_that_never_read_are_bounded_and_hold_up_nobody() {
     // 20 times the documented 256 KiB, one answer more each, and room for the allocator.
     let grown = host.resident_kib().saturating_sub(before);
     assert!(grown < 20 * 1024, "{grown} KiB for 20 clients that never read");
-    // Whoever reads after all gets the answers.
+    // A client that reads in the end gets the answers.
     let mut raw = stuck.pop().unwrap();
     raw.stream.set_nonblocking(false).unwrap();
     for _ in 0..200 {
@@ -169,7 +169,7 @@ fn connections_beyond_the_limit_are_told_so_and_closed() {
     let mut host = Host::new().set("connections_max", "3");
     host.start();
     host.create("orders");
-    // The connections by which it was set up may not be forgotten yet.
+    // The daemon may not have noticed yet that the connections from the set-up are closed.
     let mut kept = eventually("three connections", Duration::from_secs(5), || {
         let mut kept: Vec<_> = (0..3).map(|_| host.raw()).collect();
         kept.iter_mut()
@@ -196,7 +196,7 @@ fn connections_beyond_the_limit_are_told_so_and_closed() {
     host.assert_alive();
 }
 
-/// Frames at random, from nearly right to plain noise, on connection after connection.
+/// Random frames, from almost valid to pure noise, on connection after connection.
 #[test]
 fn random_frames_do_no_harm() {
     let mut host = serving();

@@ -1,4 +1,5 @@
-//! What a lowered ceiling cuts off, over a crash: the journal must know of it, or a restart issues from it again.
+//! Ids cut off by a lowered ceiling, across a crash: the journal must record the cut, or a restart issues such ids
+//! again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -24,7 +25,7 @@ fn what_was_cut_is_not_issued_after_a_crash() {
     };
     new(raw.draw("orders", 10));
     host.admin(opcode::TAG_SET, &json!({ "tag": "orders", "ceiling": 100 }));
-    // Within that time the daemon finds out what it may issue.
+    // The daemon learns within this time what it may issue.
     std::thread::sleep(Duration::from_millis(2_500));
     new(raw.draw("orders", 90));
     raw.refused(&ids_request("orders", 1, 1, 1_000), Status::TagExhausted);

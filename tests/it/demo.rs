@@ -1,4 +1,4 @@
-//! `leafd demo`: it shows real ids, and whatever signal ends it removes its folder.
+//! `leafd demo`: it shows real ids, and removes its folder whatever signal ends it.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use leafd_tests::host::{die_with_parent, leafd_binary};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// A demo that stays up, in a folder of the test's own.
+/// A demo that keeps running, in the test's own folder.
 struct Demo {
     child: Child,
     temporary: tempfile::TempDir,
@@ -16,7 +16,7 @@ struct Demo {
 
 fn command(temporary: &Path) -> Command {
     let mut command = Command::new(leafd_binary());
-    // A setting that a real daemon would refuse: the demo's is not meant.
+    // A real daemon would refuse this setting, which must not affect the demo.
     command.arg("demo").env("TMPDIR", temporary).env("LEAFD_STORE", "nonsense");
     command
 }

@@ -1,5 +1,5 @@
-//! `leafd doctor` on a host of its own, and `leafctl doctor`: what they say of the state directory, the embedded store
-//! and the daemon.
+//! `leafd doctor` on one host, and `leafctl doctor`: their findings about the state directory, the embedded store and
+//! the daemon.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -10,11 +10,11 @@ use serde_json::Value;
 
 use crate::host::Host;
 
-/// A small file system in memory for the state directory, full, and seen by the program alone.
+/// Mounts a small, full file system in memory as the state directory, for the program alone.
 const MOUNT_FULL: &str = r#"mount -t tmpfs -o size=8m,mode=700 tmpfs "$0" &&
     { head -c 9m /dev/zero >"$0/filled" || :; } 2>/dev/null && exec "$@""#;
 
-/// `setting` of the tmpfs of a state directory that is read-only for the program alone.
+/// Makes the state directory read-only, for the program alone.
 const MOUNT_READ_ONLY: &str =
     r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@""#;
 
@@ -28,7 +28,7 @@ fn doctor(host: &Host) -> (Option<i32>, Vec<Value>) {
     report(&host.command(Some("doctor")).arg("--json").output().unwrap())
 }
 
-/// A check has this verdict, and says and advises this.
+/// Checks that a finding has this verdict, and contains this text and this remedy.
 #[track_caller]
 fn says(found: &(Option<i32>, Vec<Value>), verdict: &str, subject: &str, text: &str, remedy: &str) {
     let (code, findings) = found;
@@ -49,7 +49,7 @@ fn is_well(found: &(Option<i32>, Vec<Value>)) {
     assert_eq!(found.0, Some(0), "{:#?}", found.1);
 }
 
-/// Names, sizes and times of all there is in a folder.
+/// The names, sizes and times of everything in a folder.
 fn contents(folder: &Path) -> Vec<String> {
     let listed =
         Command::new("find").arg(folder).args(["-printf", "%p %s %T@ %i\n"]).output().unwrap();

@@ -1,4 +1,4 @@
-//! The documents are short where they must be, lead where they say, and say of the code what it says of itself.
+//! The documents are short enough, their links resolve, and their statements about the code match the code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,26 +6,26 @@ use std::path::{Path, PathBuf};
 
 use leafd::config::settings;
 
-/// What is read before somebody decides for or against leafd.
+/// The README must be short, because people read it to decide whether to use leafd.
 const README_BYTES_MAX: usize = 8192;
 
 /// The table of settings.
 const SETTINGS_TABLE: &str = "daemon/src/config/settings.toml";
 
-/// Made from it.
+/// The page that is generated from it.
 const SETTINGS_PAGE: &str = "docs/reference/settings.md";
 
 /// The faults that can happen, each with the events and tests that cover it.
 const FAULTS_PAGE: &str = "docs/reference/faults.md";
 
-/// The simulators by the names that the page gives them, with the file that counts their events.
+/// The simulators as the page names them, with the files that count their events.
 const SIMULATORS: [(&str, &str); 2] =
     [("failovers", "core/tests/failovers/check.rs"), ("leases", "core/tests/simulator/check.rs")];
 
 /// Counters of a simulator that don't count faults.
 const NOT_FAULTS: [&str; 4] = ["ids", "excused", "starts", "pairs"];
 
-/// Each page of the guides with commands, and the test that runs them as they are printed.
+/// The pages of the guides that have commands, and the tests that run these exactly as printed.
 const RUN: [(&str, &str); 19] = [
     ("docs/guide/clients.md", "tests/it/shown.rs"),
     ("docs/guide/document-numbers.md", "tests/it/series.rs"),
@@ -48,7 +48,7 @@ const RUN: [(&str, &str); 19] = [
     ("docs/operate/page.md", ""),
 ];
 
-/// Blocks of commands that no test runs as they are printed: the page, how the block begins, and why.
+/// Blocks of commands that no test runs as printed: the page, the beginning of the block, and the reason.
 const NOT_RUN: [(&str, &str, &str); 11] = [
     (
         "docs/guide/clients.md",
@@ -107,14 +107,14 @@ const NOT_RUN: [(&str, &str, &str); 11] = [
     ),
 ];
 
-/// A sentence of this length that stands in two places was copied.
+/// A sentence of at least this length that occurs twice was copied.
 const COPIED_BYTES_MIN: usize = 50;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// Every file with such an ending, by its path from the root, with its text.
+/// Every file with this extension, by its path from the root, with its text.
 fn files(ending: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     gather(&root(), ending, &mut found);
@@ -149,7 +149,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// What the headings of a document can be linked as.
+/// The anchors of a document's headings.
 fn anchors(text: &str) -> Vec<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {
@@ -165,7 +165,7 @@ fn links(text: &str) -> Vec<String> {
     let prose = prose(text).collect::<Vec<_>>().join("\n");
     let until = |rest: &str, end| rest.split(end).next().unwrap().to_owned();
     let targets = prose.split("](").skip(1).map(|rest| until(rest, ')'));
-    // Pictures, of which each theme has its own.
+    // Pictures, which have a version for each theme.
     let pictures = prose.split(" src=\"").skip(1).chain(prose.split(" srcset=\"").skip(1));
     targets.chain(pictures.map(|rest| until(rest, '"'))).collect()
 }
@@ -225,7 +225,7 @@ fn no_setting_is_described_by_hand() {
     let written: Vec<(PathBuf, String)> =
         [".md", ".toml", ".yaml"].into_iter().flat_map(files).collect();
     for (name, text) in written.iter().filter(|(name, _)| !made.contains(name)) {
-        // Lines are broken elsewhere in each.
+        // The same text may be wrapped differently in each.
         let flowing = text.split(['#', ' ', '\n']).filter(|word| !word.is_empty());
         let flowing = flowing.collect::<Vec<_>>().join(" ");
         for setting in settings() {
@@ -244,7 +244,7 @@ fn no_setting_is_described_by_hand() {
     }
 }
 
-/// A default as prose has it, such as `10 min`, in the form of a configuration: `10m`.
+/// A default in prose, such as `10 min`, in the form of the configuration: `10m`.
 fn as_configured(words: &str) -> String {
     words.replace("min", "m").replace([' ', ','], "")
 }
@@ -294,7 +294,7 @@ fn the_readme_s_quick_start_is_what_the_tests_run() {
     assert!(run.lines().any(|line| line.trim() == quick_start), "tests/run lacks: {quick_start}");
 }
 
-/// The words in backquotes.
+/// The words between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -327,7 +327,7 @@ fn the_faults_are_the_events_of_the_simulators() {
     }
 }
 
-/// The blocks of commands or statements of a page.
+/// A page's blocks of commands or statements.
 fn commands(text: &str) -> Vec<String> {
     let parts = text.split("```").skip(1).step_by(2);
     let parts = parts.filter_map(|part| part.split_once('\n'));
@@ -337,7 +337,7 @@ fn commands(text: &str) -> Vec<String> {
     parts.filter(|(of, _)| is_run(of)).map(|(_, block)| block.trim_start().to_owned()).collect()
 }
 
-/// Commands that are printed for operators are run by a test, or there is a reason.
+/// Every command that is printed for operators is run by a test, or there is a reason why not.
 #[test]
 fn every_command_of_the_guides_is_run_or_has_a_reason() {
     let mut reasons: BTreeSet<(&str, &str)> =
@@ -368,7 +368,7 @@ fn every_command_of_the_guides_is_run_or_has_a_reason() {
     assert!(pages.is_empty() && reasons.is_empty(), "no such commands: {pages:?} {reasons:?}");
 }
 
-/// Every code of a problem, and every status, has its place on the page of troubles.
+/// The page on problems explains every condition code and every status.
 #[test]
 fn every_code_and_status_is_explained() {
     let page = read("docs/operate/troubles.md");
@@ -396,7 +396,7 @@ fn every_code_and_status_is_explained() {
     assert!(count >= 23, "{count}");
 }
 
-/// The layout for larger fleets, as it is printed.
+/// The layout for larger fleets, exactly as printed.
 #[test]
 fn the_wider_layout_of_the_page_on_fleets_is_accepted() {
     let page = read("docs/operate/fleet.md");

@@ -1,7 +1,7 @@
-//! Processes of their own that draw ids of both kinds by the real client, in every way that it offers, and
-//! write down each id that they got; and the check that no id was given twice.
+//! Processes that draw ids of both kinds through the real client, in every way that it offers, and record each id that
+//! they get, and the check that no id was issued twice.
 //!
-//! Such a process is this test binary, run once more with a variable set.
+//! Such a process runs this test binary again, with a variable set.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,14 +15,14 @@ use leafd_client::{Client, Result};
 
 use crate::host::die_with_parent;
 
-/// Names the folder where the process writes down what it draws.
+/// Names the folder in which the process records the ids that it draws.
 const RECORD: &str = "LEAFD_TEST_DRAW_TO";
 /// Names the daemon's socket.
 const SOCKET: &str = "LEAFD_TEST_DRAW_FROM";
 /// Names the process's number.
 const NUMBER: &str = "LEAFD_TEST_DRAWER";
 
-/// What is drawn, and in which way: each by a thread of its own.
+/// What is drawn and how, by one thread each.
 const WAYS: [(&str, Way); 5] = [
     ("orders", Way::Held),
     ("orders", Way::Direct),
@@ -38,7 +38,7 @@ enum Way {
     Batch,
 }
 
-/// Ids drawn between two pauses: enough for load, not for a disk full of records.
+/// The number of ids drawn between two pauses: enough for load, but not so many that records fill the disk.
 const IDS_A_TURN: usize = 40;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -48,26 +48,26 @@ pub struct Drawers {
     record: PathBuf,
 }
 
-/// What they drew, of one tag.
+/// The ids that they drew of one tag.
 #[derive(Debug, Default)]
 pub struct Drawn {
     /// All ids, ascending.
     pub ids: Vec<u64>,
-    /// How many were drawn twice, and some of those.
+    /// How many ids were drawn twice, and some of them.
     pub twice: Vec<u64>,
 }
 
-/// What they ran into.
+/// The errors that they encountered.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Errors {
     pub count: u64,
-    /// The first text of each thread that had any, each text once.
+    /// The first error text of each thread that had any, without repetitions.
     pub texts: BTreeSet<String>,
 }
 
 // === The process that draws ===
 
-/// Not a test by itself: the drawing process's main function when [`RECORD`] is set.
+/// Not a test: this is the drawing process's main function if [`RECORD`] is set.
 #[test]
 fn drawer() {
     let Some(record) = std::env::var_os(RECORD).map(PathBuf::from) else { return };
@@ -81,7 +81,7 @@ fn drawer() {
             let (client, stop, errors) = (&client, &stop, &errors);
             scope.spawn(move || draw(client, tag, way, &path, stop, errors));
         }
-        // Until whoever started this says so, or is gone.
+        // Waits until the starting process closes the pipe or ends.
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         stop.store(true, Ordering::Relaxed);
     });
@@ -148,7 +148,8 @@ impl Drawers {
         Drawers { children, record: record.to_owned() }
     }
 
-    /// Waits until every process has drawn in every way, from now on: requests that were cut off have been answered.
+    /// Waits until every process has drawn in every way from now on, so that requests that were cut off have been
+    /// answered.
     pub fn under_way(&self) {
         let end = Instant::now() + Duration::from_secs(20);
         let written = |path: &Path| fs::metadata(path).map_or(0, |found| found.len());
@@ -166,7 +167,7 @@ impl Drawers {
         }
     }
 
-    /// Lets them end and returns the errors that they ran into.
+    /// Lets them end, and returns the errors that they encountered.
     #[track_caller]
     pub fn stop(mut self) -> Errors {
         let mut errors = Errors::default();
@@ -198,7 +199,7 @@ impl Drop for Drawers {
     }
 }
 
-/// All ids of a tag that were written to the folder.
+/// All recorded ids of a tag.
 pub fn drawn(record: &Path, tag: &str) -> Drawn {
     let mut ids = Vec::new();
     for entry in fs::read_dir(record).unwrap() {

@@ -1,5 +1,5 @@
-//! A state directory that fails: full, gone, read-only, damaged, of another version. Each time nothing is
-//! issued that the journal does not know, and the text says what to do.
+//! A state directory that fails: full, missing, read-only, damaged, or of another version. No id is issued that the
+//! journal doesn't know, and each message says what to do.
 
 use std::fs;
 use std::io::{Seek, SeekFrom, Write};
@@ -13,17 +13,17 @@ use crate::power::{Mode, PowerLoss};
 use crate::raw::{Raw, ids_request};
 use crate::small_disk::SmallDisk;
 
-/// The state directory read-only, for the daemon alone.
+/// Makes the state directory read-only, for the daemon alone.
 const MOUNT_READ_ONLY: &str =
     r#"mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@""#;
 
-/// `leafctl ping` says so when what it was asked for is not ready.
+/// The exit status of `leafctl ping` if something that must be ready is not.
 pub const EXIT_NOT_READY: i32 = 4;
 
-/// How soon after a fault is mended ids come again.
+/// How soon after the repair of a fault ids return.
 pub const MENDED_WITHIN: Duration = Duration::from_secs(60);
 
-/// A host whose store does not lie in the state directory.
+/// A host whose store is outside of the state directory.
 pub fn store_elsewhere() -> Host {
     let mut host = Host::new().worker(17);
     let store = format!("sqlite:{}", host.path("store.db").display());
@@ -31,14 +31,14 @@ pub fn store_elsewhere() -> Host {
     host
 }
 
-/// The same, whose state directory is on a disk of its own.
+/// The same, with the state directory on its own disk.
 fn store_elsewhere_on_small_disk() -> (Host, SmallDisk) {
     let host = store_elsewhere();
     let state_dir = host.state_dir();
     SmallDisk::of(host, &state_dir)
 }
 
-/// Draws `orders` until the journal fails; the ids go up.
+/// Draws `orders` until the journal fails, and checks that the ids ascend.
 #[track_caller]
 fn draw_until_refused(raw: &mut Raw) -> u64 {
     let mut last = 0;
@@ -59,7 +59,7 @@ fn draw_until_refused(raw: &mut Raw) -> u64 {
     panic!("the journal never fails");
 }
 
-/// Draws of both kinds before anything fails. Returns the snowflake id.
+/// Draws ids of both kinds before anything fails. Returns the snowflake id.
 #[track_caller]
 pub fn start_sound(host: &mut Host) -> u64 {
     host.start();
@@ -68,7 +68,7 @@ pub fn start_sound(host: &mut Host) -> u64 {
     host.raw().draw("snowflake", 1)[0]
 }
 
-/// While the journal fails nothing is issued, of either kind; then ids go on above.
+/// Checks that no id of either kind is issued while the journal fails, and that ids then continue above.
 #[track_caller]
 fn refused_then_mended(host: &mut Host, snowflake: u64, mend: impl FnOnce(&Host)) {
     let mut raw = host.raw();
@@ -115,7 +115,8 @@ fn a_full_disk_stops_issuing_until_there_is_room() {
     host.stop();
 }
 
-/// None stands still because a write of it was refused, and none needs anybody to ask while the disk has room again.
+/// No tag stalls because one of its writes was refused, and none needs a request to continue when the disk has space
+/// again.
 #[test]
 fn every_tag_goes_on_by_itself_when_a_full_disk_has_room_again() {
     let (mut host, disk) = store_elsewhere_on_small_disk();
@@ -125,7 +126,7 @@ fn every_tag_goes_on_by_itself_when_a_full_disk_has_room_again() {
     let mut raw = host.raw();
     assert_eq!(ask_each(&mut raw, &mut last, 5), 0);
     disk.fill(&host);
-    // So much that all of them need something recorded, which is on its way together.
+    // The count is so large that all tags need something recorded, and these changes are pending together.
     let refused = |_: &u32| ask_each(&mut raw, &mut last, 100_000) == last.len();
     (0..5_000).find(refused).expect("the journal fails");
     disk.empty(&host);
@@ -139,7 +140,8 @@ fn every_tag_goes_on_by_itself_when_a_full_disk_has_room_again() {
     host.stop();
 }
 
-/// Asks all tags at once. Their ids lie above the last ones. Tells how many were refused because of the journal.
+/// Requests ids of all tags at once, and checks that they lie above the last ones. Returns how many requests were
+/// refused because of the journal.
 #[track_caller]
 fn ask_each(raw: &mut Raw, last: &mut [(String, u64)], count: u32) -> usize {
     last.iter().zip(0..).for_each(|((tag, _), number)| raw.ask(tag, count, number));
@@ -191,7 +193,7 @@ fn a_fault_that_only_the_worker_s_renewals_meet_stops_issuing_of_both_kinds() {
     let mut host = store_elsewhere().set("lease", "30s");
     host.change("worker", "store");
     let snowflake = start_sound(&mut host);
-    // After a restart nothing but the claim is written while nobody asks for ids.
+    // After a restart, only the claim is written as long as nobody requests ids.
     host.kill();
     host.start();
     let mut raw = host.raw();
@@ -204,7 +206,7 @@ fn a_fault_that_only_the_worker_s_renewals_meet_stops_issuing_of_both_kinds() {
     }
     assert!(!host.status()["journal_error"].is_null());
     fs::rename(host.path("away"), host.state_dir()).unwrap();
-    // Nobody need ask for that.
+    // This needs no request.
     eventually("it goes on", MENDED_WITHIN, || raw.info().segments_ready.then_some(()));
     assert!(raw.draw("orders", 1)[0] > 1);
     assert!(raw.draw_until("snowflake", MENDED_WITHIN) > snowflake);
@@ -218,7 +220,7 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
     host.create("others");
     let mut raw = host.raw();
     raw.draw("others", 1);
-    // While a fault stands the journal is closed, and anybody can write to it.
+    // During a fault the journal is closed, and anybody can write to it.
     fs::rename(host.state_dir(), host.path("away")).unwrap();
     let last = draw_until_refused(&mut raw);
     let mut other = store_elsewhere();
@@ -230,7 +232,7 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
         let attach =
             format!("ATTACH '{}' AS other", other.state_dir().join("journal.db").display());
         journal.execute_batch(&attach).unwrap();
-        // A tag that was never seen, and a layout that is ahead of what this daemon has.
+        // The journal loses a tag, and gets a layout that is ahead of this daemon's.
         let changes = "DELETE FROM records WHERE key = 'orders'; \
                        INSERT OR REPLACE INTO records SELECT * FROM other.records WHERE kind = 'layout'";
         journal.execute_batch(changes).unwrap();
@@ -238,7 +240,7 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
     fs::rename(host.path("away"), host.state_dir()).unwrap();
     let drawn = raw.draw_until("orders", MENDED_WITHIN);
     assert!(drawn > last, "{drawn} after {last}");
-    // What was marked before the journal was changed is issued first.
+    // Ids that were marked before the journal was changed are issued first.
     let mut snowflake = 0;
     eventually("the layout goes on above what is recorded", MENDED_WITHIN, || {
         let next = raw.draw_until("snowflake", MENDED_WITHIN);
@@ -246,7 +248,7 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
         snowflake = next;
         (next > ahead).then_some(())
     });
-    // Others go on, and so do these, through many marks.
+    // Other tags continue, and so does this one, across many marks.
     assert!(raw.draw_until("others", MENDED_WITHIN) > 1);
     let mut seen = drawn;
     for _ in 0..200 {
@@ -361,7 +363,7 @@ fn a_damaged_journal_is_refused_with_what_to_do() {
     let journal = host.state_dir().join("journal.db");
     let whole = fs::read(&journal).unwrap();
     let mut file = fs::OpenOptions::new().write(true).open(&journal).unwrap();
-    // SQLite fills its pages from their ends.
+    // SQLite fills its pages from the end.
     for page_end in (4_096..=whole.len()).step_by(4_096) {
         file.seek(SeekFrom::Start(page_end as u64 - 30)).unwrap();
         file.write_all(b"damage").unwrap();
@@ -378,7 +380,7 @@ fn a_damaged_journal_is_refused_with_what_to_do() {
         let refusal = host.try_start().unwrap_err();
         assert!(refusal.said.contains(words), "{refusal:?}");
     }
-    // As the text says: moved away, this host begins anew and skips what it had.
+    // The message is followed: once the journal is moved away, this host starts over and skips its held ids.
     fs::rename(&journal, host.path("damaged.db")).unwrap();
     host.start();
     assert!(host.raw().draw("orders", 1)[0] > last);
@@ -408,7 +410,7 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
     assert_eq!(host.raw().draw("orders", 1), [11], "nothing is lost by it");
 }
 
-/// The kernel frees the page of a file that is emptied, so that the next note needs room again.
+/// Truncating the file frees its page, so the next note needs space again.
 #[test]
 fn a_static_worker_whose_note_can_t_be_written_stops_and_segments_go_on() {
     let mut host = store_elsewhere();
@@ -417,7 +419,7 @@ fn a_static_worker_whose_note_can_t_be_written_stops_and_segments_go_on() {
     (host, disk) = SmallDisk::of(host, &locks);
     let mut last = start_sound(&mut host);
     let lock = disk.path(&host, "leafd-worker-17.lock");
-    // It notes nothing in between.
+    // The daemon must note nothing in between.
     host.signal(Signal::SIGSTOP);
     fs::OpenOptions::new().write(true).open(lock).unwrap().set_len(0).unwrap();
     disk.fill(&host);

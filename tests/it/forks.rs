@@ -1,4 +1,4 @@
-//! The real client in a process that forks while it holds runs, its other threads drawing.
+//! The real client in a process that forks while it holds runs and its other threads draw.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use leafd_client::Client;
 use crate::drawing::drawn;
 use crate::host::{Host, die_with_parent};
 
-/// Names the folder where the forking process and its children write down what they draw.
+/// Names the folder in which the forking process and its children record the ids that they draw.
 const RECORD: &str = "LEAFD_TEST_FORK_TO";
 const SOCKET: &str = "LEAFD_TEST_FORK_FROM";
 
@@ -19,7 +19,7 @@ const FORKS: u32 = 30;
 const IDS_EACH: usize = 150;
 const TAGS: [&str; 2] = ["orders", "snowflake"];
 
-/// Not a test by itself: the forking process's main function when [`RECORD`] is set.
+/// Not a test: this is the forking process's main function if [`RECORD`] is set.
 #[test]
 fn forker() {
     let Some(record) = std::env::var_os(RECORD).map(PathBuf::from) else { return };
@@ -63,7 +63,7 @@ fn forker() {
     });
 }
 
-/// Takes ids of both kinds out of held runs, and some without.
+/// Draws ids of both kinds, most of them from held runs.
 fn draw(client: &Client, record: &Path, name: &str) {
     for tag in TAGS {
         let mut bytes = Vec::with_capacity(8 * IDS_EACH);

@@ -1,5 +1,5 @@
-//! A disk that does not answer, the state directory's or the embedded store's: it reports no fault, and yet nothing
-//! more can be had.
+//! A disk that doesn't answer, under the state directory or the embedded store: it reports no fault, and yet no more
+//! ids can be issued.
 
 use std::fs;
 
@@ -40,7 +40,7 @@ fn a_disk_that_does_not_answer_is_no_sound_one() {
             .then(|| reply.text())
     });
     assert!(text.contains("has not answered"), "{text}");
-    // The store answers, so what is asked of it alone does.
+    // The store answers, so requests that need only the store succeed.
     let change = json!({ "tag": "orders", "description": "of the shop" });
     host.admin(opcode::TAG_SET, &change);
     power.hang_disk(false).unwrap();
@@ -53,7 +53,7 @@ fn a_disk_that_does_not_answer_is_no_sound_one() {
     host.stop();
 }
 
-/// The journal's disk is sound, and that of the embedded store hangs.
+/// The journal's disk works, but the embedded store's disk hangs.
 #[test]
 fn a_store_whose_disk_does_not_answer_is_away() {
     let mut host = Host::new().worker(17);
@@ -99,7 +99,7 @@ fn a_store_whose_disk_does_not_answer_is_away() {
     raw.draw("snowflake", 1);
     power.hang_disk(false).unwrap();
     eventually("all is well", MENDED_WITHIN, || raw.info().segments_ready.then_some(()));
-    // The claim that hung has been granted, and counts.
+    // The claim that hung was granted, and its ids are used.
     assert_eq!(raw.draw_until("orders", MENDED_WITHIN), last + 1);
     assert!(host.status()["health"]["conditions"].as_array().unwrap().is_empty());
     host.stop();

@@ -1,4 +1,4 @@
-//! Requests that no good client sends: each gets the documented answer, and the daemon goes on.
+//! Requests that no well-behaved client sends: each gets the documented answer, and the daemon continues.
 
 use std::net::Shutdown;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn serving() -> Host {
     host
 }
 
-/// Another client is served as if nothing had happened.
+/// Checks that another client is served normally.
 #[track_caller]
 fn assert_serves(host: &mut Host) {
     host.assert_alive();
@@ -41,7 +41,7 @@ fn a_length_that_no_request_has_is_refused_and_the_connection_closed() {
 fn requests_before_a_bad_length_are_answered_and_those_after_it_are_not() {
     let mut host = serving();
     let mut raw = host.raw();
-    // Ids are on hand from here on, so that answers come in order.
+    // Ids are held from now on, so answers come in order.
     assert_eq!(raw.draw("orders", 1), [1]);
     let bytes = [
         ids_request("orders", 1, 1, 1_000),
@@ -102,7 +102,7 @@ fn counts_outside_the_limits_are_refused() {
         }
     }
     assert_eq!(raw.draw("orders", COUNT_MAX).len(), COUNT_MAX as usize);
-    // More ticks than are waited for.
+    // The request needs more ticks than it may wait for.
     let text = raw.refused(&ids_request("snowflake", COUNT_MAX, 1, 0), Status::Deadline);
     assert!(text.contains("snowflake"), "{text}");
     assert_serves(&mut host);
@@ -121,7 +121,7 @@ fn tags_of_every_length_get_the_documented_answer() {
         "\u{e9}".repeat(129).into_bytes(),
         vec![0xff],
         vec![0xc3],
-        // A surrogate, and a slash in more bytes than it needs.
+        // A surrogate, and an overlong encoding of a slash.
         vec![0xed, 0xa0, 0x80],
         vec![0xc0, 0xaf],
     ];
@@ -139,7 +139,7 @@ fn tags_of_every_length_get_the_documented_answer() {
         host.create(&tag);
         assert_eq!(raw.draw(&tag, 1), [1], "{tag:?}");
     }
-    // A trailing space and another case are other tags.
+    // A trailing space or another case makes another tag.
     for tag in ["orders ", "Orders"] {
         raw.refused(&ids_request(tag, 1, 1, 1_000), Status::TagUnknown);
     }
@@ -225,7 +225,7 @@ fn requests_are_answered_alike_in_whatever_pieces_they_come() {
         let sending = std::thread::spawn(move || {
             let mut rest = &bytes[..];
             while !rest.is_empty() {
-                // Bytes of one header, a part of a frame, or many frames with a part of the next one.
+                // Pieces of a few bytes, of a part of a frame, or of many frames and a part of the next one.
                 let most = [3, 40, 20_000, 200_000][random.usize(..4)];
                 let (piece, more) = rest.split_at(rest.len().min(random.usize(1..=most)));
                 sender.send(piece);
@@ -235,7 +235,7 @@ fn requests_are_answered_alike_in_whatever_pieces_they_come() {
                 }
             }
         });
-        // Refusals overtake what waits for a claim.
+        // Refusals overtake requests that wait for a claim.
         let mut replies: Vec<Reply> = requests.iter().map(|_| raw.reply()).collect();
         replies.sort_by_key(|reply| reply.header.request_id);
         for ((request_id, kind), reply) in (0..).zip(requests).zip(replies) {
@@ -262,9 +262,9 @@ fn a_half_closed_connection_gets_its_answers_and_then_the_end() {
     for request_id in 0..100 {
         raw.ask("orders", 10, request_id);
     }
-    // A tag that has to be looked up first.
+    // This tag must be looked up first.
     raw.ask("nosuch", 1, 100);
-    // The start of a frame that never comes.
+    // The beginning of a frame whose rest never arrives.
     raw.send(&[24, 0]);
     raw.stream.shutdown(Shutdown::Write).unwrap();
     let mut answered = [false; 101];

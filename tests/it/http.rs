@@ -1,4 +1,4 @@
-//! Health by HTTP: what is answered, to whom, and what no request can make the daemon do.
+//! Health over HTTP: the answers, who gets them, and what no request can make the daemon do.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -32,7 +32,7 @@ fn health_is_told_with_reasons() {
     assert!(ready.body.starts_with("ready\nsegments: ids are available\n"), "{ready:?}");
     host.stop();
 
-    // Without a worker segments go on, and whoever needs snowflake ids is told why there are none.
+    // Without a worker, segment ids remain available, and clients that need snowflake ids learn why there are none.
     host.change("worker", "none");
     host.start();
     let address = host.http(SERVED);
@@ -60,10 +60,10 @@ fn what_is_asked_otherwise_is_refused_in_words() {
         (head.status, head.field("content-length"), head.body.as_str()),
         (200, Some("3"), "")
     );
-    // A page of the web whose name leads to this host.
+    // A web page whose name resolves to this host.
     let rebound = b"GET /livez HTTP/1.1\r\nHost: evil.example:9644\r\nConnection: close\r\n\r\n";
     assert_eq!(send(TcpStream::connect(&address).unwrap(), rebound).status, 403);
-    // A head that is too long, or none at all.
+    // The head is too long, or is no HTTP at all.
     let long = format!("X-Long: {}\r\n", "x".repeat(16 * 1024));
     assert_eq!(get_with(&address, "/livez", &long).status, 431);
     assert_eq!(send(TcpStream::connect(&address).unwrap(), b"\x16\x03\x01\r\n\r\n").status, 400);
@@ -77,7 +77,7 @@ fn many_slow_connections_hold_up_no_ids_and_make_room() {
     slow.iter_mut().for_each(|stream| stream.write_all(b"GET /livez HT").unwrap());
     host.create("orders");
     assert_eq!(host.raw().draw("orders", 1), [1]);
-    // Connections are refused until the others have taken too long over their heads.
+    // Connections are refused until the others have exceeded the time for their heads.
     eventually("there is room again", Duration::from_secs(60), || {
         let mut stream = TcpStream::connect(&address).ok()?;
         stream.write_all(b"GET /livez HTTP/1.0\r\nHost: localhost\r\n\r\n").ok()?;
@@ -132,7 +132,7 @@ fn a_socket_that_is_handed_over_is_served() {
     let host = activation::host("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=leafd-http");
     let mut command = activation::command(&host, Some(listener.as_raw_fd()));
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    // Who comes before it serves waits.
+    // A client that connects before the socket is served waits.
     assert_eq!(get(&address, "/livez").body, "ok\n");
     assert!(host.socket().exists(), "ids are drawn from the configured socket");
     child.kill().unwrap();

@@ -1,5 +1,5 @@
-//! Tags that nobody draws leave the daemon's memory. Of each the state directory has exactly what is left, so that they
-//! come back without a gap, also after a crash.
+//! Tags that nobody draws leave the daemon's memory. The state directory records exactly which ids of each are left, so
+//! the tags return without a gap, even after a crash.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +20,7 @@ fn name(number: usize) -> String {
     format!("tag-{number}")
 }
 
-/// A daemon with many tags, whose memory they leave after a second.
+/// A daemon with many tags that leave its memory after a second.
 fn host() -> Host {
     let mut host = Host::new().worker(17).set("tag_idle", "1s");
     host.start();
@@ -47,7 +47,7 @@ fn idle_tags_leave_memory_and_come_back_at_the_next_id() {
         let client = host.client();
         for number in 0..TAGS {
             let tag = name(number);
-            // More than is marked at once, of some.
+            // For some tags, this is more than is marked at once.
             for count in [1, 1 + 37 * (number as u64 % 5)] {
                 let ids: Vec<u64> = client.next_batch(&tag, count).unwrap().collect();
                 let expected = next.entry(tag.clone()).or_insert(1);
@@ -89,7 +89,7 @@ fn a_quota_that_was_drawn_keeps_its_tag_in_memory() {
     host.stop();
 }
 
-/// Requests come just as their tags leave memory, again and again.
+/// Requests arrive just as their tags leave memory, again and again.
 #[test]
 fn a_tag_that_is_asked_for_as_it_leaves_memory_gives_no_id_twice() {
     const CALLERS: usize = 8;
@@ -118,7 +118,7 @@ fn a_tag_that_is_asked_for_as_it_leaves_memory_gives_no_id_twice() {
     }
 }
 
-/// Draws of tags of its own, each about as often as it takes to leave memory. Their ids ascend.
+/// Draws from the caller's own tags, each about as often as it takes to leave memory, and checks that their ids ascend.
 fn draw_now_and_then(host: &Host, seed: u64, caller: usize, over: &AtomicBool) {
     let mut random = fastrand::Rng::with_seed(seed ^ caller as u64);
     let client = host.client();

@@ -1,4 +1,4 @@
-//! What the kernel holds for a user or lets it be counts as the user's: socket buffers, groups, subordinate uids.
+//! Kernel resources that a user can occupy count as the user's: socket buffers, groups, subordinate uids.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 const ATTACKER: u32 = 4_001;
 const VICTIM: u32 = 4_002;
 
-/// How long a victim may wait for an id beside any of this; the machine may be busy with other tests as well.
+/// The maximum wait of a victim for an id; the machine may be busy with other tests.
 const GAP_MAX: Duration = Duration::from_secs(5);
 
 fn open() -> Host {
@@ -39,7 +39,7 @@ fn assert_prompt(victim: &mut Raw, tag: &str) {
     }
 }
 
-/// As many connections as users may have, all with answers that nobody reads, in the memory that the manifests give.
+/// As many connections as users may have, each with unread answers, within the memory limit of the manifests.
 #[test]
 fn unread_answers_of_all_connections_fit_the_limit_of_the_manifests() {
     let cgroup = Cgroup::new(shipped_limit_bytes());
@@ -49,12 +49,12 @@ fn unread_answers_of_all_connections_fit_the_limit_of_the_manifests() {
     host.create("orders");
     let mut victim = as_user(&host, VICTIM);
     assert_prompt(&mut victim, "orders");
-    // Their answers fit a socket's buffer of the default size.
+    // The answers fit a socket buffer of the default size.
     let mut requests = Vec::new();
     for request_id in 0..700 {
         leafd_wire::Header::request(opcode::STATUS, 0, request_id).put_frame(b"", &mut requests);
     }
-    // Two who share what one of them could not have alone, with whole and with half-closed connections.
+    // Two users share what a single one could not have, with open and with half-closed connections.
     let mut kept = Vec::new();
     for uid in [ATTACKER, ATTACKER + 10] {
         for number in 0..2_100 {
@@ -68,7 +68,8 @@ fn unread_answers_of_all_connections_fit_the_limit_of_the_manifests() {
         }
         assert_prompt(&mut victim, "orders");
     }
-    // Whoever connects waits until leafd has accepted those who came before, on an emulated processor for half a minute.
+    // A new client waits until leafd has accepted the connections before its own, which takes half a minute on an
+    // emulated processor.
     let mut newcomer = as_user(&host, VICTIM);
     newcomer.stream.set_read_timeout(Some(GAP_MAX * 20)).unwrap();
     assert_eq!(newcomer.draw("orders", 1).len(), 1);
@@ -88,7 +89,7 @@ fn a_half_closed_connection_keeps_its_place_until_its_answers_are_read() {
     let mut host = open().set("connections_max", "64");
     host.start();
     host.create("orders");
-    // From here on there are ids at hand, and answers come at once.
+    // From now on ids are held, and answers come immediately.
     assert_prompt(&mut as_user(&host, VICTIM), "orders");
     let mut half_closed = Vec::new();
     for _ in 0..40 {
@@ -105,7 +106,7 @@ fn a_half_closed_connection_keeps_its_place_until_its_answers_are_read() {
     let answers: Vec<Status> = half_closed.iter_mut().map(|raw| raw.reply().status()).collect();
     let served = answers.iter().filter(|status| **status == Status::Ok).count();
     assert_eq!(served, 31, "half of what is not kept for administrators: {answers:?}");
-    // Those who have read get the end at once, and their places are free soon.
+    // Clients that have read get the end of the stream immediately, and their slots are soon free.
     half_closed.iter_mut().for_each(Raw::assert_closed);
     eventually("the places are free", GAP_MAX * 10, || {
         (host.status()["connections"].as_u64()? <= 1).then_some(())
@@ -124,7 +125,7 @@ fn groups_that_no_rule_names_take_neither_memory_nor_time() {
     assert_prompt(&mut victim, "c");
     let before_kib = host.resident_kib();
     let groups: Vec<u32> = (100_000..165_536).collect();
-    // The kernel refuses to copy more than leafd looks at.
+    // leafd reads fewer groups than that, so the kernel refuses to copy them.
     let of = |number: usize| &groups[..[groups.len(), 1_024][number % 2]];
     let mut kept: Vec<Raw> =
         (0..100).map(|number| raw_as(&host, ATTACKER, ATTACKER, of(number))).collect();
@@ -149,7 +150,8 @@ fn newcomers_hardly_wait_longer_for_peers_with_many_groups() {
     host.start();
     host.create("orders");
     assert_prompt(&mut as_user(&host, VICTIM), "orders");
-    // Behind clients that connect, ask and are gone: leafd identifies each before it finds that out.
+    // The client queues behind clients that connect, send a request and leave. leafd identifies each of them before it
+    // notices that.
     let waits_behind = |groups: Vec<u32>| {
         let socket = host.socket();
         let connected = crate::raw::as_user(ATTACKER, ATTACKER, groups, move || {
@@ -177,7 +179,7 @@ fn reserved_for(gid: u32) -> String {
     format!("[[access]]\ntags = [\"orders\"]\ngids = [{gid}]\n")
 }
 
-/// A host that reads such rules from a file, and the file.
+/// A host that reads such rules from a file, together with the file.
 fn ruled_by_file(gid: u32) -> (Host, PathBuf) {
     let mut host = open();
     let file = host.path("leafd.toml");
@@ -252,7 +254,7 @@ fn a_request_that_waits_gets_nothing_once_its_right_is_revoked() {
     assert_eq!(as_user(&host, VICTIM).draw_until("orders", GAP_MAX * 10), 1);
 }
 
-/// A daemon for which the attacker has the uids from 200,000 on as subordinate ones.
+/// A daemon for which the attacker has the uids from 200,000 on as subordinate uids.
 fn with_subordinate_uids(host: Host) -> Host {
     let given = host.path("subuid");
     fs::write(&given, format!("{ATTACKER}:200000:65536\n")).unwrap();
@@ -375,13 +377,13 @@ fn large_requests_of_one_connection_leave_ticks_for_others_of_its_user() {
     }
 }
 
-/// Each unread page would be another copy, once the tags have changed.
+/// Each unread page would be a different copy, because the tags have changed.
 #[test]
 fn unread_pages_of_one_user_leave_pages_to_others() {
     const TAGS: usize = 1_200;
     let mut host = open().set("leaf_http", "127.0.0.1:0");
     host.start();
-    // As text of HTML they are long.
+    // Escaped as HTML, these names are long.
     (0..TAGS).for_each(|number| host.create(&format!("{number:&>100}")));
     let address = host.http("Leaf's paths are open");
     let ask = |uid| {

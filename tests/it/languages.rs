@@ -1,4 +1,4 @@
-//! Processes of all languages side by side at one daemon that comes and goes: they share no id.
+//! Processes in all languages use one daemon that is restarted again and again: they share no id.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use crate::c_library::{compile, folder, installed, target};
 use crate::drawing::{Drawers, drawn};
 use crate::host::{Host, die_with_parent};
 
-/// Of Rust, C and Python each.
+/// The number of processes in each of Rust, C and Python.
 const PROCESSES: usize = 4;
 
-/// Of Java, Go and Node each, which have threads of their own.
+/// The number of processes in each of Java, Go and Node, which use several threads.
 const LARGE_PROCESSES: usize = 2;
 
 /// How long programs may take to be started, on a busy machine.
@@ -22,7 +22,7 @@ const STARTED_WITHIN: Duration = Duration::from_secs(120);
 
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// Writes ids of every form to a file until standard input ends. Only what a retry may mend may go wrong.
+/// Writes ids of every form to a file until standard input ends. Only errors that a retry may fix are allowed.
 const IN_PYTHON: &str = r#"
 import array, select, sys
 import leafd
@@ -40,7 +40,7 @@ with open(sys.argv[2], "ab", buffering=0) as file:
         file.write(ids.tobytes())
 "#;
 
-/// The Python package as it is when installed, with the C library that was.
+/// The Python package as installed, with the installed C library.
 fn python_path() -> PathBuf {
     let (path, library) = (folder().join("python"), installed().join("lib/libleafd.so"));
     let package = path.join("leafd");
@@ -60,7 +60,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// The output of a command that builds something.
+/// Runs a build command, and returns its output.
 #[track_caller]
 fn build(command: &mut Command) -> String {
     let output = command.stderr(Stdio::inherit()).output().unwrap();
@@ -68,7 +68,7 @@ fn build(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
-/// The program in Go, built as that of a user of the module.
+/// The program in Go, built like that of a user of the module.
 fn in_go() -> Command {
     let place = folder().join("go");
     fs::create_dir_all(&place).unwrap();

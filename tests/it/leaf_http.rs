@@ -1,4 +1,5 @@
-//! Leaf's own paths on the real daemon, asked for by programs as Leaf's callers are: what they parse is what Leaf answers.
+//! Leaf's own paths on the real daemon, requested by programs like those that call Leaf: they can parse the answers as
+//! they parse Leaf's.
 
 use std::collections::HashSet;
 use std::fs;
@@ -46,7 +47,7 @@ fn ids_are_plain_text_in_order_and_errors_are_spring_s() {
     assert_eq!(id(&get(&address, "/api/segment/get/orders")), 1);
     assert_eq!(id(&get(&address, "/api/segment/get/orders/")), 2);
     assert_eq!(id(&get(&address, "/api/segment/get/a%20b%2Fc")), 1);
-    // Any key will do, as in Leaf.
+    // Any key works, as in Leaf.
     let one = id(&get(&address, "/api/snowflake/get/whatever"));
     assert!(id(&get(&address, "/api/snowflake/get/test")) > one);
 
@@ -58,7 +59,7 @@ fn ids_are_plain_text_in_order_and_errors_are_spring_s() {
         (&json!("Internal Server Error"), &json!("/api/segment/get/nosuch"))
     );
     assert_eq!(unknown.field("leafd-status"), Some("TAG_UNKNOWN"));
-    // A layout is no segment tag.
+    // A layout is not a segment tag.
     let layout = get(&address, "/api/segment/get/snowflake");
     refused(&layout, 500, "Result{id=-2, status=EXCEPTION}");
     refused(&get(&address, "/api/segment/get/"), 404, "No message available");
@@ -133,7 +134,7 @@ fn the_pages_show_tags_as_leaf_s_do() {
     assert!(rows.body.contains("<th>tag</th><th>max</th><th>step</th><th>update</th>"), "{rows:?}");
     let row = rows.body.split_once("<td>&lt;b&gt;</td>").expect("the tag's row").1;
     let cells: Vec<&str> = row.split(['<', '>']).filter(|cell| cell.contains(['0'])).collect();
-    // Numbers and times as Java writes them.
+    // Numbers and times are written as Java writes them.
     assert_eq!(cells[..2], ["1,001", "1,000"], "{rows:?}");
     assert!(
         cells[2].len() == "2019-09-06 09:35:00.0".len() && cells[2].ends_with(".0"),
@@ -165,7 +166,7 @@ fn pages_are_made_once_for_many() {
     });
 }
 
-/// Several processes with a connection each, by an HTTP client that was not made for this.
+/// Several processes with one connection each, using an independent HTTP client.
 #[test]
 fn callers_of_leaf_get_unique_ids() {
     const CALLER: &str = "
@@ -200,7 +201,7 @@ for _ in range(500):
             let ids = said.lines().filter_map(|line| line.strip_prefix(path)?.trim().parse().ok());
             let ids: Vec<u64> = ids.collect();
             assert_eq!(ids.len(), 500);
-            // To one who asks for one after another they ascend.
+            // A client that sends one request after another gets ascending ids.
             assert!(ids.is_sorted(), "{path}");
         }
         for line in said.lines() {
@@ -208,19 +209,19 @@ for _ in range(500):
         }
     }
     assert_eq!(seen.len(), 4 * 500 * paths.len());
-    // Drawn by others meanwhile none is given again.
+    // Ids drawn by others meanwhile are different ones.
     let own = host.raw().draw("orders", 100);
     assert!(own.iter().all(|id| !seen.contains(&format!("{} {id}", paths[0]))));
 }
 
-/// A page that a browser of this host shows draws nothing, by whatever name it comes here.
+/// A page in a browser on this host draws nothing, under whatever name it reaches this host.
 #[test]
 fn pages_of_the_web_draw_no_ids() {
     let (host, address) = host(&[]);
     host.create("orders");
     let ask = |head: &str| send(TcpStream::connect(&address).unwrap(), head.as_bytes());
     let path = "/api/segment/get/orders";
-    // These don't ask for an end of the connection: it ends all the same.
+    // These requests don't ask to close the connection, but it is closed all the same.
     let named = ask(&format!("GET {path} HTTP/1.1\r\nHost: evil.example\r\n\r\n"));
     refused(
         &named,
@@ -231,7 +232,7 @@ fn pages_of_the_web_draw_no_ids() {
     let crossed = "Host: localhost\r\nSec-Fetch-Site: cross-site\r\n\r\n";
     let crossed = ask(&format!("GET {path} HTTP/1.1\r\n{crossed}"));
     refused(&crossed, 403, "requests from pages of other sites are rejected");
-    // A browser says where a page is from only if the page asks by a loopback address. 0.0.0.0 is none.
+    // A browser reports where a page comes from only for requests to a loopback address. 0.0.0.0 is not one.
     let mozilla =
         "User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:145.0) Gecko/20100101 Firefox/145.0";
     for (host, what) in [
@@ -273,7 +274,7 @@ fn pages_that_are_never_read_are_in_memory_once() {
             stream
         })
         .collect();
-    // Each answer has begun.
+    // The first byte of each answer has arrived.
     unread.iter_mut().for_each(|stream| stream.read_exact(&mut [0]).unwrap());
     let grown_kib = host.resident_kib().saturating_sub(before_kib);
     assert!(grown_kib < 40 << 10, "{grown_kib} KiB for {} unread pages", unread.len());

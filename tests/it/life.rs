@@ -1,4 +1,4 @@
-//! Starts and stops: what a clean stop leaves behind, and what it does to those who wait.
+//! Starts and stops: what a clean stop leaves behind, and what happens to waiting clients.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::host::{Host, eventually};
 use crate::raw::ids_request;
 
-/// A strict tag has no reserve, so an outage stops it at once. The host goes on with the others.
+/// A strict tag has no reserve, so an outage stops it immediately. The host continues with its other tags.
 #[test]
 fn a_strict_tag_without_ids_leaves_the_host_ready() {
     let mut host = Host::new();
@@ -41,7 +41,7 @@ fn a_clean_stop_leaves_no_gap() {
     host.start();
     host.create("orders");
     host.create("idle");
-    // Claims so large that marks stay within them for many lives.
+    // Claims are so large that marks stay within them for many starts.
     host.admin(opcode::TAG_CREATE, &json!({ "tag": "large", "step": 10_000_000 }));
     let mut last = 0;
     let mut last_snowflake = 0;
@@ -57,7 +57,7 @@ fn a_clean_stop_leaves_no_gap() {
         host.stop();
         host.start();
     }
-    // Nor does a life in which nothing was drawn skip anything.
+    // Starts without draws skip nothing either.
     for _ in 0..3 {
         host.stop();
         host.start();
@@ -91,7 +91,7 @@ fn those_who_wait_are_told_that_the_daemon_stops() {
     }
     let mut idle = host.raw();
     idle.info();
-    // They have arrived when this one, sent after them, is answered.
+    // The requests have arrived once this one, which was sent after them, is answered.
     host.raw().info();
     let asked = Instant::now();
     host.signal(Signal::SIGTERM);
@@ -115,10 +115,10 @@ fn a_store_that_hangs_leaves_a_stop_the_time_for_exact_marks() {
     let snowflake = raw.draw("snowflake", 1)[0];
     let lock = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
     lock.execute_batch("BEGIN IMMEDIATE").unwrap();
-    // A claim is under way, and the worker is to be given back.
+    // A claim is pending, and the worker must be kept for the next start.
     raw.send(&ids_request("others", 1, 1, 60_000));
     host.raw().info();
-    // Until the claim is sent: what waits for a busy machine is not seen from outside.
+    // Waits until the claim has been sent, which can't be observed from outside.
     std::thread::sleep(Duration::from_millis(500));
     host.stop();
     let log = host.log();
@@ -142,7 +142,7 @@ fn a_stop_does_not_wait_for_those_who_never_read() {
     let requests: Vec<u8> = (0..2_000).flat_map(|id| ids_request("orders", 1, id, 0)).collect();
     let mut writer = stuck.stream.try_clone().unwrap();
     let writing = std::thread::spawn(move || {
-        // Until the daemon is gone.
+        // Writes until the daemon has ended.
         while std::io::Write::write_all(&mut writer, &requests).is_ok() {}
     });
     std::thread::sleep(Duration::from_millis(300));
@@ -235,7 +235,7 @@ fn a_layout_that_changed_is_refused_until_it_is_named_anew() {
     host.change("layouts", &JAVASCRIPT.replace("javascript", "js"));
     host.start();
     host.raw().draw("js", 1);
-    // Its ids stay issued also while it is not configured.
+    // Its ids stay issued even while it is not configured.
     host.kill();
     host.change("layouts", &JAVASCRIPT.replace("2025", "2024"));
     let refusal = host.try_start().unwrap_err();
@@ -276,7 +276,7 @@ fn a_removed_tag_stops_and_one_made_anew_goes_on_above() {
         std::thread::sleep(Duration::from_millis(20));
     }
     raw.draw("other", 1);
-    // The name's numbers stay used.
+    // The numbers issued under this name stay used.
     let error = host.client().admin(opcode::TAG_CREATE, r#"{"tag":"orders"}"#).unwrap_err();
     assert_eq!(error.status(), Some(Status::ValueRefused));
     assert!(error.to_string().contains(&claimed.to_string()), "{error}");
@@ -319,7 +319,7 @@ fn an_unknown_tag_is_found_as_soon_as_it_is_created() {
         host.create(name);
         assert_eq!(raw.draw(name, 1), [1]);
     }
-    // One that somebody else creates, within the second for which its absence is believed.
+    // Another program creates this tag within the second for which the daemon remembers that it doesn't exist.
     raw.refused(&ids_request("leaf", 1, 1, 1_000), Status::TagUnknown);
     host.store_sql("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('leaf', 1, 10)");
     std::thread::sleep(Duration::from_millis(1_100));

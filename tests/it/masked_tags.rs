@@ -1,4 +1,4 @@
-//! Masked tags: ids that come in no order and hide how many there are, from a daemon that has the key.
+//! Masked tags: ids without order that hide how many there are, from a daemon that has the key.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ fn masked_host() -> Host {
     host
 }
 
-/// The numbers that ids stand for, sorted.
+/// The numbers behind these ids, sorted.
 fn numbers(client: &Client, ids: &[u64]) -> Vec<u64> {
     let mut numbers = client.public_ids("tickets").bits(53).key(1).unmask(ids).unwrap();
     numbers.sort_unstable();
@@ -36,7 +36,7 @@ fn ids_are_unique_and_hide_their_order_in_every_way_to_draw() {
     ids.extend((0..50).map(|_| direct.next("tickets").unwrap()));
     assert!(ids.iter().all(|id| (1..1 << 53).contains(id)));
     assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len(), "an id came twice");
-    // Dense below, except for what the first request may have taken along.
+    // The numbers are dense, except for those that the first request may have skipped.
     let numbers = numbers(&client, &ids);
     assert!(*numbers.last().unwrap() < 1_000, "{numbers:?}");
     let ascents = ids.windows(2).filter(|pair| pair[0] < pair[1]).count();
@@ -87,7 +87,7 @@ fn without_the_key_nothing_is_issued() {
         refused(&host, "mask key 1");
     }
     assert_eq!(host.status()["segments"]["claims"].as_u64().unwrap(), claims, "each one claims");
-    // Other tags go on.
+    // Other tags continue.
     host.create("orders");
     assert_eq!(host.client().next("orders").unwrap(), 1);
     host.stop();
@@ -119,7 +119,7 @@ fn what_can_t_be_is_refused_in_words() {
         "ceiling",
     );
     refused(opcode::TAG_SET, json!({ "tag": "tickets", "ceiling": 1_u64 << 53 }), "53 bits");
-    // As long as it is not known to be masked a request for more than fit a reply is answered all the same.
+    // Even before the tag is known to be masked, a request for more ids than fit into a reply is answered.
     for _ in 0..2 {
         raw.ask("tickets", 20_000, 2);
         let words = raw.reply().refused(Status::CountInvalid);

@@ -1,4 +1,5 @@
-//! The metrics of a real daemon: well-formed, bounded, for administrators, and the same numbers as its status.
+//! The metrics of a real daemon: well-formed, bounded, available to administrators, and equal to the numbers in its
+//! status.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -13,7 +14,7 @@ use crate::host::{Host, eventually};
 use crate::raw::ids_request;
 use leafd_tests::http::get;
 
-/// Numbers of the status and the metrics that tell them; lists and members whose names vary are `[]` and `{}`.
+/// Members of the status, and the metrics that report them. Lists and members with variable names are `[]` and `{}`.
 const TOLD: &[(&str, &str)] = &[
     ("uptime_ms", "leafd_uptime_seconds"),
     ("requests", "leafd_requests_total"),
@@ -84,7 +85,8 @@ const TOLD: &[(&str, &str)] = &[
     ("snowflake.lease.registry_id", "leafd_worker_info"),
 ];
 
-/// What is no measure; and who draws how much, which only administrators are told, while metrics are for all who reach them.
+/// Members that are not measurements, and how much each user draws, which only administrators may see, while anyone who
+/// can connect may read the metrics.
 const NO_MEASURE: [&str; 10] = [
     "pid",
     "segments.tags[].strict",
@@ -98,7 +100,7 @@ const NO_MEASURE: [&str; 10] = [
     "users[].ids_per_second",
 ];
 
-/// A host that serves HTTP, has tags with ids drawn of them, and snowflake ids.
+/// A host that serves HTTP, and that has issued ids of these tags and snowflake ids.
 fn busy(tags: &[&str], settings: &[(&str, &str)]) -> (Host, String) {
     let mut host = Host::new().set("http", "127.0.0.1:0");
     settings.iter().for_each(|(key, value)| host.change(key, value));
@@ -106,7 +108,7 @@ fn busy(tags: &[&str], settings: &[(&str, &str)]) -> (Host, String) {
     let client = host.client();
     for (place, tag) in tags.iter().enumerate() {
         host.create(tag);
-        // The first is the busiest.
+        // The first tag is the busiest.
         let _ = client.next_batch(tag, 100 * (tags.len() - place) as u64).unwrap().count();
     }
     assert!(client.next("snowflake").unwrap() > 0);
@@ -114,7 +116,7 @@ fn busy(tags: &[&str], settings: &[(&str, &str)]) -> (Host, String) {
     (host, address)
 }
 
-/// The series of a metric, as they stand in the text.
+/// The series of a metric, as they appear in the text.
 fn series<'a>(text: &'a str, metric: &str) -> Vec<(&'a str, f64)> {
     let samples = text.lines().filter(|line| !line.starts_with('#'));
     let split = samples.map(|line| line.rsplit_once(' ').expect("a value"));
@@ -151,7 +153,7 @@ fn the_metrics_are_as_prometheus_wants_them() {
     let orders = issued.iter().find(|(name, _)| name.contains("tag=\"orders\"")).unwrap();
     assert_eq!(orders.1, 200.0);
 
-    // Over leafd's own socket there is all but what a collector that reads files counts itself.
+    // Over leafd's own socket, the text has everything except what a collector that reads files measures itself.
     let (own, by_http): (BTreeSet<_>, BTreeSet<_>) = {
         let own = host.client().metrics_text().unwrap();
         let families = |text: &str| -> BTreeSet<String> {
@@ -181,7 +183,7 @@ fn status_and_metrics_tell_the_same() {
     for family in &families {
         assert!(TOLD.iter().any(|(_, metric)| metric == family), "the status lacks {family}");
     }
-    // Most are there on this host, and are the same.
+    // Most of them exist on this host, and have the same values.
     assert!(families.len() > 35, "{families:?}");
     let status = host.status();
     let same = |metric: &str, value: &Value| {
@@ -227,7 +229,7 @@ fn the_used_part_of_a_ceiling_does_not_tell_how_many_ids_there_are() {
     assert_eq!(*ratio, (ratio * 100.0).round() / 100.0);
 }
 
-/// The paths of all numbers, and of what is true or false.
+/// The paths of all numbers and booleans.
 fn leaves(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     match value {
         Value::Object(members) => {
@@ -251,7 +253,7 @@ fn many_tags_make_few_series() {
     let (_host, address) = busy(&["a", "b", "c", "d", "e"], &[("metrics_tags", "2")]);
     let text = get(&address, "/metrics").body;
     let issued = series(&text, "leafd_tag_ids_issued_total");
-    // Their order is that of the rates, which depends on how long ago each was drawn from.
+    // They are ordered by rate, which depends on how long ago each tag was drawn.
     assert_eq!(issued.len(), 2, "{issued:?}");
     assert_eq!(series(&text, "leafd_segment_ids_issued_total")[0].1, 1_500.0);
     let held = series(&text, "leafd_tag_ids_held");

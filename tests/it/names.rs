@@ -1,11 +1,11 @@
-//! One word for one thing: the clients have the names in `docs/guide/clients.md`, few types share a name, and the
+//! One word for one concept: the clients use the names in `docs/guide/clients.md`, few types share a name, and the
 //! glossary defines each word once.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// A column of the table, and where the client's public names are.
+/// A column of the table, and the files with the client's public names.
 const CLIENTS: [(&str, &[&str]); 6] = [
     ("Rust", &["client/src", "client/wire/src"]),
     ("C", &["client/capi/include"]),
@@ -31,7 +31,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|character: char| !character.is_alphanumeric() && character != '_')
 }
 
-/// The table's rows, each with an empty cell at either end.
+/// The table's rows, each with an empty cell at both ends.
 fn rows() -> Vec<Vec<&'static str>> {
     let guide = include_str!("../../docs/guide/clients.md");
     let (_, table) = guide.split_once("## Names\n").expect("the table");
@@ -76,7 +76,7 @@ fn every_name_in_the_table_is_one_of_its_client() {
     }
 }
 
-/// At most this many types outside of tests may share a name.
+/// The maximum number of types outside of tests that may share a name.
 const SAME_NAME_MAX: usize = 2;
 
 /// Folders with types that engineers meet. Tests and benchmarks are free to reuse names.

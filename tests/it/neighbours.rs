@@ -1,4 +1,5 @@
-//! What one user does to others: nobody takes what is left for the rest, whatever it sends and however it leaves.
+//! The effects of one user on others: no user can take what is left for the others, whatever it sends and however it
+//! disconnects.
 
 use std::collections::HashSet;
 use std::io::Write;
@@ -17,7 +18,7 @@ use crate::raw::{Raw, ids_request};
 const ATTACKER: u32 = 4_001;
 const VICTIM: u32 = 4_002;
 
-/// How long a victim may wait for an id beside any of this; the machine may be busy with other tests as well.
+/// The maximum wait of a victim for an id; the machine may be busy with other tests.
 const GAP_MAX: Duration = Duration::from_secs(2);
 
 fn serving(settings: &[(&str, &str)]) -> Host {
@@ -83,7 +84,7 @@ fn a_user_who_never_reads_is_bounded_in_memory_and_holds_up_nobody() {
         .map(|_| {
             let raw = as_user(&host, ATTACKER);
             raw.stream.set_nonblocking(true).unwrap();
-            // As much as the daemon takes.
+            // Writes as much as the daemon accepts.
             let _ = (&raw.stream).write(&requests);
             raw
         })
@@ -95,7 +96,7 @@ fn a_user_who_never_reads_is_bounded_in_memory_and_holds_up_nobody() {
     assert_prompt(&mut victim, "orders");
 }
 
-/// A host with a masked tag, of which nothing is claimed yet.
+/// A host with a masked tag from which nothing has been claimed yet.
 fn with_masked_tag() -> Host {
     let (host, _) = host_with_keys("1 000102030405060708090a0b0c0d0e0f\n");
     let mut host = host.set("socket_mode", "0666").set("peer_memory_mib", "8");
@@ -104,7 +105,7 @@ fn with_masked_tag() -> Host {
     host
 }
 
-/// Reads this many answers with 10,000 ids each, of which none came before.
+/// Reads this many answers with 10,000 ids each, and checks that none of the ids was issued before.
 #[track_caller]
 fn read_masked(raw: &mut Raw, answers: u32, ids: &mut HashSet<u64>) {
     for _ in 0..answers {
@@ -135,7 +136,7 @@ fn masked_ids_for_requests_that_waited_for_a_claim_hold_up_nobody() {
     let (mut longest, mut most_kib) = (Duration::ZERO, 0);
     let took = std::thread::scope(|scope| {
         let attacking = scope.spawn(|| {
-            // An answer that is slow to come shows in the victim's gap.
+            // If an answer is late, the victim's gap shows that.
             raw.stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
             read_masked(&mut raw, REQUESTS, &mut HashSet::new());
             over.store(true, Ordering::Relaxed);
@@ -176,7 +177,7 @@ fn masked_ids_that_are_never_read_are_bounded_in_memory() {
     assert_prompt(&mut victim, "snowflake");
     let grown_kib = host.resident_kib().saturating_sub(before_kib);
     assert!(grown_kib < 12 << 10, "{grown_kib} KiB for {CONNECTIONS} answers that are never read");
-    // Whoever reads after all gets the ids.
+    // A client that reads in the end gets the ids.
     let mut ids = HashSet::new();
     unread.iter_mut().step_by(20).for_each(|raw| read_masked(raw, 1, &mut ids));
     drop(unread);
@@ -215,7 +216,7 @@ fn a_connection_that_is_gone_is_noticed_while_nothing_more_is_read_from_it() {
     host.create("stuck");
     let lock = lock(&host);
     let mut raw = as_user(&host, ATTACKER);
-    // More than wait at once: the rest stays in the socket.
+    // These are more than may wait at the same time; the rest stays in the socket.
     let requests: Vec<u8> =
         (0..1_500).flat_map(|request_id| ids_request("stuck", 1, request_id, 60_000)).collect();
     raw.send(&requests);
@@ -288,7 +289,7 @@ fn large_requests_of_one_user_for_a_tag_let_others_have_their_turn() {
         lock.execute_batch("ROLLBACK").unwrap();
         let id = victim.reply().ids()[0];
         assert!(id <= 100_000, "strict: {strict}; {id} comes after more than a claim or two");
-        // Nobody loses anything by it: each connection has its ids in the order of its requests.
+        // No client loses anything: each connection gets its ids in the order of its requests.
         for raw in &mut attackers {
             let mut last = 0;
             for _ in 0..REQUESTS / 2 {
@@ -315,7 +316,7 @@ fn claims_of_one_user_for_many_tags_let_others_have_their_turn() {
     for (request_id, tag) in tags.iter().enumerate() {
         attacker.send(&ids_request(tag, 100_000, request_id as u32, 60_000));
     }
-    // Answered after the requests before it were read: they wait.
+    // Its answer shows that the requests before it have been read and wait.
     attacker.info();
     victim.send(&ids_request("orders", 100_000, 1, 60_000));
     victim.info();
@@ -323,7 +324,7 @@ fn claims_of_one_user_for_many_tags_let_others_have_their_turn() {
     assert_eq!(victim.reply().ids().len(), 100_000);
     tags.iter().for_each(|_| assert_eq!(attacker.reply().ids().len(), 100_000));
     let store = rusqlite::Connection::open(host.state_dir().join("store.db")).unwrap();
-    // A few at a time may have gone ahead, and have failed while the store was locked.
+    // A few may have been sent earlier, and have failed while the store was locked.
     let before = "SELECT count(DISTINCT tag) FROM leafd_claim WHERE end_id > 100000 AND claimed_ms < (SELECT max(claimed_ms)
         FROM leafd_claim WHERE tag = 'orders')";
     let before: u32 = store.query_row(before, [], |row| row.get(0)).unwrap();
@@ -381,11 +382,11 @@ fn a_quota_stops_one_user_and_leaves_others() {
     let text = reply.refused(Status::Overloaded);
     assert!(text.contains("4001") && text.contains("100 ids/s"), "{text}");
     assert!((1_000..=5_000).contains(&reply.retry_after_ms()), "{}", reply.retry_after_ms());
-    // A whole connection anew changes nothing, and more than a burst never comes.
+    // A new connection changes nothing, and more than a burst is never granted.
     let mut again = as_user(&host, ATTACKER);
     again.refused(&ids_request("orders", 500, 2, 1_000), Status::Overloaded);
     again.refused(&ids_request("orders", 1_001, 3, 1_000), Status::CountInvalid);
-    // Each tag and each user has a quota of its own.
+    // Each tag and each user has a separate quota.
     assert_eq!(again.draw("snowflake", 1_000).len(), 1_000);
     assert_eq!(as_user(&host, VICTIM).draw("orders", 1_000).len(), 1_000);
     std::thread::sleep(Duration::from_millis(300));
@@ -401,7 +402,7 @@ fn a_quota_is_one_for_all_connections_whatever_else_is_asked_for() {
     let host = serving(&[("access", rules)]);
     let mut earlier = as_user(&host, ATTACKER);
     earlier.draw("orders", 1);
-    // Many quotas that nobody needs: no such tag exists.
+    // Many useless quotas: these tags don't exist.
     let mut naming = as_user(&host, ATTACKER);
     for first in (0..NAMES).step_by(200) {
         let names = first..NAMES.min(first + 200);
@@ -439,7 +440,7 @@ fn made_up_names_of_one_user_are_bounded_and_forgotten() {
     eventually("made-up names are forgotten", Duration::from_secs(30), || {
         (in_use() <= 1).then_some(())
     });
-    // Tags that exist are not counted, however many one user draws.
+    // Existing tags are not counted, however many one user draws.
     for number in 0..600 {
         host.create(&format!("real-{number}"));
         assert_eq!(attacker.draw(format!("real-{number}"), 1), [1]);
@@ -451,11 +452,11 @@ fn made_up_names_of_one_user_keep_their_places_until_their_turn_to_claim() {
     let host = serving(&[]);
     let (mut attacker, mut victim) = (as_user(&host, ATTACKER), as_user(&host, VICTIM));
     let mut round = 0;
-    // On a busy machine the store may be found to be away first, and then no name waits for a turn.
+    // On a busy machine, the store may be considered unavailable first, and then no name waits for a turn.
     eventually("a name is refused", Duration::from_secs(60), || {
         let lock = lock(&host);
         let mut refused = 0;
-        // Fewer at a time than there are places. Their deadlines are over at the end of each round.
+        // Fewer at a time than the limit. Their deadlines have passed at the end of each round.
         for _ in 0..3 {
             round += 1;
             for number in 0..400 {

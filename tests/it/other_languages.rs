@@ -1,4 +1,4 @@
-//! The programs of `docs/guide/other-languages.md`, each run by its interpreter on the installed C library.
+//! The programs in `docs/guide/other-languages.md`, each run by its interpreter with the installed C library.
 
 use std::collections::HashSet;
 use std::fs;
@@ -10,7 +10,7 @@ use crate::host::{Host, die_with_parent};
 
 const PAGE: &str = include_str!("../../docs/guide/other-languages.md");
 
-/// The page's program of a name, in a file of its own.
+/// The page's program with this name, in a file.
 fn program(name: &str, extension: &str) -> PathBuf {
     let head = PAGE.lines().find(|line| {
         line.strip_prefix("```").and_then(|of| of.split_once(' ')).is_some_and(|of| of.1 == name)
@@ -24,7 +24,7 @@ fn program(name: &str, extension: &str) -> PathBuf {
     file
 }
 
-/// A program that draws ids of a tag, to be run.
+/// The command that runs a program that draws ids of a tag.
 fn command(interpreter: &[&str], file: &Path, host: &Host, tag: &str) -> Command {
     let mut command = Command::new(interpreter[0]);
     command.args(&interpreter[1..]).arg(file).arg(tag);

@@ -1,4 +1,4 @@
-//! The page at `/`: what a browser shows of it, and who is told what, and what readers can't do to the daemon.
+//! The page at `/`: what a browser shows, which readers see what, and what readers can't do to the daemon.
 
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use crate::raw::ids_request;
 
 const SERVED: &str = "served by HTTP";
 
-/// Names that do harm where they are not shown as text.
+/// Names that would do harm if they were not shown as text.
 const HOSTILE: [&str; 5] = [
     "<img src=x onerror=\"document.title='harmed'\">",
     "</bdi></script><script>document.title='harmed'</script>",
@@ -27,7 +27,8 @@ const HOSTILE: [&str; 5] = [
     "é\"'&amp;`${1}\\",
 ];
 
-/// A port of the loopback interface that leads to a Unix socket, as `ssh -L` does: who asks there is this process.
+/// A port of the loopback interface that is forwarded to a Unix socket, as by `ssh -L`: the client there is this
+/// process.
 fn port_of(socket: PathBuf) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -49,7 +50,7 @@ fn port_of(socket: PathBuf) -> String {
     address
 }
 
-/// A host whose page is on a Unix socket, and a port that leads there.
+/// A host whose page is on a Unix socket, and a port that is forwarded to it.
 fn host_for_administrators() -> (Host, String) {
     let mut host = Host::new();
     let socket = host.path("http.sock");
@@ -65,7 +66,7 @@ fn create(host: &Host, body: &str) {
     assert_eq!(raw.reply().status(), Status::Ok);
 }
 
-/// The state for whoever asks over this.
+/// The state that a client of this stream sees.
 fn state(stream: impl Read + std::io::Write) -> Value {
     let answer = send(stream, b"GET /state HTTP/1.0\r\nHost: localhost\r\n\r\n");
     assert_eq!(answer.status, 200, "{answer:?}");
@@ -101,7 +102,7 @@ fn a_browser_shows_tags_stores_worker_users_and_events_live() {
     let width = "parseFloat([...document.querySelectorAll('.tag')]\
                  .find((row) => row.querySelector('bdi').textContent === 'invoices').querySelector('.box i').style.width)";
     browser.until(&format!("{width} > 99"));
-    // Bars empty while ids are drawn.
+    // Bars become empty as ids are drawn.
     let _ = host.raw().draw("invoices", 600);
     browser.until(&format!("{width} < 45"));
 
@@ -146,13 +147,13 @@ fn hostile_names_are_text() {
     shown.sort_unstable();
     expected.sort_unstable();
     assert_eq!(shown, expected);
-    // A browser with the pages of many hosts tells them apart.
+    // The title distinguishes the pages of several hosts in one browser.
     assert_eq!(browser.evaluate("document.title.startsWith('leafd on ')"), true);
     assert_eq!(browser.evaluate("document.querySelectorAll('img, script:not([src])').length"), 0);
     fits(&mut browser);
     browser.keep_pictures("hostile");
 
-    // And what is looked for is found, whatever is in it.
+    // Any text can be searched for.
     browser.evaluate("find.value = \"🦊\"; find.dispatchEvent(new Event('input'))");
     browser.until("document.querySelectorAll('.tag').length === 1");
 }
@@ -203,7 +204,7 @@ fn a_browser_shows_that_the_daemon_is_away_and_back() {
     let mut browser = Browser::start();
     browser.open(&format!("http://127.0.0.1:{port}/"));
     browser.until("document.querySelectorAll('.tag').length === 1");
-    // No administrator is known by a port.
+    // A client on a TCP port is never recognised as an administrator.
     let text = browser.text();
     assert!(text.contains("shown to administrators only") && !text.contains("Users\n"), "{text}");
 
@@ -218,7 +219,7 @@ fn a_browser_shows_that_the_daemon_is_away_and_back() {
         "document.querySelector('#away').hidden && !document.body.classList.contains('away')",
     );
 
-    // One that is frozen is away as well.
+    // A frozen daemon counts as unavailable as well.
     host.signal(nix::sys::signal::Signal::SIGSTOP);
     browser.until("document.body.classList.contains('away')");
     host.signal(nix::sys::signal::Signal::SIGCONT);
@@ -253,7 +254,7 @@ fn only_administrators_are_told_of_users_events_and_places() {
     }
     host.stop();
 
-    // Where the metrics name no tags, the page names them to administrators alone.
+    // If the metrics name no tags, the page names them only to administrators.
     host.change("metrics_tags", "0");
     host.start();
     let _ = host.raw().draw("orders", 1);
@@ -283,7 +284,7 @@ fn of_many_troubles_the_worst_are_shown() {
     host.change("store", &format!("sqlite:{}", store.display()));
     host.change("http", http.to_str().unwrap());
     host.start();
-    // Tags that are used up: a trouble each.
+    // Each exhausted tag is a separate problem.
     let mut raw = host.raw();
     for number in 0..60 {
         let tag = format!("tag-{number}");
@@ -305,7 +306,7 @@ fn of_many_troubles_the_worst_are_shown() {
     fits(&mut browser);
     browser.keep_pictures("troubles");
 
-    // Status and metrics tell more of them, and not all either.
+    // Status and metrics report more of them, but not all either.
     let health = &host.status()["health"];
     assert_eq!(health["conditions"].as_array().unwrap().len(), 50);
     assert_eq!(health["conditions_left_out"], 10);
@@ -344,7 +345,7 @@ fn the_page_loads_nothing_but_its_own() {
     assert_eq!(other.status, 403);
 }
 
-/// Whoever searches among many long names takes little of the time in which requests are answered.
+/// A user who searches among many long names takes little of the request loop's time.
 #[test]
 fn searches_leave_ids_to_others() {
     const SEARCHERS: usize = 20;

@@ -1,4 +1,4 @@
-//! Descriptors that a user passes to the daemon: their last close can block for an hour, and must block nobody.
+//! Descriptors that a user passes to the daemon. Their last close can block for an hour, but must block nobody.
 
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
@@ -15,7 +15,7 @@ use crate::raw::{Raw, connect_as, ids_request};
 const ATTACKER: u32 = 4_001;
 const VICTIM: u32 = 4_002;
 
-/// How long a victim may wait beside any of this; the machine may be busy with other tests as well.
+/// The maximum wait of a victim; the machine may be busy with other tests.
 const WITHIN: Duration = Duration::from_secs(5);
 
 #[track_caller]
@@ -52,7 +52,7 @@ fn a_passed_descriptor_blocks_nobody() {
     let host = serving(&[]);
     let mut victim = victim_of(&host.socket());
     let mut kept = Vec::new();
-    // In a whole request, in the beginning of one, and what follows on a connection that the daemon reads.
+    // With a whole request, with the beginning of one, and with invalid bytes.
     for bytes in [ids_request("orders", 1, 1, 1_000), vec![24], vec![0; 8]] {
         let connection = connect(&host.socket());
         kept.push(pass(&connection, &bytes).1);
@@ -102,8 +102,8 @@ fn a_passed_descriptor_on_the_socket_for_http_blocks_nobody() {
     ask();
 }
 
-/// A connection that is older than the daemon is one on which the kernel has not refused descriptors: every connection
-/// before Linux 6.16 is.
+/// On a connection that is older than the daemon, the kernel has not refused descriptors. Before Linux 6.16, this
+/// applies to every connection.
 #[test]
 fn descriptors_that_the_kernel_let_through_block_nobody() {
     let host = activation::host("LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=leafd")
@@ -115,7 +115,7 @@ fn descriptors_that_the_kernel_let_through_block_nobody() {
     let mut kept = Vec::new();
     let request = ids_request("snowflake", 1, 1, 1_000);
     for bytes in [request.clone(), vec![24], [request.repeat(20), vec![24, 0]].concat()] {
-        // Among the first bytes, and after some that can be answered.
+        // With the first bytes, and after bytes that can be answered.
         for before in [0, bytes.len() / 2] {
             for closes in [false, true] {
                 let mut connection = connect(&path);
@@ -133,7 +133,7 @@ fn descriptors_that_the_kernel_let_through_block_nobody() {
         connection.write_all(&request).unwrap();
         kept.push((peer, (!closes).then_some(connection)));
     }
-    // More than one user's share of connections.
+    // This is more than one user's share of connections.
     for _ in 0..50 {
         let connection = connect(&path);
         let (_, peer) = pass(&connection, &[24]);

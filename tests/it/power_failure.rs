@@ -1,5 +1,5 @@
-//! The power fails while the real daemon serves: journal and store hold only what was synced, and still no id
-//! is given twice. With syncs that do nothing some must be, or this proves nothing.
+//! The power fails while the real daemon serves: journal and store contain only what was synced, and still no id is
+//! issued twice. With syncs that do nothing, some must be; otherwise the test proves nothing.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,16 +13,16 @@ use crate::seed::seeds;
 
 const ROUNDS: u32 = 12;
 
-/// What came of the rounds.
+/// The outcome of the rounds.
 #[derive(Debug, Default)]
 struct Outcome {
     issued: HashSet<u64>,
     twice: u64,
-    /// Starts that were refused, and tags that were gone.
+    /// Starts that were refused, and tags that were lost.
     refused: Vec<String>,
 }
 
-/// Draws until the daemon is killed, and enters what it got.
+/// Draws until the daemon is killed, and records the ids.
 fn draw(host: &mut Host, time: Duration, outcome: &mut Outcome) {
     let socket = host.socket();
     let end = Instant::now() + time;
@@ -44,7 +44,7 @@ fn draw(host: &mut Host, time: Duration, outcome: &mut Outcome) {
                             break;
                         }
                     }
-                    // Marks move often enough; more ids would only take longer to compare.
+                    // Marks move often enough at this rate; more ids would only take longer to compare.
                     std::thread::sleep(Duration::from_micros(500));
                 }
                 (ids, refused)
@@ -69,7 +69,7 @@ fn rounds(mode: Mode) -> Outcome {
         fs::create_dir(host.state_dir()).unwrap();
         let scratch = tempfile::tempdir().unwrap();
         let power = PowerLoss::of(&host.state_dir(), scratch.path()).unwrap();
-        // Segment tags far from each other and from snowflake's ids, so that one set holds them all.
+        // The tags' ids are far from each other and from snowflake ids, so one set can hold them all.
         host.watch(&power, Mode::Sync);
         host.start();
         for (tag, start) in [("orders", 1u64), ("hot", 1_000_000_000_000)] {

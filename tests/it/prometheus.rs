@@ -1,5 +1,5 @@
-//! What ships for Prometheus and Grafana, on a real Prometheus that scrapes a real daemon: every query of the dashboard
-//! finds series, and every alert is one that fires.
+//! The shipped files for Prometheus and Grafana, with a real Prometheus that scrapes a real daemon: every query of the
+//! dashboard finds series, and every alert can fire.
 
 use std::fs;
 use std::net::TcpListener;
@@ -37,14 +37,14 @@ fn every_alert_is_tested_and_described() {
         rules.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(alerts.len() >= 12, "{alerts:?}");
     for alert in alerts {
-        // Once where it fires and at least once where it doesn't.
+        // At least one case in which it fires, and one in which it doesn't.
         let tried = tests.matches(&format!("alertname: {alert}\n")).count();
         assert!(tried >= 2, "{alert} is tried {tried} times");
         assert!(document.contains(&format!("`{alert}`")), "docs/operate/metrics.md lacks {alert}");
     }
 }
 
-/// Every metric that rules, dashboard or document name is one that the daemon tells, or could.
+/// Every metric that the rules, the dashboard or the document name is one that the daemon can report.
 #[test]
 fn what_is_named_is_told() {
     let table = fs::read_to_string(shipped("daemon/src/metrics/table.rs")).unwrap()
@@ -66,7 +66,7 @@ fn what_is_named_is_told() {
     }
 }
 
-/// A Prometheus of one test.
+/// A Prometheus for one test.
 struct Prometheus {
     child: Child,
     address: String,
@@ -97,11 +97,11 @@ impl Prometheus {
         Prometheus { child, address }
     }
 
-    /// What a query finds.
+    /// The result of a query.
     fn query(&self, query: &str) -> Result<Vec<Value>, String> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let answer = get(&self.address, &format!("/api/v1/query?query={encoded}"));
-        // It may come in chunks, which the JSON lies between.
+        // The answer may come in chunks, whose sizes surround the JSON.
         let body = &answer.body;
         let json = body.find('{').zip(body.rfind('}')).map(|(from, to)| &body[from..=to]);
         let parsed: Value =
@@ -120,7 +120,7 @@ impl Drop for Prometheus {
     }
 }
 
-/// Draws a little of everything, for as long as it is asked.
+/// Draws a few ids of every kind. Call this repeatedly.
 fn draw(client: &Client) {
     client.next("orders").unwrap();
     client.next("snowflake").unwrap();
@@ -163,7 +163,7 @@ fn every_query_of_the_dashboard_finds_something() {
         queries += 1;
     }
     assert!(queries >= 20, "{queries}");
-    // Nothing is wrong with this host, and no rule fails.
+    // This host has no problem, and no rule fails.
     let firing =
         prometheus.query("ALERTS{alertstate=\"firing\", alertname!=\"LeafdRequestsRefused\"}");
     assert_eq!(firing.unwrap(), Vec::<Value>::new());

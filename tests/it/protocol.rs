@@ -1,4 +1,4 @@
-//! The tables of `protocol.md` say what the code says: statuses, opcodes, limits.
+//! The tables in `protocol.md` match the code: statuses, opcodes, limits.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use leafd_wire::{
 use crate::host::Host;
 use crate::vectors::DOCUMENT;
 
-/// The cells of every table row whose first cell is as wanted.
+/// The cells of every table row whose first cell satisfies `first`.
 fn rows(first: impl Fn(&str) -> bool) -> Vec<Vec<String>> {
     DOCUMENT
         .lines()
@@ -91,7 +91,7 @@ fn the_limits_are_the_codes() {
     ];
     for (name, limit) in limits {
         let rows = rows(|first| first == name);
-        // The first table row of that name is the limits' own; later ones may describe fields.
+        // The first table row with this name is the limit's own; later ones may describe fields.
         let cells = rows.first().unwrap_or_else(|| panic!("no row for {name:?}"));
         let words: Vec<&str> = cells[1].split([' ', ';']).collect();
         assert!(words.contains(&number(limit).as_str()), "{name}: {:?} without {limit}", cells[1]);

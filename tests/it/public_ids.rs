@@ -1,4 +1,4 @@
-//! Public ids: dense ones masked and read again, by those who may, under a key that all hosts have.
+//! Public ids: dense ids are masked and unmasked by users with the right to do so, under a key that all hosts have.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -21,7 +21,7 @@ pub const WITHIN: Duration = Duration::from_secs(60);
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 const OTHER_KEY: &str = "f0e0d0c0b0a090807060504030201000";
 
-/// A host that has these keys, and their file.
+/// A host that has these keys, together with their file.
 pub fn host_with_keys(keys: &str) -> (Host, PathBuf) {
     let host = Host::new().worker(17);
     let file = host.path("mask_keys");
@@ -29,7 +29,7 @@ pub fn host_with_keys(keys: &str) -> (Host, PathBuf) {
     (host.set("mask_key_file", file.to_str().unwrap()), file)
 }
 
-/// The keys that the vectors of the protocol are made with.
+/// The keys of the protocol's test vectors.
 pub fn host_of_vectors() -> Host {
     host_with_keys(&format!("1 {KEY}\n")).0
 }
@@ -46,7 +46,7 @@ fn status_of(result: Result<Vec<u64>, Error>) -> (Status, String) {
     }
 }
 
-/// Asks for the public id of 17, as a peer that is no client of ours.
+/// Requests the public id of 17, as a client other than ours.
 fn ask(raw: &mut Raw, tag: &str) -> crate::raw::Reply {
     let form = MaskForm { tag: tag.as_bytes(), bits: 53, key: 0, prefix: None };
     let mut bytes = Vec::new();
@@ -73,7 +73,7 @@ fn ids_are_masked_and_come_back() {
     let texts = orders.mask_text(&ids).unwrap();
     assert!(texts.iter().all(|text| text.starts_with("ord_1") && text.len() == 19), "{texts:?}");
     assert_eq!(orders.unmask_text(&texts).unwrap(), ids);
-    // Another tag's and another width's are others.
+    // Another tag or another width gives other ids.
     assert_ne!(client.public_ids("order").mask(&[17]).unwrap(), orders.mask(&[17]).unwrap());
     assert_ne!(orders.bits(53).mask(&[17]).unwrap(), orders.mask(&[17]).unwrap());
     assert!(orders.mask(&[]).unwrap().is_empty());
@@ -122,7 +122,7 @@ fn to_unmask_is_a_right_of_its_own() {
     let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
     let words = ask(&mut stranger, "orders").refused(Status::Denied);
     assert!(words.contains("unmask_uids"), "{words}");
-    // Such a rule does not reserve the tag.
+    // Such a rule does not reserve the tag for its users.
     assert_eq!(stranger.draw("orders", 1), [1]);
     for (uid, gid, may) in
         [(4_003, 9, true), (9, 4_004, true), (9, 4_002, true), (4_004, 4_003, false)]
@@ -147,7 +147,7 @@ fn a_wrong_key_masks_nothing() {
     eventually("the log says so", WITHIN, || {
         host.log().contains("mask key 1 of this").then_some(())
     });
-    // The right one mends it, without a restart.
+    // Installing the right key fixes it without a restart.
     write_keys(&file, &format!("1 {KEY}\n"));
     host.signal(Signal::SIGHUP);
     let client = host.client();
@@ -183,7 +183,7 @@ fn texts_outlive_a_new_key() {
     assert_eq!(orders.unmask_text(&[&old_text[0], &new_text[0]]).unwrap(), [17, 17]);
     assert_ne!(orders.unmask(&old_number).unwrap(), [17]);
     assert_eq!(orders.key(1).unmask(&old_number).unwrap(), [17]);
-    // A text whose key is gone is told apart from one that was mistyped.
+    // A text whose key was removed is distinguished from a mistyped one.
     write_keys(&file, &format!("2 {OTHER_KEY}\n"));
     host.signal(Signal::SIGHUP);
     let words = eventually("the old key is gone", WITHIN, || match orders.unmask_text(&old_text) {
@@ -214,7 +214,7 @@ fn keys_are_made_for_their_owner_alone() {
     assert!(both.starts_with(&first), "the first key stays in use");
     assert_eq!(MaskKeys::parse(&both).unwrap().iter().count(), 2);
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    // Root adds a key to a file that is the daemon's and its group's.
+    // Root adds a key to a file that belongs to the daemon and its group.
     let (user, group) = (Some(4_007), Some(4_008));
     chown(&file, user, group).unwrap();
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
@@ -283,7 +283,7 @@ fn c_programs_mask_and_unmask() {
         let printed = succeed(program(way, "tests/public_ids.c").arg(host.socket()));
         assert_eq!(printed, "public ids: ok\n", "{way:?}");
     }
-    // What the guide shows.
+    // The guide's examples.
     const GUIDE: &str = include_str!("../../docs/guide/public-ids.md");
     let (_, shown) = GUIDE.split_once("```c\n").unwrap();
     let shown = shown.split_once("```").unwrap().0;
@@ -318,7 +318,7 @@ fn c_programs_are_told_of_rights_and_keys() {
     for words in [masked, read] {
         assert!(words.starts_with("DENIED ") && words.contains("unmask_uids"), "{words}");
     }
-    // A key that is taken out of the file, and none at all.
+    // A key is removed from the file, and then the whole file.
     write_keys(&file, &format!("2 {OTHER_KEY}\n"));
     host.signal(Signal::SIGHUP);
     eventually("the old key is gone", WITHIN, || {

@@ -1,4 +1,4 @@
-//! What a release says about itself, and what later versions must go on reading.
+//! What a release reports about itself, and what later versions must still be able to read.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,12 +14,12 @@ use crate::host::{Host, eventually, leafd_binary};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The names that 1.0 has, one a line: later versions keep them, see RELEASING.md.
+/// The names in 1.0, one per line. Later versions keep them: see RELEASING.md.
 const SETTINGS_OF_1_0: &str = include_str!("releases/settings-1.0.txt");
 const METRICS_OF_1_0: &str = include_str!("releases/metrics-1.0.txt");
 const STATUS_OF_1_0: &str = include_str!("releases/status-1.0.txt");
 
-/// A store of 1.0 on SQLite, and the first id of `orders` that it hasn't given out.
+/// A store of 1.0 on SQLite, and the first id of `orders` that it has not granted.
 const SQLITE_STORE_OF_1_0: &[u8] = include_bytes!("releases/sqlite-1.0.db");
 const FIRST_ID_LEFT: u64 = 1001;
 
@@ -92,8 +92,8 @@ fn setting_names() -> BTreeSet<String> {
     settings().map(|setting| setting.key.to_string()).collect()
 }
 
-/// Metrics with their types, and members of the status, of a host on which all have values: it has issued ids of each
-/// kind, and has a problem.
+/// The metrics and status of a host on which all have values, because it has issued ids of each kind and has a problem:
+/// returns the metrics with their types, and the members of the status.
 fn metrics_and_status() -> [BTreeSet<String>; 2] {
     let mut host = Host::new().set("http", "127.0.0.1:0");
     host.start();
@@ -128,7 +128,7 @@ fn members(path: &str, value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// In a file of releases/, a version lists the names that it added.
+/// In the files of releases/, each version lists the names that it added.
 #[test]
 fn names_of_former_releases_are_kept_and_new_ones_recorded() {
     let [metrics, status] = metrics_and_status();
@@ -164,7 +164,7 @@ fn a_sqlite_store_of_the_first_release_is_used_as_it_is() {
         return;
     }
     fs::write(&store, SQLITE_STORE_OF_1_0).unwrap();
-    // It is a copy, as after a move to another machine.
+    // The store counts as a copy, as after a move to another machine.
     let refused = host.try_start().unwrap_err();
     assert!(refused.said.contains("adopt-store"), "{refused:?}");
     let (status, said) = host.run("adopt-store");
@@ -174,7 +174,7 @@ fn a_sqlite_store_of_the_first_release_is_used_as_it_is() {
     assert!(first >= FIRST_ID_LEFT, "id {first} was given out before");
 }
 
-/// Changes a database as a later leafd could have left it.
+/// Changes a database to look as if a later leafd had written it.
 fn change(file: &Path, sql: &str) {
     let conn = rusqlite::Connection::open(file).unwrap();
     conn.execute_batch(sql).unwrap();

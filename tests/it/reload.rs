@@ -1,4 +1,5 @@
-//! SIGHUP: what can change while the daemon serves does, on connections that are open too; the rest waits for a restart.
+//! SIGHUP: settings that can change while the daemon serves do so, on open connections too, and the others wait for a
+//! restart.
 
 use std::fs;
 use std::path::PathBuf;
@@ -15,7 +16,7 @@ use crate::raw::ids_request;
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// A host with a configuration file, and the file.
+/// A host with a configuration file, together with the file.
 fn host(config: &str) -> (Host, PathBuf) {
     let host = Host::new().set("socket_mode", "0666");
     let file = host.path("leafd.toml");
@@ -25,7 +26,7 @@ fn host(config: &str) -> (Host, PathBuf) {
     (host, file)
 }
 
-/// Has it read its configuration again; returns when the log says `so`.
+/// Makes the daemon reload its configuration, and returns when the log contains `so`.
 #[track_caller]
 fn reload(host: &Host, so: &str) {
     let before = host.log().len();
@@ -74,7 +75,7 @@ fn the_rest_waits_for_a_restart_and_what_cant_be_used_changes_nothing() {
     fs::write(&file, "log = 'info'\nwaiters_max = 5").unwrap();
     reload(&host, "changed settings that need a restart: waiters_max");
     assert!(host.log().contains("applied: log"));
-    // It is said again as long as it is so.
+    // It is reported again as long as it applies.
     reload(&host, "changed settings that need a restart: waiters_max");
     for bad in ["log = 'loud'", "nosuch = 1", "= = =", "[[access]]\ntags = []"] {
         fs::write(&file, bad).unwrap();

@@ -1,12 +1,12 @@
-//! A state directory that is restored in place under the real daemon, with its embedded store: no id comes twice, and what
-//! can't be believed is refused.
+//! A state directory that is restored in place under the real daemon, with its embedded store: no id is issued twice,
+//! and files that can't be trusted are refused.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use crate::host::Host;
 
-/// What came back.
+/// What was restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum What {
     Journal,
@@ -15,17 +15,17 @@ enum What {
     Directory,
 }
 
-/// What a case is.
+/// A case of the test.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     what: What,
-    /// The words of the tool that writes into the files that are there.
+    /// The command of the tool that overwrites the existing files.
     tool: &'static [&'static str],
-    /// Whether the backup was taken of a daemon that ran.
+    /// Whether the backup was taken while the daemon was running.
     hot: bool,
-    /// Whether the daemon ended by a kill.
+    /// Whether the daemon was killed.
     killed: bool,
-    /// Whether what lies in memory is gone.
+    /// Whether the machine was rebooted, so that files in memory are lost.
     reboot: bool,
 }
 
@@ -40,7 +40,7 @@ fn cases() -> Vec<Case> {
     {
         for bits in 0..8 {
             let (hot, killed, reboot) = (bits & 1 != 0, bits & 2 != 0, bits & 4 != 0);
-            // Each tool meets each piece and each way to end.
+            // Each tool is combined with each part and each way to end.
             let tool = [COPY, INPLACE, PLAIN_COPY][(index + bits) % 3];
             cases.push(Case { what, tool, hot, killed, reboot });
         }
@@ -49,13 +49,13 @@ fn cases() -> Vec<Case> {
 }
 
 impl Case {
-    /// A backup taken in the life that crashed, all of it put back, and no memory: nothing on the host tells it from
-    /// what the crash left. A limit.
+    /// The backup is from the life that crashed, all of it was restored, and nothing is in memory. Then nothing on the
+    /// host distinguishes it from what the crash left. This is a known limit.
     fn nothing_tells(self) -> bool {
         matches!(self.what, What::Both | What::Directory) && self.hot && self.killed && self.reboot
     }
 
-    /// The store is as old as the journal, or may be: no start or stop parts the backup from the end.
+    /// The store is as old as the journal, or may be, because no start or stop lies between the backup and the end.
     fn refused(self) -> bool {
         let may_be = self.what == What::Journal && self.hot && self.killed && !self.reboot;
         matches!(self.what, What::Both | What::Directory) || may_be
@@ -79,7 +79,7 @@ fn tool(words: &[&str], paths: &[PathBuf]) {
     assert!(done.success(), "{words:?} {paths:?}");
 }
 
-/// Draws, restores, starts.
+/// Draws, restores, and starts again.
 fn restored(case: Case) -> (Host, Vec<u64>, Result<(), String>) {
     let mut host = Host::new();
     host.start();
@@ -93,7 +93,7 @@ fn restored(case: Case) -> (Host, Vec<u64>, Result<(), String>) {
         host.start();
     }
     for _ in 0..50 {
-        // Beyond what was claimed when the backup was made, too.
+        // These draws also exceed what was claimed when the backup was made.
         drawn.extend(host.raw().draw("orders", 50));
     }
     if case.killed {
@@ -101,7 +101,7 @@ fn restored(case: Case) -> (Host, Vec<u64>, Result<(), String>) {
     } else {
         host.stop()
     }
-    // Logs of the later life go, as a restore of a database file asks for.
+    // Logs of the later life are removed, as a restore of a database file requires.
     for name in ["journal.db-wal", "store.db-wal", "store.db-shm"] {
         let belongs = case.files(&host).iter().any(|file| {
             file.file_name().is_some_and(|file| name.starts_with(file.to_str().unwrap()))
@@ -128,7 +128,7 @@ fn no_id_comes_twice_after_a_restore_in_place() {
             Ok(()) if !case.refused() => {
                 drawn.extend(host.raw().draw("orders", 2_000));
                 host.stop();
-                // It has healed: the next stop is exact again.
+                // The host has recovered: the next stop is exact again.
                 host.start();
                 let before = *drawn.last().unwrap();
                 drawn.extend(host.raw().draw("orders", 1));
@@ -137,12 +137,12 @@ fn no_id_comes_twice_after_a_restore_in_place() {
                 }
             }
             Err(said) if case.refused() && said.contains("leafd adopt-store") => {
-                // Nothing changes by trying again.
+                // Trying again changes nothing.
                 let again = host.try_start().unwrap_err().said;
                 assert!(again.contains("leafd adopt-store"), "{case:?}: {again}");
                 let (code, said) = host.run("adopt-store");
                 assert_eq!(code, Some(0), "{case:?}: {said}");
-                // As the operator is told to.
+                // The operator follows the instructions.
                 host.store_sql("UPDATE leaf_alloc SET max_id = 1000000");
                 host.start();
                 drawn.extend(host.raw().draw("orders", 10));
@@ -159,7 +159,7 @@ fn no_id_comes_twice_after_a_restore_in_place() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Each socket has a note of its own beside it.
+/// Each socket has its own note beside it.
 #[test]
 fn a_life_with_another_socket_is_not_forgotten() {
     let mut host = Host::new();
@@ -204,7 +204,7 @@ fn a_cloned_machine_is_another_host() {
     }
 }
 
-/// What a deleted store means is said.
+/// The log explains what a deleted store means.
 #[test]
 fn a_store_that_is_gone_is_said_to_be_gone() {
     let mut host = Host::new();
@@ -218,7 +218,7 @@ fn a_store_that_is_gone_is_said_to_be_gone() {
     assert!(log.contains("file is missing") && log.contains("create the tags again"), "{log}");
 }
 
-/// A kill without a reboot costs nothing of what was held; without the memory of it, what was held.
+/// A kill without a reboot loses none of the held ids. Without the note in memory, it loses all of them.
 #[test]
 fn a_kill_costs_what_was_held_only_where_no_memory_outlives_it() {
     for remembered in [true, false] {

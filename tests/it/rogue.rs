@@ -1,4 +1,4 @@
-//! A rogue server that answers `leafctl`: nothing that it says reaches the terminal as more than text.
+//! A rogue server answers `leafctl`: whatever it sends reaches the terminal as plain text only.
 
 use std::collections::BTreeSet;
 use std::os::unix::net::UnixListener;
@@ -13,13 +13,13 @@ use crate::host::{Host, leafd_binary};
 use crate::public_ids::host_with_keys;
 use crate::raw::{Raw, Reply};
 
-/// Clears the screen, sets the title, begins a line of its own, and turns the rest around.
+/// Clears the screen, sets the title, begins a new line, and reverses the direction of the rest.
 const HOSTILE: &str = "\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}2J\r\nFORGED \u{202e}enil\u{2066}\u{7f}";
 
-/// What decides which words `leafctl` prints.
+/// Members that are kept, because `leafctl` chooses its words by them.
 const KEPT: [&str; 4] = ["verdict", "next", "state", "engine"];
 
-/// Between `leafctl` and a daemon: changes what the daemon answers.
+/// Listens between `leafctl` and a daemon, and changes the daemon's answers.
 fn listen(at: &Path, daemon: &Path, forged: fn(&Reply) -> Vec<u8>) {
     let listener = UnixListener::bind(at).unwrap();
     let daemon = daemon.to_owned();
@@ -43,7 +43,7 @@ fn frame(header: &Header, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// With something hostile in every text.
+/// The reply with hostile text in every member.
 fn forged(reply: &Reply) -> Vec<u8> {
     let Reply { header, body } = reply;
     if reply.status() != Status::Ok {
@@ -58,7 +58,7 @@ fn forged(reply: &Reply) -> Vec<u8> {
             info.put(header, &mut bytes);
             bytes
         }
-        // Their lines are its to choose.
+        // The server chooses the lines of the metrics.
         opcode::METRICS => frame(header, &[body, HOSTILE.replace('\n', "").as_bytes()].concat()),
         opcode::MASK => frame(header, &MaskReply::of_texts(&["\u{1b}[2J".to_owned()])),
         opcode::IDS | opcode::UNMASK => frame(header, body),
@@ -151,11 +151,11 @@ fn what_a_rogue_server_answers_is_shown_as_plain_text() {
             plain.insert(line);
         }
     }
-    // In the others, the words arrived.
+    // The other commands have printed the hostile words.
     assert_eq!(plain, BTreeSet::from(["mask tickets 1"]));
 }
 
-/// Where each page of a list ends, another one begins.
+/// Makes another page begin wherever a page of a list ends.
 fn endless(reply: &Reply) -> Vec<u8> {
     let Reply { header, body } = reply;
     match header.opcode & !opcode::REPLY {

@@ -1,4 +1,4 @@
-//! Document numbers: series, tenants, what may and what can't be drawn, accounts, and texts that are read back.
+//! Document numbers: series, tenants, which numbers can be drawn, accounts, and texts that are read back.
 
 use std::fs;
 use std::process::Command;
@@ -17,7 +17,7 @@ use crate::raw::ids_request;
 
 const WITHIN: Duration = Duration::from_secs(30);
 
-/// Runs `leafctl` and returns what it prints.
+/// Runs `leafctl` and returns its output.
 #[track_caller]
 fn leafctl(host: &Host, words: &[&str]) -> String {
     let output = host.leafctl(words);
@@ -26,7 +26,7 @@ fn leafctl(host: &Host, words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs `leafctl`, which has to fail, and returns the reason.
+/// Runs `leafctl`, which must fail, and returns the reason.
 #[track_caller]
 fn refused(host: &Host, words: &[&str]) -> String {
     let output = host.leafctl(words);
@@ -41,7 +41,7 @@ fn create(host: &Host, name: &str, format: &str, rest: &[&str]) {
     leafctl(host, &[&words[..], rest].concat());
 }
 
-/// This year in UTC; a test that runs over its end draws again.
+/// The current year in UTC. A test that runs past its end draws again.
 fn year() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     (1970 + now.as_secs() / 31_556_952).to_string()
@@ -93,7 +93,7 @@ fn numbers_are_drawn_read_back_and_accounted_for() {
     let said = leafctl(&host, &["series", "check", "INV-2001-000001"]);
     assert!(said.contains("not issued"), "{said}");
     assert!(refused(&host, &["series", "check", "INV-12"]).contains("not a document number"));
-    // The account has every number once, with its text.
+    // The account contains every number once, with its text.
     let tag = format!("series/invoices/{year}");
     let end = || host.admin(opcode::TAG_SHOW, &json!({ "tag": tag }))["max_id"].as_u64().unwrap();
     let before = end();
@@ -107,7 +107,7 @@ fn numbers_are_drawn_read_back_and_accounted_for() {
     assert!(ends, "{parts:#?}");
     let last = parts.iter().rfind(|part| part["why"] == "issued").unwrap();
     assert_eq!(last["last"], 2_503);
-    // The host may claim more meanwhile.
+    // The host may claim more in the meantime.
     let claimed_to = parts.last().unwrap()["last"].as_u64().unwrap();
     assert!((before..=end()).contains(&(claimed_to + 1)), "{before} {claimed_to}");
     let text = leafctl(&host, &["series", "account", "invoices"]);
@@ -118,14 +118,14 @@ fn numbers_are_drawn_read_back_and_accounted_for() {
     assert!(csv.starts_with("first,last,first_text"), "{csv}");
     assert!(csv.contains(&format!(",\"{}\",", expected[0])), "{csv}");
     let lines = leafctl(&host, &["series", "account", "invoices", "--output", "json"]);
-    // Parts with the same story are one line, such as the claims of a dense series.
+    // Consecutive parts with the same fate are one line, such as the claims of a dense series.
     let line: Value = serde_json::from_str(lines.lines().next().unwrap()).unwrap();
     assert_eq!((&line["first_text"], &line["last"]), (&issued["first_text"], &json!(2_503)));
     let list = leafctl(&host, &["series", "list"]);
     assert!(list.contains("Europe/Berlin") && list.contains(&year), "{list}");
 }
 
-/// A dense series holds nothing, yet its tag doesn't leave memory as an idle one while a claim is under way.
+/// A dense series holds no ids, yet its tag doesn't leave memory as an idle one while a claim is pending.
 #[test]
 fn a_dense_series_in_steady_use_skips_nothing() {
     let mut host = Host::new().worker(17).set("tag_idle", "1s");
@@ -155,7 +155,7 @@ fn a_restart_and_another_client_go_on_in_the_period() {
     assert!(draw(&host, "dense").starts_with("D0002"));
     host.kill();
     host.start();
-    // A dense series skips nothing, and the account names the number whose answer the crash may have swallowed.
+    // A dense series skips nothing, and the account names the number whose answer may have been lost in the crash.
     assert!(draw(&host, "dense").starts_with("D0003"));
     let body = json!({ "tag": "series.dense/dense/all", "first": 1 });
     let account = host.admin(opcode::GAPS, &body);
@@ -166,7 +166,7 @@ fn a_restart_and_another_client_go_on_in_the_period() {
         .map(|part| part["why"].as_str().unwrap())
         .collect();
     assert_eq!(why, ["issued", "issued_until_crash", "issued"]);
-    // Nobody holds any of its numbers, and only the series draws them.
+    // No host holds any of its numbers, and only the series draws them.
     assert_eq!(account["parts"][2]["last"], 3);
     let (status, words) = status_of(host.client().next("series.dense/dense/all"));
     assert!(status == Status::ValueRefused && words.contains("belongs to a series"), "{words}");
@@ -194,7 +194,7 @@ fn a_full_period_refuses_or_grows_and_warns_before() {
     assert!(!status.contains("--ceiling") && !host.log().contains("--ceiling"), "{status}");
 }
 
-/// Another host may have issued the very number at which 80 % are used, or it was skipped.
+/// Another host may have issued the very number at which 80 % are used, or it may have been skipped.
 #[test]
 fn the_warning_comes_with_any_number_beyond_80_percent() {
     let host = started();
@@ -202,11 +202,11 @@ fn the_warning_comes_with_any_number_beyond_80_percent() {
     let series = host.client().series("grow");
     assert_eq!(series.next().unwrap(), "G000000001");
     leafctl(&host, &["tag", "raise", "series/grow/all", "--to", "900000000"]);
-    // What the host holds comes first.
+    // The ids that the host holds come first.
     while !series.next_batch(1_000).unwrap()[999].starts_with("G9") {}
     let warned = || host.log().matches("numbers get longer").count();
     eventually("the warning", WITHIN, || (warned() == 1).then_some(()));
-    // Once is enough.
+    // The warning is logged only once.
     series.next_batch(5).unwrap();
     assert_eq!(warned(), 1);
 }
@@ -221,7 +221,7 @@ fn tenants_have_counts_of_their_own_and_are_limited() {
     assert_eq!(orders.tenant("acme2").next().unwrap(), "O-ACME2-001");
     let (status, words) = status_of(orders.tenant("third").next());
     assert!(status == Status::ValueRefused && words.contains("tag set"), "{words}");
-    // Nobody is to be called for that, whoever invented the tenant.
+    // This is not a problem of the host, because any user can invent tenants.
     let conditions = &host.status()["health"]["conditions"];
     assert_eq!(*conditions, json!([]));
     assert!(!host.log().contains("used up"), "{}", host.log());
@@ -231,12 +231,12 @@ fn tenants_have_counts_of_their_own_and_are_limited() {
         let (status, words) = status_of(orders.tenant(tenant).next());
         assert!(status == Status::ValueRefused && words.contains(part), "{tenant}: {words}");
     }
-    // What is refused leaves no tag behind.
+    // A refused draw leaves no tag behind.
     let tags = leafctl(&host, &["tag", "list"]);
     assert_eq!(tags.matches("series/orders/").count(), 2, "{tags}");
     let found = host.admin(opcode::SERIES_CHECK, &json!({ "text": "O-ACME2-001" }));
     assert_eq!(found["found"][0]["tenant"], "acme2");
-    // Tenants are counted by a tag, so an operator can allow more.
+    // Tenants are counted by a tag, so an operator can allow more of them.
     leafctl(&host, &["tag", "set", "series.dense/orders/tenants", "--ceiling", "3"]);
     let third = || orders.tenant("third").next().ok();
     assert_eq!(eventually("a third tenant", WITHIN, third), "O-THIRD-001");
@@ -270,7 +270,7 @@ fn access_rules_name_series_and_tenants_as_tags() {
         }
     }
     let mut stranger = raw_as(&host, STRANGER, STRANGER, &[]);
-    // A user who drew from it would use up the tenants of everybody.
+    // A user who drew from this tag could exhaust the tenants of all users.
     let counter = "series.dense/orders/tenants";
     for peer in [&mut stranger, &mut host.raw()] {
         let words = peer.refused(&ids_request(counter, 1, 1, 2_000), Status::ValueRefused);
@@ -327,19 +327,19 @@ fn what_makes_no_sense_is_refused_in_words() {
     raw.reply().refused(Status::TagUnknown);
 }
 
-/// Hides the host's time zones from what it runs.
+/// Hides the host's time zones from a command.
 const WITHOUT_ZONES: &str = r#"for folder in /usr/share/zoneinfo /usr/share/lib/zoneinfo /etc/zoneinfo; do
     [ ! -d "$folder" ] || mount -t tmpfs tmpfs "$folder" || exit 1
 done
 exec "$@""#;
 
-/// A daemon in an image of the two programs alone has none of its host's files.
+/// A daemon in an image that contains only the two programs has none of its host's files.
 #[test]
 fn time_zones_are_known_where_the_host_has_none() {
     let mut host =
         Host::new().worker(17).runner(&["unshare", "--mount", "sh", "-c", WITHOUT_ZONES, "sh"]);
     host.start();
-    // There are always 25 hours between these places, so it is never the same day in both.
+    // These places are always 25 hours apart, so they never have the same date.
     for (name, zone) in [("east", "Pacific/Kiritimati"), ("west", "Pacific/Pago_Pago")] {
         create(&host, name, &format!("{name}-{{yyyy}}{{MM}}{{dd}}-{{n:1}}"), &["--timezone", zone]);
     }
@@ -352,7 +352,7 @@ fn time_zones_are_known_where_the_host_has_none() {
     assert!(refused(&host, &words).contains("no time zone"));
 }
 
-/// So that a package of the system brings new rules.
+/// This lets a system package bring new rules.
 #[test]
 fn the_host_s_time_zones_come_before_the_program_s() {
     let mut host = Host::new().worker(17);
@@ -366,7 +366,7 @@ fn the_host_s_time_zones_come_before_the_program_s() {
     assert!(refused(&host, &words).contains("no time zone"));
 }
 
-/// The embedded store's clock is the host's.
+/// The embedded store's clock is the host's clock.
 #[test]
 fn days_end_and_their_counts_are_deleted_after_the_retention() {
     let (mut host, clock) = WallClock::of(Host::new().worker(17).set("claims_kept", "87600h"));
@@ -375,7 +375,7 @@ fn days_end_and_their_counts_are_deleted_after_the_retention() {
     create(&host, "tenants", "T-{tenant}-{yyyy}-{MM}-{dd}-{n:3}", &["--tenants-max", "1"]);
     let draw = |seconds: i64| {
         clock.step(seconds);
-        // Somebody looks, and the daemon with them.
+        // This query makes the daemon read the clock.
         leafctl(&host, &["series", "list"]);
         let tenants = host.client().series("tenants");
         assert!(tenants.tenant("a").next().unwrap().ends_with("-001"));
@@ -391,10 +391,10 @@ fn days_end_and_their_counts_are_deleted_after_the_retention() {
     let period = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..]);
     let tags = leafctl(&host, &["tag", "list"]);
     assert!(!tags.contains(&format!("series/days/{period}")), "{tags}");
-    // Each day has a tag for the tenant that may be, also those that are prepared, and none for the other.
+    // Each day has a tag for the admitted tenant, even prepared days, and none for the other tenant.
     assert!(tags.matches("series/tenants/a/").count() >= 3 && !tags.contains("/b/"), "{tags}");
     assert!(refused(&host, &["series", "account", "days", &period]).contains("retention deletes"));
-    // The store remembers how far it had come: if its clock is set back, no number comes twice.
+    // The store remembers the last number, so no number is issued twice even if its clock is set back.
     clock.step(0);
     leafctl(&host, &["series", "list"]);
     let again = host.client().series("days").next().unwrap();
@@ -403,7 +403,7 @@ fn days_end_and_their_counts_are_deleted_after_the_retention() {
 
 const GUIDE: &str = include_str!("../../docs/guide/document-numbers.md");
 
-/// The guide's program in a language.
+/// The guide's program in this language.
 fn shown(language: &str) -> &'static str {
     let (_, from) = GUIDE.split_once(&format!("```{language}\n")).unwrap();
     from.split_once("```").unwrap().0
@@ -453,7 +453,7 @@ fn c_programs_draw_numbers() {
     assert_eq!(printed, "O-ACME-001 O-ACME-003");
 }
 
-/// What the guide shows for Rust.
+/// The guide's example for Rust.
 fn as_in_the_guide(client: &Client) -> Result<(String, Vec<String>), Error> {
     let invoice = client.series("invoices").next()?;
     let orders = client.series("orders").tenant("acme").next_batch(3)?;

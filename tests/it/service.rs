@@ -1,4 +1,4 @@
-//! What a service manager is told of a daemon's life, and that one which doesn't listen does no harm.
+//! What a service manager learns about a daemon's life, and that a manager that doesn't listen does no harm.
 
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -12,7 +12,7 @@ use crate::host::Host;
 /// How long a message may take on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Takes messages until one has this line; tells it whole.
+/// Receives messages until one contains this line, and returns the whole message.
 #[track_caller]
 fn told(manager: &UnixDatagram, line: &str) -> String {
     manager.set_read_timeout(Some(WITHIN)).unwrap();
@@ -71,7 +71,7 @@ fn signs_of_life_come(within: Duration) {
     let manager = UnixDatagram::bind(&path).unwrap();
     let host = Host::new().variable("NOTIFY_SOCKET", &path);
     let mut host = host.variable("WATCHDOG_USEC", within.as_micros().to_string());
-    // A start that waits for the first answer would be somebody who asks.
+    // `Host::start` would send requests until one is answered, but the daemon must become ready without any.
     host.begin();
     told(&manager, "READY=1");
     let mut signs: Vec<Instant> = Vec::new();
@@ -79,7 +79,7 @@ fn signs_of_life_come(within: Duration) {
         told(&manager, "WATCHDOG=1");
         signs.push(Instant::now());
     }
-    // A third of the time is what is promised. A busy machine makes some of them late.
+    // One signal each third of the time is promised. On a busy machine, some are late.
     let mut gaps: Vec<Duration> = signs.windows(2).map(|two| two[1] - two[0]).collect();
     gaps.sort();
     assert!(gaps[gaps.len() / 2] < within * 2 / 5, "{gaps:?}");
@@ -91,7 +91,7 @@ fn a_manager_that_does_not_listen_holds_up_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("manager");
     let manager = UnixDatagram::bind(&path).unwrap();
-    // Nothing else fits.
+    // The manager's queue is full.
     let filler = UnixDatagram::unbound().unwrap();
     filler.set_nonblocking(true).unwrap();
     while filler.send_to(b"STATUS=busy", &path).is_ok() {}

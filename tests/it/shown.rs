@@ -1,4 +1,4 @@
-//! The Rust programs and shell commands that the README and the guide to clients show, run as a newcomer would.
+//! The Rust programs and shell commands in the README and the guide to clients, run as a newcomer would run them.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -15,7 +15,7 @@ const README: &str = include_str!("../../README.md");
 const GUIDE: &str = include_str!("../../docs/guide/clients.md");
 const RUST: &str = include_str!("../../docs/guide/rust.md");
 
-/// The first block of a language after these words.
+/// The first block in a language after these words.
 fn block<'a>(page: &'a str, after: &str, language: &str) -> &'a str {
     let (_, from) = page.split_once(after).expect("the words before it");
     let (_, from) = from.split_once(&format!("```{language}\n")).expect("a block");
@@ -45,7 +45,7 @@ fn the_readme_s_shell_commands_draw_ids() {
     assert_eq!(ids.lines().rev().take(3).collect::<Vec<_>>(), ["3", "2", "1"], "{ids}");
 }
 
-/// Builds a program by the dependencies that a page shows, and returns the ids that it prints.
+/// Builds a program with the dependencies that a page shows, and returns the ids that it prints.
 fn ids_of(name: &str, dependencies: &str, main: &str) -> Vec<u64> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the project's folder");
     let place = target().join("guide").join(name);
@@ -95,7 +95,7 @@ fn the_program_for_tokio_builds_by_its_own_manifest_and_draws_ids() {
     assert_eq!(ids.iter().collect::<std::collections::HashSet<_>>().len(), 102);
 }
 
-/// Gives the commands of the guide a system of their own to install into: what they change there is gone afterwards.
+/// Runs the guide's commands on a copy of the system, so that their changes disappear afterwards.
 const IN_A_COPY: &str = r#"
 for folder in /usr/local /etc /var/cache; do
     mkdir -p "$COPY$folder/upper" "$COPY$folder/work"
@@ -104,7 +104,7 @@ done
 eval "$COMMANDS"
 "#;
 
-/// Each language's commands, where the guide has them run: beside the project, or in it.
+/// Each language's commands, run where the guide runs them: beside the project, or in it.
 #[test]
 fn the_guide_s_commands_build_and_install_the_clients() {
     let host = host();
@@ -117,7 +117,7 @@ fn the_guide_s_commands_build_and_install_the_clients() {
     }
     symlink(root, at("leafd")).expect("a link");
     symlink(root.join("client"), at("project/client")).expect("a link");
-    // The tests are root already.
+    // The tests are run as root already.
     fs::write(at("bin/sudo"), "#!/bin/sh\nexec \"$@\"\n").expect("a file");
     fs::set_permissions(at("bin/sudo"), Permissions::from_mode(0o755)).expect("a mode");
     fs::write(at("project/order.c"), block(README, "From C", "c")).expect("a file");

@@ -1,4 +1,4 @@
-//! Starts that are refused, each with a text that says why, and starts with nothing but defaults.
+//! Starts that are refused, each with an explanation, and starts without any settings.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -14,7 +14,7 @@ use crate::raw::{Raw, ids_request};
 /// The configuration can't be used: `EX_USAGE`.
 const EXIT_CONFIG: i32 = 64;
 
-/// Runs a daemon that shares some paths with another one; it must refuse and name that one's pid.
+/// Runs a daemon that shares some paths with another one. It must refuse to start, and name the other's pid.
 #[track_caller]
 fn assert_refused_beside(first: &Host, socket: &str, state_dir: &str, worker: &str, locks: &str) {
     let output = Command::new(leafd_binary())
@@ -49,7 +49,7 @@ fn a_second_daemon_refuses_and_names_the_first() {
     fs::create_dir(host.path("other-locks")).unwrap();
     assert_refused_beside(&host, "leafd.sock", "other", "none", "locks");
     assert_refused_beside(&host, "other.sock", "state", "none", "locks");
-    // A frozen one still holds what is its own.
+    // A frozen daemon still owns its files.
     host.signal(nix::sys::signal::Signal::SIGSTOP);
     assert_refused_beside(&host, "leafd.sock", "other", "none", "locks");
     assert_refused_beside(&host, "other.sock", "state", "none", "other-locks");
@@ -58,7 +58,7 @@ fn a_second_daemon_refuses_and_names_the_first() {
     assert!(host.socket().exists());
 }
 
-/// Segments don't need the worker: they are served beside the daemon that has it.
+/// Segments don't need the worker, so they are served while another daemon has it.
 #[test]
 fn a_static_worker_that_cannot_be_had_stops_snowflake_alone() {
     let mut first = Host::new().worker(17);
@@ -75,12 +75,12 @@ fn a_static_worker_that_cannot_be_had_stops_snowflake_alone() {
     assert!(why.contains("worker 17"), "{why}");
     assert!(second.log().contains("segment ids continue"), "{}", second.log());
     first.raw().draw("snowflake", 1);
-    // Nobody else can open the file, and so nobody can lock it.
+    // Other users can't open the file, so they can't lock it.
     let lock = first.path("locks/leafd-worker-17.lock");
     assert_eq!(fs::metadata(lock).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
-/// Where the state directory is lost, what lies beside the lock still tells how far ids went.
+/// If the state directory is lost, the note in the lock file still shows how far ids went.
 #[test]
 fn a_static_worker_s_lock_tells_a_new_journal_how_far_ids_went() {
     let mut host = Host::new().worker(17);
@@ -92,7 +92,7 @@ fn a_static_worker_s_lock_tells_a_new_journal_how_far_ids_went() {
     let noted: u64 = text.lines().nth(1).expect("a note").trim().parse().unwrap();
     let used_ms = Layout::LEAF.tick_start_ms(Layout::LEAF.decompose(last).unwrap().tick);
     assert!(noted > used_ms, "{noted} and {used_ms}");
-    // Ids went a minute ahead of the clock, as after a step back.
+    // Ids were a minute ahead of the clock, as after a step back.
     let ahead = noted + 3_000;
     fs::write(&lock, text.replace(&noted.to_string(), &ahead.to_string())).unwrap();
     fs::remove_dir_all(host.state_dir()).unwrap();
@@ -122,7 +122,7 @@ fn a_store_that_is_locked_at_the_start_counts_as_away() {
     assert!(!raw.info().segments_ready);
     let error = host.status()["segments"]["stores"][0]["error"].to_string();
     assert!(error.contains("locked") || error.contains("not answered"), "{error}");
-    // What the journal has left.
+    // These are the ids left in the journal.
     ids.extend(raw.draw("orders", 10));
     assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
     other.execute_batch("ROLLBACK").unwrap();
@@ -222,7 +222,7 @@ fn check_config_tells_every_value_and_where_it_came_from() {
     assert!(!host.path("home").exists(), "nothing is made");
 }
 
-/// Starts `leafd` with no arguments at all and draws from it.
+/// Starts `leafd` without arguments, and draws from it.
 fn start_with_defaults(uid: Option<u32>) {
     let host = Host::new();
     let (home, runtime) = (host.path("home"), host.path("run"));
@@ -230,10 +230,10 @@ fn start_with_defaults(uid: Option<u32>) {
         fs::create_dir(path).unwrap();
         nix::unistd::chown(path, uid.map(Into::into), uid.map(Into::into)).unwrap();
     }
-    // Where this user may get at it, wherever the target folder lies.
+    // A place where this user can execute it, wherever the target folder is.
     let binary = host.path("leafd");
-    // By another process: one that another test starts could inherit the file while it is open for writing, and nobody
-    // may execute it then.
+    // Another process copies it: a process that another test starts could inherit the file while it is open for
+    // writing, and then nobody could execute it.
     assert!(Command::new("cp").arg(leafd_binary()).arg(&binary).status().unwrap().success());
     fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
     let output = fs::File::create(host.path("output")).unwrap();
@@ -247,7 +247,7 @@ fn start_with_defaults(uid: Option<u32>) {
             (runtime.join("leafd/leafd.sock"), home.join(".local/state/leafd"))
         }
         None => {
-            // Root's defaults are the system's own folders; systemd names others.
+            // Root's defaults are system folders, so systemd's variables name others.
             command.env("RUNTIME_DIRECTORY", &runtime).env("STATE_DIRECTORY", &home);
             (runtime.join("leafd.sock"), home.clone())
         }

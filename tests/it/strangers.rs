@@ -1,4 +1,4 @@
-//! What others can prepare for the daemon or for an administrator: files, links, variables, containers and pages.
+//! What other users can prepare for the daemon or for an administrator: files, links, variables, containers and pages.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -17,7 +17,7 @@ use crate::host::{Host, eventually, leafd_binary};
 
 const ATTACKER: u32 = 4_001;
 
-/// Runs `leafctl` in a PID namespace of its own, as in a container, or here.
+/// Runs `leafctl` in a separate PID namespace, as in a container, or in this one.
 fn create_tag(host: &Host, contained: bool, tag: &str) -> (bool, String) {
     let mut command = match contained {
         true => Command::new("unshare"),
@@ -57,7 +57,7 @@ fn the_socket_is_never_open_to_more_users_than_its_mode_says() {
         Host::new().worker(17).runner(&["sh", "-c", run, "sh"]).set("socket_mode", "0640");
     let folder = host.socket().parent().unwrap().to_owned();
     host.begin();
-    // Whatever the socket is called meanwhile, and however often somebody looks.
+    // Checks under whatever temporary name the socket has, and at any moment.
     let seen = eventually("the socket", Duration::from_secs(60), || {
         for entry in fs::read_dir(&folder).unwrap().flatten() {
             let name = entry.file_name().into_string().unwrap();
@@ -139,7 +139,7 @@ fn a_fifo_in_the_place_of_a_secret_is_an_error() {
     nix::unistd::mkfifo(&fifo, Mode::S_IRWXU).unwrap();
     let (fifo, state_dir) = (fifo.to_str().unwrap(), host.state_dir());
     let refused = |words: &[&str]| {
-        // Whoever waits for a FIFO's writer waits for ever.
+        // A program that opened the FIFO would wait forever for a writer.
         let mut command = Command::new("timeout");
         let output = command.arg("20").arg(leafd_binary()).args(words).output().unwrap();
         let said = String::from_utf8([output.stdout, output.stderr].concat()).unwrap();
@@ -163,8 +163,8 @@ fn a_setuid_program_goes_by_no_variable() {
     let mut host = Host::new().worker(17).set("socket_mode", "0666");
     host.start();
     let program = host.path("leafctl");
-    // Copied by another process: a test that forks meanwhile would inherit the file open for writing,
-    // and nobody can run it until that child has started its program.
+    // Another process copies it: a test that forks meanwhile would inherit the file open for writing, and nobody could
+    // execute it until the child has started its program.
     let leafctl = leafd_binary().with_file_name("leafctl");
     let copied = Command::new("cp").args([leafctl.as_os_str(), program.as_os_str()]).status();
     assert!(copied.unwrap().success());
@@ -208,7 +208,7 @@ fn control_characters_of_the_store_reach_no_terminal() {
     assert!(said.contains("no\u{fffd}[2J\u{fffd}way"), "{said:?}");
 }
 
-/// It would hold the database's password and the mask keys.
+/// A core dump would contain the database's password and the mask keys.
 #[test]
 fn the_daemon_writes_no_core_dump() {
     let mut host = Host::new().worker(17);

@@ -1,10 +1,10 @@
-//! What reviewers would otherwise say again and again.
+//! Checks that reviewers would otherwise have to make again and again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Files that people can read in one sitting.
+/// The maximum length of a file that people can read in one sitting.
 const LINES_MAX: usize = 700;
 
 fn root() -> PathBuf {
@@ -61,14 +61,14 @@ fn no_file_is_too_long_to_read() {
 
 #[test]
 fn no_test_is_left_out() {
-    // Put together here, so that this file does not find itself.
+    // The text is assembled here, so that this file doesn't match.
     let left_out = ["#[ign", "ore"].concat();
     for (name, text) in sources() {
         assert!(!text.contains(&left_out), "{name} leaves out a test");
     }
 }
 
-/// So many lines are known to be needed, each with a test that notices when it is broken.
+/// The minimum number of lines that are known to matter, each with a test that notices if it is broken.
 const MUTATIONS_MIN: usize = 60;
 
 #[test]

@@ -7,10 +7,10 @@ use leafd_tests::terminal::Terminal;
 
 use crate::host::{Host, eventually, leafd_binary};
 
-/// A terminal in which it runs.
+/// A terminal in which `leafctl top` runs.
 fn open(host: &Host) -> Terminal {
     let leafctl = leafd_binary().with_file_name("leafctl");
-    // What stands there afterwards tells how it ended.
+    // The screen shows afterwards how it ended.
     let commands = format!(
         "{} --socket {} top --every-ms 100; echo \"ended with $?\"; stty -a | grep -o ' icanon'; sleep 600",
         leafctl.display(),
@@ -28,7 +28,7 @@ fn it_shows_tags_live_follows_the_terminal_s_size_and_gives_it_back() {
         let _ = host.raw().draw(tag, 1);
     }
     let terminal = open(&host);
-    // The terminal may show a part of what was written, without its last line.
+    // The terminal may have received only a part of the output, without its last line.
     let screen = terminal.until("a whole screen with a tag", |screen| {
         screen.contains("orders") && screen.contains("q quits")
     });
@@ -61,7 +61,7 @@ fn it_shows_tags_live_follows_the_terminal_s_size_and_gives_it_back() {
     let scrolled = terminal.until("the end", |screen| !screen.contains("STORE"));
     assert!(scrolled.contains("OK: "), "the summary stays:\n{scrolled}");
 
-    // A daemon that is away, and back.
+    // The daemon is unavailable, and then returns.
     host.stop();
     terminal.until("that it is away", |screen| screen.contains("doesn't answer"));
     host.start();

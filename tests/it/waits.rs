@@ -1,4 +1,4 @@
-//! `leafctl wait`: what starts after the daemon, and what stops it after its clients.
+//! `leafctl wait`: for programs that start after the daemon, and for scripts that stop it after its clients.
 
 use std::process::{Command, Output};
 use std::thread;
@@ -72,7 +72,7 @@ fn a_socket_that_a_variable_names_is_said_to_be() {
     let said = leafctl();
     assert!(said.contains("LEAFD_SOCKET has named this path"), "{said}");
     assert!(said.contains("systemctl status leafd"), "{said}");
-    // So is the daemon's, which an exported variable moves as well.
+    // The daemon names the variable too, because an exported variable also moves the daemon.
     let mut command = Command::new(leafd_binary());
     command.env_clear().env("LEAFD_SOCKET", host.socket()).arg("--state-dir").arg(host.state_dir());
     command.stdout(std::fs::File::create(host.path("said")).unwrap());

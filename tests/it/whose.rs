@@ -1,5 +1,5 @@
-//! `leafctl whose` and `leafctl gaps` on the embedded store: ids that were masked, and what is asked wrongly. Several hosts are in
-//! `tests/stores`.
+//! `leafctl whose` and `leafctl gaps` on the embedded store: masked ids and invalid queries. `tests/stores` covers
+//! several hosts.
 
 use leafd_wire::{Status, opcode};
 use serde_json::{Value, json};
@@ -28,7 +28,7 @@ fn ids_are_unmasked_before_they_are_looked_up() {
         assert_eq!(answer["claims"][0]["own"], true, "{answer}");
         assert_eq!(answer["processes"][0]["pid"], std::process::id(), "{answer}");
     }
-    // A number of another mask's is nobody's.
+    // A number that is not an id under this tag's mask was not claimed.
     assert_eq!(said(&host, &["17", "--tag", "tickets"])["verdict"], "not_claimed");
 
     let id = host.client().next("orders").unwrap();
@@ -39,7 +39,7 @@ fn ids_are_unmasked_before_they_are_looked_up() {
     assert!(String::from_utf8_lossy(&wrong.stderr).contains("--tag"), "{wrong:?}");
 }
 
-/// The daemon notes only the second of a draw.
+/// The daemon records draws with a resolution of one second.
 #[test]
 fn no_id_is_given_before_it_exists() {
     let mut host = Host::new();
@@ -76,12 +76,12 @@ fn what_is_no_id_is_refused() {
     }
     let answer = host.admin(opcode::WHOSE, &json!({ "tag": "orders", "id": u64::MAX }));
     assert_eq!(answer["verdict"], "not_claimed");
-    // Nothing was claimed yet, nor is anything remembered.
+    // Nothing has been claimed yet, and nothing is remembered.
     assert_eq!(answer["remembered_since_ms"], Value::Null);
     assert_eq!(said(&host, &["2124082651684941858"])["verdict"], "no_registry");
 }
 
-/// By whichever way ids are drawn.
+/// However the ids are drawn.
 #[test]
 fn the_process_that_drew_an_id_is_told() {
     let mut host = Host::new().worker(17).set("socket_mode", "0666");
@@ -111,7 +111,7 @@ fn the_process_that_drew_an_id_is_told() {
     let output = host.leafctl(&["whose", &id.to_string(), "--tag", "orders"]);
     let words = String::from_utf8_lossy(&output.stdout);
     assert!(words.contains(&format!("pid {}", std::process::id())), "{words}");
-    // Another daemon remembers nothing.
+    // A restarted daemon remembers nothing.
     host.stop();
     host.start();
     let answer = said(&host, &[&id.to_string(), "--tag", "orders"]);

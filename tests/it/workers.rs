@@ -1,4 +1,4 @@
-//! The snowflake worker of a host whose store is its own file: claimed at the first id, kept, given back.
+//! The snowflake worker of a host whose store is its own file: claimed with the first id, kept, and released.
 
 use std::process::Command;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn a_worker_is_claimed_at_the_first_snowflake_id_and_kept_over_a_stop_and_a_cras
     host.create("orders");
     let mut raw = host.raw();
     assert_eq!(raw.draw("orders", 1), [1]);
-    // It has looked whether one could be had, and taken none.
+    // It has checked that a worker is available, but taken none.
     eventually("ready", Duration::from_secs(10), || raw.info().snowflake_ready.then_some(()));
     assert!(host.status()["snowflake"]["worker"].is_null());
     let list = host.admin(opcode::WORKER_LIST, &json!({}));
@@ -29,7 +29,7 @@ fn a_worker_is_claimed_at_the_first_snowflake_id_and_kept_over_a_stop_and_a_cras
     let worker = worker_of(ids[0]);
     assert_eq!(host.status()["snowflake"]["worker"], worker);
     for clean in [true, false] {
-        // Killed between the registry's record and the journal's, a host leases another worker.
+        // If it were killed between the registry's record and the journal's, the host would lease another worker.
         eventually("the lease is renewed", Duration::from_secs(10), || {
             let left_ms = host.status()["snowflake"]["lease"]["left_ms"].as_u64();
             left_ms.filter(|left_ms| *left_ms > 300_000)
@@ -125,20 +125,20 @@ fn raw_text(host: &Host, body: serde_json::Value) -> String {
     raw.reply().refused(Status::ValueRefused)
 }
 
-/// Leaf shows an id's time in its host's zone; `leafctl decode` shows both.
+/// Leaf shows an id's time in its host's time zone; `leafctl decode` shows both.
 #[test]
 fn an_id_is_decoded_in_utc_and_in_the_host_s_zone() {
     let decode = |zone: &str, json: bool| {
         let leafctl = leafd_binary().with_file_name("leafctl");
         let mut command = Command::new(leafctl);
-        // No daemon answers there: Leaf's own layout is known without.
+        // No daemon answers there, but Leaf's own layout is known without one.
         command.env_clear().env("LEAFD_SOCKET", "/nonexistent/leafd.sock").env("TZ", zone);
         command.args(["decode", "1169931837129097216"]).args(json.then_some("--json"));
         let output = command.output().unwrap();
         assert!(output.status.success(), "{output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
-    // China had summer time once, but not then; New York did; a zone may be written out.
+    // China once had summer time, but not on that date; New York did; a zone may be spelt out.
     for (zone, local) in [
         ("Asia/Shanghai", "2019-09-06 19:14:20.911 +08:00"),
         ("America/New_York", "2019-09-06 07:14:20.911 -04:00"),

@@ -1,4 +1,4 @@
-//! `protocol-vectors.json` as types, and how the document and the codec write what is in it.
+//! The types in `protocol-vectors.json`, and how the document and the codec write its content.
 
 use leafd_wire::{
     Header, IdsRequest, InfoRequest, MaskForm, MaskItems, MaskReply, MaskRequest, opcode,
@@ -8,7 +8,7 @@ use serde::Deserialize;
 const VECTORS: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../protocol-vectors.json"));
 
-/// The file, whose first lines say what is what.
+/// The file. Its first lines explain its members.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Vectors {
@@ -92,7 +92,7 @@ pub struct Vector {
     pub reply: Option<Reply>,
 }
 
-/// A frame that a client may get.
+/// A frame that a client may receive.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Came {
@@ -173,7 +173,7 @@ pub enum Reply {
     Info {
         request_id: u32,
     },
-    /// No answer to what was asked.
+    /// No valid answer to the request.
     Broken {
         request_id: u32,
     },
@@ -190,7 +190,7 @@ pub fn vectors() -> Vectors {
     serde_json::from_str(VECTORS).unwrap()
 }
 
-/// `??` is any byte, `|` is for the eye, and `...` at the end stands for any further bytes.
+/// `??` is any byte, `|` is for readability, and `...` at the end stands for any further bytes.
 pub fn bytes(text: &str) -> (Vec<Option<u8>>, bool) {
     let mut words: Vec<&str> = text.split_whitespace().filter(|word| *word != "|").collect();
     let more = words.last() == Some(&"...");
@@ -216,7 +216,7 @@ impl MaskWords {
         }
     }
 
-    /// As the codec writes it.
+    /// The bytes that the codec writes.
     pub fn encoded(&self) -> Vec<u8> {
         let (form, texts) = (self.form(), self.texts.iter().map(String::as_bytes));
         let texts: Vec<&[u8]> = texts.collect();
@@ -232,7 +232,7 @@ impl MaskWords {
         out
     }
 
-    /// As the document says it.
+    /// The words in the document.
     pub fn words(&self) -> String {
         let MaskWords { message, request_id, bits, key, tag, .. } = self;
         let prefix = self.prefix.as_ref().map_or(String::new(), |text| format!(" prefix={text}"));
@@ -242,7 +242,7 @@ impl MaskWords {
 }
 
 impl NumberWords {
-    /// As the codec writes it.
+    /// The bytes that the codec writes.
     pub fn encoded(&self) -> Vec<u8> {
         let NumberWords { request_id, series, tenant, count, deadline_ms, .. } = self;
         let name = if tenant.is_empty() { series.clone() } else { format!("{series}/{tenant}") };
@@ -256,7 +256,7 @@ impl NumberWords {
         out
     }
 
-    /// As the document says it.
+    /// The words in the document.
     pub fn words(&self) -> String {
         let NumberWords { message, request_id, series, tenant, count, deadline_ms } = self;
         format!(
@@ -266,13 +266,13 @@ impl NumberWords {
 }
 
 impl MaskAnswer {
-    /// As the document says it.
+    /// The words in the document.
     pub fn words(&self) -> String {
         let MaskAnswer { kind, request_id, ids, texts } = self;
         format!("{kind} request_id={request_id} {}", items(ids, texts))
     }
 
-    /// As the codec writes it.
+    /// The body that the codec writes.
     pub fn body(&self) -> Vec<u8> {
         match self.kind.as_str() {
             "numbers" => MaskReply::of_numbers(&self.ids),
@@ -290,7 +290,7 @@ fn items(ids: &[u64], texts: &[String]) -> String {
 }
 
 impl Request {
-    /// As the codec writes it.
+    /// The bytes that the codec writes.
     pub fn encoded(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self {
@@ -344,7 +344,7 @@ impl Request {
         }
     }
 
-    /// As the document says it.
+    /// The words in the document.
     pub fn words(&self) -> String {
         match self {
             Request::Ids { request_id, hold, count, deadline_ms, tag } => format!(
@@ -368,7 +368,7 @@ impl Request {
 }
 
 impl Reply {
-    /// As the document says it; of some kinds it says nothing.
+    /// The words in the document; `None` for kinds that it doesn't describe.
     pub fn words(&self) -> Option<String> {
         match self {
             Reply::Ids { request_id, hold_ms, runs: Some(runs), .. } => {

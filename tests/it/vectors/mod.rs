@@ -1,4 +1,4 @@
-//! The vectors of `protocol-vectors.json`, held against `protocol.md`, the codec and a live daemon.
+//! The vectors in `protocol-vectors.json`, compared with `protocol.md`, the codec and a live daemon.
 
 mod file;
 
@@ -84,7 +84,7 @@ impl Reply {
     }
 }
 
-/// The same members of the same types; null may stand for a text.
+/// Checks that both have the same members of the same types; null may replace a text.
 #[track_caller]
 fn check_shape(name: &str, example: &Value, came: &Value) {
     match (example, came) {
