@@ -83,7 +83,7 @@ fn daemons_that_prefer_different_servers() {
         group.servers[other].start();
         group.is_whole();
     });
-    course.step("member put back to an old copy, made primary", Promised::Ids, |course| {
+    course.step("member restored from an old copy, made primary", Promised::Ids, |course| {
         let member = but(group.primary_of(&all))[0];
         let copy = group.servers[member].snapshot();
         course.goes_on();
@@ -91,7 +91,7 @@ fn daemons_that_prefer_different_servers() {
         group.is_whole();
         fails_over(course, || group.elect(member, ELECTS));
     });
-    course.step("several primaries for a time", Promised::Ids, |_| {
+    course.step("several primaries temporarily", Promised::Ids, |_| {
         let primary = group.primary_of(&all);
         group.switch_to_many_primaries();
         let mut refused = Host::on_store(&group.url_from(0));
@@ -102,7 +102,7 @@ fn daemons_that_prefer_different_servers() {
         });
         group.elect(primary, "group_replication_switch_to_single_primary_mode");
     });
-    course.step("all killed, begun anew from an old copy", Promised::Nothing, |course| {
+    course.step("all killed, restarted from an old copy", Promised::Nothing, |course| {
         let primary = group.primary_of(&all);
         let copy = group.servers[primary].snapshot();
         course.goes_on();

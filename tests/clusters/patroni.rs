@@ -60,7 +60,7 @@ fn an_asynchronous_follower_takes_over() {
         let node = &cluster.nodes[leader];
         eventually("it is wound back", LASTS * 12, || (node.rewinds() > rewinds).then_some(()));
     });
-    course.step("switchover to the leader that was wound back", Promised::Ids, |_| {
+    course.step("switchover to the leader that was rewound", Promised::Ids, |_| {
         cluster.switch_over();
     });
     course.step("paused: the leader's server killed", Promised::Ids, |_| {

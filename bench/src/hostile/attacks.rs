@@ -41,7 +41,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
     },
     Attack { name: "connect, ask, close", victim_tag: "orders", settings: &[], run: ask_and_close },
     Attack {
-        name: "connect, ask, close while the store is away",
+        name: "connect, ask, close during a store outage",
         victim_tag: "orders",
         settings: &[],
         run: ask_and_close_unserved,
@@ -65,7 +65,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
         run: unread_masked_ids,
     },
     Attack {
-        name: "made-up tags while the store is away",
+        name: "made-up tags during a store outage",
         victim_tag: "orders",
         settings: &[],
         run: made_up_tags,
@@ -83,7 +83,7 @@ pub(super) const ATTACKS: [Attack; 17] = [
         run: snowflake_batches,
     },
     Attack {
-        name: "all ids that a quota of 10,000 a second gives",
+        name: "all ids that a quota of 10,000 a second allows",
         victim_tag: "orders",
         settings: &[("access", QUOTA)],
         run: beyond_a_quota,
