@@ -1,5 +1,5 @@
-//! What an application container of the tests runs: it draws ids from the pod's daemon until it is told to stop, goes
-//! on for a while as one does that still has work in hand, and then writes all that it has seen to a file.
+//! The program in the tests' application container: it draws ids from the pod's daemon until it is asked to stop,
+//! continues for a while like an application that finishes its work, and then writes everything that it got to a file.
 //!
 //! `application FILE TAG DRAIN_MS`. The file has a line for each id, and one for each error.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
@@ -11,16 +11,16 @@ use std::time::{Duration, Instant};
 use leafd_client::Client;
 use nix::sys::signal::{SigSet, Signal};
 
-/// A call's deadline: longer than a container takes to be started again.
+/// A call's deadline: longer than the restart of a container takes.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Between two draws.
+/// The pause between two draws.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// Ids that a draw takes out of a held run, and as many again by a request of their own.
+/// The number of ids that a draw takes from a held run, and the number that it requests directly.
 const IDS: usize = 5;
 
-/// What one thread has seen.
+/// What one thread got.
 #[derive(Default)]
 struct Seen {
     ids: Vec<u64>,
@@ -54,7 +54,7 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let mut arg = || args.next().expect("application FILE TAG DRAIN_MS");
     let (file, tag, drain_ms) = (arg(), arg(), arg().parse().unwrap());
-    // Before there are threads, so that none of them is ended by it.
+    // This comes before any thread starts, so that the signal ends none of them.
     let asked_to_stop = SigSet::from_iter([Signal::SIGTERM]);
     asked_to_stop.thread_block().unwrap();
     let client = Client::builder().deadline(DEADLINE).build().unwrap();

@@ -12,7 +12,7 @@ use crate::manifests::{
     NEWEST, OLDEST, WITH_SIDECARS, containers, documents, folder, pod, python, run, validate,
 };
 
-/// Renders a chart with values, and prints its documents as JSON; or why Helm doesn't.
+/// Renders a chart with values, and prints its documents as JSON, or Helm's error.
 const RENDER: &str = "
 import json, sys, yaml
 from helm_python.chart import Chart, lint
@@ -30,8 +30,8 @@ notes = ''.join(text for name, text in files.items() if name.endswith('leafd/tem
 print(json.dumps({'documents': documents, 'notes': notes, 'lint': lint(sys.argv[1])}))
 ";
 
-/// What the Prometheus Operator's schema has against a PodMonitor, one fault a line. Kubernetes drops what a schema doesn't
-/// name; here it is a fault.
+/// The faults of a PodMonitor according to the Prometheus Operator's schema, one per line. Kubernetes ignores members
+/// that a schema doesn't have, but here they are faults.
 const CHECK_MONITOR: &str = "
 import json, sys, yaml
 from jsonschema import Draft202012Validator
@@ -74,7 +74,7 @@ fn of_kind<'a>(documents: &'a [Value], kind: &str) -> &'a Value {
         .unwrap_or_else(|| panic!("no {kind}: {documents:?}"))
 }
 
-/// What Kubernetes' own kinds among them are, by its schemas of these releases.
+/// Validates the documents of Kubernetes' own kinds against the schemas of these releases.
 #[track_caller]
 fn valid(documents: &[Value], releases: &[&str]) {
     let folder = TempDir::new().unwrap();
@@ -94,7 +94,7 @@ fn valid(documents: &[Value], releases: &[&str]) {
     }
 }
 
-/// What the restricted Pod Security Standard doesn't allow of a pod.
+/// What a pod does that the restricted Pod Security Standard forbids.
 fn not_restricted(pod: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     let mut fault = |is_one: bool, what: &str| {
@@ -145,7 +145,7 @@ fn not_restricted(pod: &Value) -> Vec<String> {
     faults
 }
 
-/// An application's chart that takes the sidecar from leafd's.
+/// An application's chart that includes the sidecar from leafd's chart.
 fn application() -> TempDir {
     let chart = TempDir::new().unwrap();
     let below = chart.path().join("charts/leafd");
@@ -173,7 +173,7 @@ fn application() -> TempDir {
     chart
 }
 
-/// The values that the guide's `helm install` sets, as Helm reads them.
+/// The values that the guide's `helm install` command sets, as Helm reads them.
 #[test]
 fn the_guide_s_installation_gives_what_kubernetes_takes() {
     let guide = fs::read_to_string(folder().join("../docs/guide/kubernetes.md")).unwrap();
@@ -239,7 +239,7 @@ fn the_chart_gives_what_kubernetes_takes_with_any_values() {
         leafd["args"],
         json!(["--config", "/etc/leafd/leafd.toml", "--set", "http=0.0.0.0:9999"])
     );
-    // What is not given stays as it is.
+    // Values that are not given stay at their defaults.
     let resources =
         json!({"requests": {"cpu": "1", "memory": "32Mi"}, "limits": {"memory": "160Mi"}});
     assert_eq!(leafd["resources"], resources);
@@ -291,7 +291,7 @@ fn the_chart_gives_what_kubernetes_takes_with_any_values() {
             assert_eq!(&template["metadata"]["labels"][label], value, "{label}");
         }
     }
-    // Whoever scrapes is let in, and nobody else.
+    // Only the scraper may connect.
     let policy = &of_kind(&full, "NetworkPolicy")["spec"];
     assert_eq!(policy["ingress"][0]["ports"], json!([{"port": 9999}]));
     assert_eq!(of_kind(&plain, "NetworkPolicy")["spec"]["ingress"], json!([]));
@@ -344,7 +344,7 @@ fn jobs_create_tables_and_tags() {
     let mut command = Command::new(leafd_tests::host::leafd_binary());
     let output = command.args(words).env_clear().output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    // It lacks nothing but the Secret.
+    // Only the Secret is missing.
     assert!(said.contains("/run/secrets/owner/store_password can't be used"), "{said}");
     let pod_of_tags = pod(tags).unwrap();
     let inits = pod_of_tags["initContainers"].as_array().unwrap();
@@ -357,7 +357,7 @@ fn jobs_create_tables_and_tags() {
             &json!(["tag", "create", "ledger", "--strict", "--if-not-exists"]),
         ]
     );
-    // The daemon beside them takes their user for an administrator.
+    // The daemon beside them treats their user as an administrator.
     let uid = &inits[1]["securityContext"]["runAsUser"];
     assert!(inits[0]["args"].as_array().unwrap().contains(&json!(format!("admin_uids=[{uid}]"))));
 }
@@ -443,7 +443,7 @@ fn kustomize_gives_the_manifests() {
         assert_eq!(of_kind(&base, document["kind"].as_str().unwrap()), document);
     }
 
-    // An overlay that puts the sidecar beside an application.
+    // An overlay that adds the sidecar to an application.
     let overlay = TempDir::new().unwrap();
     fs::copy(folder().join("sidecar-patch.yaml"), overlay.path().join("sidecar-patch.yaml"))
         .unwrap();
@@ -502,7 +502,7 @@ fn pods_meet_the_restricted_standard_but_for_what_is_said() {
         "The restricted Pod Security Standard allows neither root nor directories of the node"
     ));
 
-    // It would tell.
+    // The check itself detects violations.
     let mut odd = documents("sidecar.yaml")[0]["spec"].clone();
     odd["hostNetwork"] = json!(true);
     odd["containers"][0]["securityContext"]["privileged"] = json!(true);

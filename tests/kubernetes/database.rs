@@ -1,4 +1,4 @@
-//! A database as a cluster has it: known by a name that only DNS tells, and by a certificate of its owner's authority.
+//! A database as in a cluster: with a name that only DNS resolves, and a certificate from its owner's authority.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
@@ -9,13 +9,13 @@ use std::thread::JoinHandle;
 use leafd_tests::servers::{DATABASE, Postgres, Server as _, USER};
 use tempfile::TempDir;
 
-/// What the certificate is for.
+/// The name in the certificate.
 const NAME: &str = "db.leafd.test";
 
-/// DNS has it as well, and the certificate hasn't.
+/// A name that DNS resolves too, but that is not in the certificate.
 const OTHER_NAME: &str = "other.leafd.test";
 
-/// A PostgreSQL, its authority, and the one name server that knows it.
+/// A PostgreSQL, its authority, and the only name server that knows it.
 pub struct Database {
     /// The server.
     pub server: Postgres,
@@ -56,17 +56,17 @@ impl Database {
         Database { server, folder, names }
     }
 
-    /// Its host and what follows in a URL, up to the parameters.
+    /// Its host, and the part of a URL that follows, up to the parameters.
     pub fn address(&self) -> String {
         format!("{NAME}:{}/{DATABASE}", self.server.port())
     }
 
-    /// Its URL by the right name, with parameters.
+    /// Its URL with the right name, and these parameters.
     pub fn url(&self, parameters: &str) -> String {
         format!("postgres://{USER}@{}?{parameters}", self.address())
     }
 
-    /// Its URL by a name that its certificate hasn't.
+    /// Its URL with a name that its certificate doesn't contain.
     pub fn other_url(&self, parameters: &str) -> String {
         self.url(parameters).replace(NAME, OTHER_NAME)
     }
@@ -76,7 +76,7 @@ impl Database {
         self.folder.path().join("ca.pem")
     }
 
-    /// What sends look-ups to its name server.
+    /// The file that directs look-ups to its name server.
     pub fn resolv_conf(&self) -> PathBuf {
         self.folder.path().join("resolv.conf")
     }
@@ -87,10 +87,10 @@ impl Database {
     }
 }
 
-/// A name server on a loopback address of its own.
+/// A name server on a separate loopback address.
 struct Names {
     address: Ipv4Addr,
-    /// A file that is there once it has answered.
+    /// A file that exists once it has answered.
     asked: PathBuf,
     _folder: TempDir,
     _thread: JoinHandle<()>,
@@ -121,7 +121,7 @@ impl Names {
     }
 }
 
-/// The answer to a question of DNS: 127.0.0.1 for the two names' IPv4 address, nothing for the rest.
+/// The answer to a DNS query: 127.0.0.1 for the two names' IPv4 address, and nothing otherwise.
 fn answer(question: &[u8]) -> Option<Vec<u8>> {
     const HEADER: usize = 12;
     let (mut at, mut labels) = (HEADER, Vec::new());
@@ -129,7 +129,7 @@ fn answer(question: &[u8]) -> Option<Vec<u8>> {
         labels.push(String::from_utf8_lossy(question.get(at + 1..=at + length)?).into_owned());
         at += 1 + length;
     }
-    // The name's end, then type and class: A is 1, IN is 1.
+    // The end of the name, then type and class: A is 1, IN is 1.
     let asked = question.get(at + 1..at + 5)?;
     let known = [NAME, OTHER_NAME].contains(&&*labels.join("."));
     let found = known && asked == [0, 1, 0, 1];

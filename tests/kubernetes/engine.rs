@@ -1,4 +1,5 @@
-//! A container engine for one test: podman with storage, processes and mounts of its own, all gone with the test.
+//! A container engine for one test: podman with its own storage, processes and mounts, all of which disappear with the
+//! test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,14 +12,15 @@ use tempfile::TempDir;
 /// The image's name in every engine.
 pub const IMAGE: &str = "localhost/leafd:test";
 
-/// The name of the image with what applications run.
+/// The name of the image with the application's program.
 pub const APPLICATION: &str = "localhost/application:test";
 
-/// How long the namespaces may take to be there.
+/// How long the namespaces may take to exist.
 const READY_WITHIN: Duration = Duration::from_secs(20);
 
-/// Makes the namespaces, and holds them. The engine's places are its own there: what runs when a container ends finds
-/// only the usual ones. And podman takes a second hierarchy of control groups for the only one, and gets lost.
+/// Creates the namespaces, and keeps them alive. The engine has separate folders at the usual paths there, because the
+/// programs that run when a container ends look only at the usual paths. Also, podman fails if there is a second
+/// hierarchy of control groups, because it takes that for the only one.
 const HOLDER: &str = "
     if mountpoint -q /sys/fs/cgroup/unified; then umount /sys/fs/cgroup/unified; fi
     mkdir -p /var/lib/containers
@@ -32,7 +34,7 @@ const HOLDER: &str = "
 pub struct Engine {
     folder: TempDir,
     holder: Child,
-    /// The process that has the namespaces.
+    /// The process that holds the namespaces.
     inside: i32,
 }
 
@@ -82,12 +84,12 @@ impl Engine {
         engine
     }
 
-    /// A folder of the test's own, which containers may be given.
+    /// A folder that belongs to the test, and that containers may be given.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A command inside.
+    /// A command that runs inside the namespaces.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new("nsenter");
         without_cargo_s_variables(&mut command);
@@ -95,20 +97,20 @@ impl Engine {
         command
             .args(["--target", &inside, "--mount", "--pid", "--wdns=.", "--", program])
             .env("CONTAINERS_CONF", self.path("containers.conf"))
-            // Copies instead of mounts: they are small.
+            // Layers are copied instead of mounted, because they are small.
             .env("STORAGE_DRIVER", "vfs")
-            // Probes would be systemd's timers; the tests ask by themselves.
+            // Probes would be systemd timers, so the tests run them.
             .env("DISABLE_HC_SYSTEMD", "true")
             .stdin(Stdio::null());
         command
     }
 
-    /// Runs podman, whatever comes of it.
+    /// Runs podman, and ignores failure.
     pub fn try_podman(&self, words: &[&str]) -> Output {
         self.command("podman").args(words).output().unwrap()
     }
 
-    /// Runs podman and tells what it said.
+    /// Runs podman, and returns its output.
     #[track_caller]
     pub fn podman(&self, words: &[&str]) -> String {
         said(words, &self.try_podman(words))
@@ -120,7 +122,7 @@ impl Engine {
         self.podman(&[&["exec", container], words].concat())
     }
 
-    /// One member of what the engine knows of a container.
+    /// One member of what the engine reports about a container.
     #[track_caller]
     pub fn inspect(&self, container: &str, what: &str) -> String {
         self.podman(&["inspect", "--format", what, container]).trim().to_owned()
@@ -132,7 +134,7 @@ impl Engine {
         self.inspect(container, "{{.State.Pid}}").parse().unwrap()
     }
 
-    /// `kill -9` to what a container runs.
+    /// Kills the container's process with SIGKILL.
     #[track_caller]
     pub fn kill(&self, container: &str) -> u32 {
         let pid = self.pid(container);
@@ -141,7 +143,7 @@ impl Engine {
         pid
     }
 
-    /// All that a container has said.
+    /// The whole log of the container.
     pub fn log(&self, container: &str) -> String {
         let output = self.try_podman(&["logs", container]);
         String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
@@ -150,7 +152,7 @@ impl Engine {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        // In good order, so that no control group stays behind.
+        // Removes everything in order, so that no control group is left.
         for words in [["pod", "rm", "--force", "--all"], ["rm", "--force", "--all", "--volumes"]] {
             let _ = self.try_podman(&words);
         }
@@ -159,7 +161,7 @@ impl Drop for Engine {
     }
 }
 
-/// What a command said that had to succeed.
+/// The output of a command that had to succeed.
 #[track_caller]
 fn said(words: &[&str], output: &Output) -> String {
     let error = String::from_utf8_lossy(&output.stderr);
@@ -167,7 +169,7 @@ fn said(words: &[&str], output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).unwrap()
 }
 
-/// Both images as files, built once. `TESTED_IMAGE` names another archive of leafd's, such as a release's.
+/// Both images as files, built once. `TESTED_IMAGE` names another archive with leafd's image, such as a release's.
 fn archives() -> &'static [PathBuf; 2] {
     static ARCHIVES: OnceLock<[PathBuf; 2]> = OnceLock::new();
     ARCHIVES.get_or_init(|| {
@@ -195,7 +197,7 @@ fn build_leafd(engine: &Engine) {
         .command(concat!(env!("CARGO_MANIFEST_DIR"), "/../kubernetes/build"))
         .arg(IMAGE)
         .env("CARGO_TARGET_DIR", target_dir())
-        // Its dependencies are there already.
+        // The program's dependencies are built already.
         .env("PROFILE", "dev")
         .output()
         .unwrap();
@@ -207,7 +209,7 @@ fn target_dir() -> &'static Path {
     leafd_binary().parent().and_then(Path::parent).expect("target/PROFILE/leafd")
 }
 
-/// An image like leafd's, with what applications run.
+/// Builds an image like leafd's, with the application's program.
 fn build_application(engine: &Engine) {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = without_cargo_s_variables(&mut Command::new(cargo))

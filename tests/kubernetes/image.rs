@@ -1,4 +1,4 @@
-//! The image: what is in it, whom it runs as, and that it finds and trusts a database with nothing else around it.
+//! The image: its content, the user it runs as, and that it finds and trusts a database without any other files.
 
 use leafd_tests::servers::PASSWORD;
 use serde_json::Value;
@@ -38,11 +38,11 @@ fn it_has_the_two_programs_and_no_more() {
     assert!(!no_shell.status.success());
 }
 
-/// Where systems keep whom they trust.
+/// The file in which systems keep trusted authorities.
 const SYSTEMS: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Has leafd make the tables from a container that may do nothing, with the authority's certificate in a file and the
-/// name server of the database.
+/// Makes leafd create the tables from an unprivileged container, with the authority's certificate in a file and the
+/// database's name server.
 fn apply(engine: &Engine, database: &Database, file: &str, url: &str) -> (bool, String) {
     let authority = format!("{}:{file}:ro", database.authority().display());
     let names = format!("{}:/etc/resolv.conf:ro", database.resolv_conf().display());

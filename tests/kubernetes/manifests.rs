@@ -1,4 +1,5 @@
-//! What is in `kubernetes/`: against the schemas of Kubernetes' releases, and against the rules that no schema knows.
+//! The content of `kubernetes/`: checked against the schemas of Kubernetes' releases, and against rules that no schema
+//! contains.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -6,10 +7,10 @@ use std::sync::OnceLock;
 
 use serde_json::{Value, json};
 
-/// What validates, with the schemas of all these releases in it; and Helm's engine as a library.
+/// The validator, which contains the schemas of all these releases, and Helm's engine as a library.
 const PACKAGES: [&str; 2] = ["kubernetes-validate==1.37.0", "helm-python-sdk==0.2.2"];
 
-/// Kubernetes' oldest release that is thought of, the first with native sidecars, and the newest that is known.
+/// The oldest supported release of Kubernetes, the first with native sidecars, and the newest known one.
 pub const OLDEST: &str = "1.25";
 pub const WITH_SIDECARS: &str = "1.29";
 pub const NEWEST: &str = "1.37";
@@ -23,7 +24,7 @@ const MANIFESTS: [(&str, &str); 5] = [
     ("statefulset.yaml", WITH_SIDECARS),
 ];
 
-/// What is no manifest: the chart's, and Kustomize's.
+/// Files that are not manifests: the chart's and Kustomize's.
 const OTHERS: [&str; 4] = ["Chart.yaml", "values.yaml", "kustomization.yaml", "sidecar-patch.yaml"];
 
 /// Prints a file's documents as JSON.
@@ -63,13 +64,13 @@ fn documents_of(file: &Path) -> Vec<Value> {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// The configuration's documents with all that is offered in comments, and a file of them.
+/// The documents of the configuration with everything enabled that comments offer, and a file with them.
 pub fn configuration_with_masks() -> (Vec<Value>, tempfile::NamedTempFile) {
     let text = std::fs::read_to_string(folder().join("configuration.yaml")).unwrap();
     let offered =
         |line: &str| line.trim_start().strip_prefix('#').is_some_and(|rest| !rest.starts_with(' '));
     let lines = text.lines().scan(false, |in_keys, line| {
-        // The lines of the keys follow theirs.
+        // The lines after this one belong to the keys.
         let taken = offered(line) || *in_keys;
         *in_keys = line.ends_with("#mask_keys: |");
         Some(if taken { line.replacen('#', "", 1) } else { line.to_owned() })
@@ -84,7 +85,7 @@ pub fn validate(release: &str, paths: &[PathBuf]) -> Output {
     command.args(["--strict", "--kubernetes-version", release]).args(paths).output().unwrap()
 }
 
-/// A document's pod, be it one or a template of some.
+/// A document's pod, or the pod template in it.
 pub fn pod(document: &Value) -> Option<&Value> {
     match document["kind"].as_str()? {
         "Pod" => Some(&document["spec"]),
@@ -128,7 +129,7 @@ fn they_are_what_the_schemas_allow() {
     let (_, with_masks) = configuration_with_masks();
     let output = validate(NEWEST, &[with_masks.path().to_owned()]);
     assert!(output.status.success(), "{output:?}");
-    // It would tell.
+    // The validator itself detects faults.
     let old = validate(OLDEST, &[folder().join("sidecar.yaml")]);
     assert!(!old.status.success(), "{old:?}");
     let misspelt = std::fs::read_to_string(folder().join("container.yaml")).unwrap();
@@ -150,7 +151,7 @@ fn every_container_may_do_as_little_as_possible() {
             assert_eq!(may["readOnlyRootFilesystem"], true, "{name}");
             assert_eq!(may["allowPrivilegeEscalation"], false, "{name}");
             assert_eq!(may["capabilities"], json!({"drop": ["ALL"]}), "{name}");
-            // Only where a node's own folders are used.
+            // Root is needed only where a node's own folders are used.
             let root = may["runAsUser"] == 0;
             assert_eq!(root, name == "daemonset.yaml", "{name}");
             assert!(root || of_pod["runAsNonRoot"] == true, "{name}");
@@ -186,7 +187,7 @@ fn a_hook_ends_within_the_time_that_the_pod_has() {
         assert_eq!(command.is_array(), name == "container.yaml", "{name}");
         let within_ms = command[4].as_str().map_or(0, |text| text.parse::<u64>().unwrap());
         let grace_ms = pod["terminationGracePeriodSeconds"].as_u64().unwrap() * 1_000;
-        // stop_within, and some for a busy node.
+        // `stop_within`, and some time for a busy node.
         assert!(grace_ms >= within_ms + 5_000 + 5_000, "{name}");
     }
 }

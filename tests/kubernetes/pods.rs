@@ -1,7 +1,7 @@
-//! The pods run for real, on a database that only DNS and its own authority know: an application of another user draws
-//! over the shared socket while the daemon beside it is killed, and all are stopped in their order.
+//! The real pods with a database that is known only to DNS and to its own authority: an application of another user
+//! draws over the shared socket while the daemon beside it is killed, and then all are stopped in order.
 //!
-//! podman plays the kubelet's part as far as Debian's release of it can. The rest is done by hand as the kubelet does it:
+//! podman replaces the kubelet as far as Debian's release of it can. The test does the rest as the kubelet would:
 //! `fsGroup`, volumes of `emptyDir` and `secret`, probes, hooks, and the order of a native sidecar.
 
 use std::collections::HashSet;
@@ -18,21 +18,21 @@ use crate::database::Database;
 use crate::engine::{APPLICATION, Engine, IMAGE};
 use crate::manifests::{configuration_with_masks, documents};
 
-/// As podman calls the containers.
+/// The containers' names in podman.
 const LEAFD: &str = "application-leafd";
 const BESIDE: &str = "application-application";
 
-/// What is drawn.
+/// The tag that is drawn.
 const TAG: &str = "orders";
 
-/// Those of the protocol's vectors, and the public id of 17 that they make.
+/// The keys of the protocol's test vectors, and the public id of 17 under them.
 const MASK_KEYS: &str = "1 000102030405060708090a0b0c0d0e0f\n";
 const PUBLIC_ID_OF_17: &str = "ord_16dsky4r4xzza8d\n";
 
 /// How often the daemon is killed.
 const KILLS: usize = 3;
 
-/// How long the application has still work in hand after it was told to stop.
+/// How long the application continues after it was asked to stop.
 const DRAIN_MS: u64 = 1_500;
 
 /// How long anything may take on a busy machine.
@@ -42,11 +42,11 @@ pub const WITHIN: Duration = Duration::from_secs(60);
 struct Pod {
     engine: Engine,
     database: Database,
-    /// As in the manifest.
+    /// leafd's container as in the manifest.
     leafd: Value,
 }
 
-/// What the application has seen.
+/// What the application got.
 struct Seen {
     ids: usize,
     longest: Duration,
@@ -54,7 +54,7 @@ struct Seen {
 }
 
 impl Pod {
-    /// Plays a manifest.
+    /// Runs a manifest.
     fn play(manifest: &str) -> Pod {
         let engine = Engine::with_images();
         let database = Database::new();
@@ -69,7 +69,7 @@ impl Pod {
         let pod = Pod { engine, database, leafd };
         pod.engine.exec(LEAFD, &["leafctl", "wait", "answering"]);
         pod.probe("startupProbe");
-        // The daemon is up, and its database has no tables yet; its user here may make them.
+        // The daemon is running, and its database has no tables yet. Its user may create them here.
         let apply = ["leafd", "schema", "apply", "--config", "/etc/leafd/leafd.toml"];
         pod.engine.exec(LEAFD, &apply);
         eventually("the tag is created", WITHIN, || {
@@ -80,7 +80,7 @@ impl Pod {
         pod
     }
 
-    /// Asks as the kubelet does.
+    /// Runs a probe as the kubelet does.
     #[track_caller]
     fn probe(&self, probe: &str) {
         let command = match &self.leafd[probe] {
@@ -104,7 +104,7 @@ impl Pod {
         eventually("the application draws", WITHIN, || (self.issued() > 1_000).then_some(()));
     }
 
-    /// `kill -9` to the daemon; tells how long it took to answer again.
+    /// Kills the daemon with SIGKILL. Returns how long it took to answer again.
     #[track_caller]
     fn kill(&self) -> Duration {
         let begun = Instant::now();
@@ -119,8 +119,8 @@ impl Pod {
         begun.elapsed()
     }
 
-    /// Tells both containers to stop as the kubelet does, in the order that the form of the pod has. Fails unless the
-    /// application ended first, and both in good order.
+    /// Stops both containers as the kubelet does, in the order that this kind of pod has. Fails unless the application
+    /// ended first, and both ended cleanly.
     #[track_caller]
     fn stop(&self) -> Seen {
         let hook = &self.leafd["lifecycle"]["preStop"]["exec"]["command"];
@@ -143,7 +143,7 @@ impl Pod {
         self.seen()
     }
 
-    /// What the application wrote at its end. No id may have come twice.
+    /// What the application wrote at its end. Checks that no id was issued twice.
     #[track_caller]
     fn seen(&self) -> Seen {
         let text = fs::read_to_string(self.engine.path("out/seen")).unwrap();
@@ -163,7 +163,7 @@ fn words(command: &Value) -> Vec<&str> {
     command.as_array().unwrap().iter().map(|word| word.as_str().unwrap()).collect()
 }
 
-/// The ConfigMap and the Secret, with what an operator is asked to change.
+/// The ConfigMap and the Secret, with the values that an operator must fill in.
 fn configured(database: &Database) -> [Value; 2] {
     let both: Result<[Value; 2], _> = configuration_with_masks().0.try_into();
     let [mut configuration, mut secret] = both.expect("a ConfigMap and a Secret");
@@ -178,7 +178,7 @@ fn configured(database: &Database) -> [Value; 2] {
     [configuration, secret]
 }
 
-/// Makes of a pod's manifest what this podman can run. Tells leafd's container as it was.
+/// Changes a pod's manifest so that this podman can run it. Returns leafd's container as it was.
 fn adapt(pod: &mut Value, secret: &Value, engine: &Engine, database: &Database) -> Value {
     let spec = pod["spec"].as_object_mut().unwrap();
     let first = spec.remove("initContainers");
@@ -198,7 +198,7 @@ fn adapt(pod: &mut Value, secret: &Value, engine: &Engine, database: &Database) 
     application["imagePullPolicy"] = json!("Never");
     application["args"] = json!(["/out/seen", TAG, DRAIN_MS.to_string()]);
 
-    // Each has the look-ups, the application a folder for what it has seen as well.
+    // Each container gets the name server, and the application also gets a folder for its output.
     let out = engine.path("out");
     fs::create_dir(&out).unwrap();
     let uid = application["securityContext"]["runAsUser"].as_u64().unwrap();
@@ -236,14 +236,14 @@ fn adapt(pod: &mut Value, secret: &Value, engine: &Engine, database: &Database) 
     as_it_was
 }
 
-/// A folder as the kubelet makes them for a pod with an `fsGroup`: what is made in it belongs to the group.
+/// A folder as the kubelet creates it for a pod with an `fsGroup`: new files in it belong to the group.
 fn folder(path: &Path, group: u32, mode: u32) {
     fs::create_dir(path).unwrap();
     chown(path, Some(0), Some(group)).unwrap();
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Draws, kills, stops.
+/// Draws, kills the daemon, and stops the pod.
 fn check(manifest: &str) {
     let pod = Pod::play(manifest);
     pod.drawing();

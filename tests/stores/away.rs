@@ -1,4 +1,4 @@
-//! Daemons that start while the store is away: again, from what their journal holds, or for the first time.
+//! Daemons that start while the store is unavailable: restarts, with the held ids in their journal, and first starts.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
 
-/// `leafctl ping` says so when what it was asked for is not ready.
+/// The exit status of `leafctl ping` if something that must be ready is not.
 const EXIT_NOT_READY: i32 = 4;
 
 on_each_server!(
@@ -35,7 +35,7 @@ fn restarted_while_the_store_is_away<S: Server>() {
     for host in &mut scene.hosts {
         host.start();
         assert!(!host.raw().info().segments_ready);
-        // It takes up what it holds; nobody claims that for it.
+        // It continues with the ids that it holds; no other host claims them.
         assert!(host.raw().draw_until(HELD, Duration::from_secs(5)) > 0);
     }
     load.each_draws(Duration::from_secs(10));
@@ -95,8 +95,8 @@ fn first_started_while_the_store_is_away<S: Server>() {
     report::<S>("first start without the store", 0, &denied, Some(recovered));
 }
 
-/// Several ways to one server, as to the nodes of a cluster that is one store, and a host that prefers the first. Who
-/// waits for a silent one to let him in waits for longer than a request.
+/// Several routes to one server, as to the nodes of a cluster that is one store, and a host that prefers the first one.
+/// Waiting for a login at a silent server takes longer than a request may wait.
 fn host_with_ways<S: Server, const N: usize>(server: &S) -> ([Relay; N], Host) {
     let ways: [Relay; N] = std::array::from_fn(|_| Relay::to(server.port()));
     let url = S::url_of(&ways.each_ref().map(Relay::port), DATABASE);
@@ -141,7 +141,7 @@ fn a_silent_server_keeps_nobody_from_the_next<S: Server>() {
     assert_eq!(draw_strict(&host), 1);
 }
 
-/// As while a cluster agrees on who is left of it, and serves nowhere.
+/// This happens while a cluster agrees on its remaining members, and no node serves.
 fn servers_that_fell_silent_are_tried_last<S: Server>() {
     let server = S::new();
     let (ways, mut host) = host_with_ways::<S, 3>(&server);
@@ -158,7 +158,8 @@ fn servers_that_fell_silent_are_tried_last<S: Server>() {
     assert!(ids.is_sorted_by(|one, next| one < next), "{ids:?}");
 }
 
-/// As when a whole fleet connects to it at once. Login takes several round trips, and so more than the configured time.
+/// This happens when a whole fleet connects at once. A login takes several round trips, and so exceeds the configured
+/// time.
 fn a_server_that_answers_later_than_asked_for_is_reached<S: Server>() {
     let server = S::new();
     let relay = Relay::to(server.port());

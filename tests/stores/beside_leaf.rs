@@ -1,5 +1,5 @@
-//! Two Leafs claim from their table while leafd moves in, draws, is killed and moves on: no id is in two claims, and
-//! the Leafs never notice.
+//! Two Leafs claim from their table while leafd is introduced, draws, is killed and continues: no id is in two claims,
+//! and the Leafs never notice.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use leafd_tests::leaf::{Isolation, Leaf, TABLE};
 use leafd_tests::load::{Draw, Drawn, Load};
 use leafd_tests::servers::{MariaDb, Server as _, apply_schema};
 
-/// Threads of each Leaf.
+/// The number of threads of each Leaf.
 const THREADS: usize = 2;
 
-/// Claims between two changes.
+/// The number of claims between two changes.
 const CLAIMS: u64 = 100;
 
-/// How long all may take to draw a tag that is new, or one whose step has changed.
+/// How long all threads may take to draw a new tag, or one whose step has changed.
 const DRAWS_WITHIN: Duration = Duration::from_secs(60);
 
 fn insert(server: &MariaDb, tag: &str) {
@@ -23,7 +23,7 @@ fn insert(server: &MariaDb, tag: &str) {
     ));
 }
 
-/// Two daemons' threads on a tag, all of which have ids.
+/// Draws a tag with two daemons' threads, and waits until all of them have ids.
 #[track_caller]
 fn draw(hosts: &[Host], tag: &str) -> Load {
     let load = Load::start(hosts.iter().map(|host| Draw::steady(&host.socket(), tag)).collect());
@@ -44,7 +44,7 @@ fn leafs_never_notice_that_leafd_moves_in() {
     all_claim(&leafs);
 
     apply_schema(&server.url());
-    // So little ahead that daemons claim all the time.
+    // Claims are so small that daemons claim all the time.
     let new = || Host::on_store(&server.url()).set("autonomy", "1s").set("removed_tag_check", "1s");
     let mut hosts: Vec<Host> = (0..2).map(|_| new()).collect();
     hosts.iter_mut().for_each(Host::start);
@@ -53,7 +53,7 @@ fn leafs_never_notice_that_leafd_moves_in() {
     let users = draw(&hosts, "users");
     all_claim(&leafs);
 
-    // As operators do, with SQL.
+    // Operators do this with SQL.
     insert(&server, "events");
     let events = draw(&hosts, "events");
     leafs.iter().for_each(|leaf| leaf.knows("events", true));
@@ -62,14 +62,14 @@ fn leafs_never_notice_that_leafd_moves_in() {
     drawn.add(users.stop());
     server.sql("DELETE FROM leaf_alloc WHERE biz_tag = 'users'");
     leafs.iter().for_each(|leaf| leaf.knows("users", false));
-    // Again, as an upgrade does.
+    // An upgrade applies the schema again.
     apply_schema(&server.url());
     all_claim(&leafs);
 
     hosts[0].kill();
     hosts[0].start();
     events.each_draws(DRAWS_WITHIN);
-    // A Leaf that ends takes what it had claimed with it.
+    // A Leaf that ends loses the rest of its claims.
     let mut of_leafs = leafs.remove(0).stop();
     leafs.push(leaf(isolations[0]));
     all_claim(&leafs);
@@ -80,7 +80,7 @@ fn leafs_never_notice_that_leafd_moves_in() {
 
     println!("{} ids of daemons, {} of Leafs'", drawn.count(), of_leafs.count());
     assert!(of_leafs.errors.is_empty(), "Leafs': {:?}", of_leafs.errors);
-    // The load on the daemon that was killed noticed that.
+    // Only the load on the killed daemon may have noticed that.
     let of_a_kill = |text: &&String| {
         ["no connection", "disconnected"].iter().any(|part| text.starts_with(part))
             || text.contains("no answer")

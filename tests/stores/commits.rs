@@ -1,4 +1,5 @@
-//! A claim that the store has made and the host never heard of: the numbers are lost and come to nobody, and ids go on. And a network that is slow.
+//! A claim that the store has granted although the host never got the answer: its numbers are lost, no host issues
+//! them, and ids continue. Also a slow network.
 
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,11 @@ use leafd_tests::servers::{DATABASE, MariaDb, Server};
 
 use crate::scene::{DRY, Route, Scene, create, first_of, report};
 
-/// A tag's step, which is what a host claims at first.
+/// A tag's step, which is the size of a host's first claim.
 const STEP: u64 = 100;
 
-/// Within which a host has ids again: a statement's time limit (3 s), a back-off, another claim; and the time that a
-/// server waits for a lock of a session that it still believes in. The rest is for a busy machine.
+/// How long a host may take to have ids again: a statement's time limit (3 s), a back-off and another claim, or the
+/// time that a server waits for the lock of a session that it believes to be alive. The rest is for a busy machine.
 const CLAIMED_WITHIN: Duration = Duration::from_secs(60);
 
 on_each_server!(
@@ -33,15 +34,15 @@ fn the_answer_to_a_commit_is_swallowed<S: Server>() {
     fails_at_commits::<S>(fault, AtCommit::SwallowAnswer, 1);
 }
 
-/// The server goes on believing in a session that has locked the tag's row.
+/// The server still believes in a session that has locked the tag's row.
 fn a_commit_is_swallowed<S: Server>() {
     fails_at_commits::<S>("black hole before COMMIT", AtCommit::SwallowCommit, 1);
 }
 
-/// Fails at the first claim of a tag, and of another one each time.
+/// Fails at the first claim of a tag, each time of another tag.
 #[track_caller]
 fn fails_at_commits<S: Server>(fault: &str, what: AtCommit, times: u32) {
-    // What the first claim took, if the server has seen it through.
+    // The size of the first claim, if the server has carried it out.
     let lost = if what == AtCommit::SwallowCommit { 0 } else { STEP };
     let scene = Scene::<S>::new(Route::ThroughRelay);
     let load = scene.load();
@@ -77,7 +78,7 @@ fn fails_at_commits<S: Server>(fault: &str, what: AtCommit, times: u32) {
     assert!(longest < CLAIMED_WITHIN, "{fault}: ids came after {longest:?}");
 }
 
-/// Each of a call's statements is in time, and all of them together are not: the claim is given up at the call's bound.
+/// Each of a call's statements is in time, but together they are not, so the claim is abandoned at the call's limit.
 #[test]
 fn statements_share_the_time_of_their_call() {
     let server = MariaDb::new();
@@ -88,7 +89,7 @@ fn statements_share_the_time_of_their_call() {
     create(&host, "late", STEP);
     relay.at_commit_of("late", AtCommit::DelayAnswer(Duration::from_millis(2_400)));
     std::thread::scope(|scope| {
-        // Locks the row for so long.
+        // Locks the row for this long.
         let lock = "UPDATE leaf_alloc SET description = SLEEP(2.4) WHERE biz_tag = 'late'";
         scope.spawn(|| server.sql(lock));
         let sleeps = "SELECT 1 FROM information_schema.processlist WHERE state = 'User sleep'";
@@ -101,8 +102,8 @@ fn statements_share_the_time_of_their_call() {
     });
 }
 
-/// The server ends a COMMIT that takes too long by `max_statement_time`. Whether it was carried out is then unknown: what
-/// was claimed comes to nobody, or is claimed anew.
+/// The server ends a COMMIT that exceeds `max_statement_time`. It is then unknown whether the commit was carried out,
+/// so its ids are either lost or claimed again.
 #[test]
 fn a_commit_that_the_server_ends_is_not_relied_on() {
     let server = MariaDb::new();
@@ -116,7 +117,7 @@ fn a_commit_that_the_server_ends_is_not_relied_on() {
     };
     let before = ended();
     let mut ids = std::thread::scope(|scope| {
-        // Changes go on, and COMMITs wait.
+        // During this stage, changes continue, but COMMITs wait.
         let stages = "BACKUP STAGE START; BACKUP STAGE FLUSH; BACKUP STAGE BLOCK_DDL; BACKUP STAGE BLOCK_COMMIT;
             SELECT SLEEP(5); BACKUP STAGE END";
         scope.spawn(|| server.sql(stages));
@@ -136,7 +137,7 @@ fn a_commit_that_the_server_ends_is_not_relied_on() {
 }
 
 fn every_packet_is_late<S: Server>() {
-    // A claim is several round trips; at these lengths they need more than the three seconds of the default.
+    // A claim takes several round trips, which at these delays need more than the default of three seconds.
     let limits = [("store_statement_timeout", "15s"), ("store_connect_timeout", "15s")];
     let scene = Scene::<S>::with(Route::ThroughRelay, &[], &limits);
     let load = scene.load();
@@ -144,7 +145,8 @@ fn every_packet_is_late<S: Server>() {
     scene.relay.delay(Duration::from_millis(300));
     let mut raws: Vec<Raw> = scene.hosts.iter().map(Host::raw).collect();
     let (mut ids, took) = first_of(&mut raws, DRY);
-    // Again and again over the end of what is claimed. A host's claim waits for the row while the other one's lasts.
+    // The draws repeatedly cross the end of what is claimed. A host's claim waits for the row while the other host's
+    // claim lasts.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(5) {
         for raw in &mut raws {

@@ -1,5 +1,5 @@
-//! Claims that meet what others write at the same moment, as clusters tell it at the commit: they are tried again at
-//! once, counted, and not logged one by one.
+//! Claims that conflict with concurrent writes of others, as clusters report it at the commit: they are retried
+//! immediately, counted, and not logged one by one.
 
 use leafd_tests::host::Host;
 use leafd_tests::load::Drawn;
@@ -9,10 +9,10 @@ use mysql::prelude::Queryable as _;
 
 use crate::scene::{create, store};
 
-/// So many claims of the tag fail first.
+/// The number of claims of the tag that fail first.
 const CONFLICTS: u64 = 5;
 
-/// A sequence goes on where a transaction is rolled back.
+/// A sequence keeps its value when a transaction is rolled back.
 fn of_postgres() -> String {
     format!(
         "CREATE SEQUENCE tries; GRANT ALL ON tries TO PUBLIC;
@@ -26,7 +26,7 @@ fn of_postgres() -> String {
     )
 }
 
-/// A variable as well.
+/// So does a variable.
 fn of_mysql(code: u16) -> String {
     format!(
         "CREATE TRIGGER conflict BEFORE UPDATE ON leaf_alloc FOR EACH ROW BEGIN

@@ -1,5 +1,5 @@
-//! Many daemons and one server: it comes back, and they don't storm it; they start at once, and each has what it was asked
-//! for; it is away, and each knocks once for all that live in it.
+//! Many daemons on one server. When it returns, they don't overload it. When they all start at once, each can serve its
+//! requests. While it is unavailable, each daemon makes only one attempt for all of its tags.
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
@@ -18,18 +18,17 @@ use crate::scene::{DRY, HELD, create, report};
 
 const DAEMONS: usize = 100;
 
-/// How long the server is gone: every daemon's back-off has grown to its longest step by then.
+/// How long the server is unavailable: long enough for every daemon's back-off to reach its longest step.
 const GONE: Duration = Duration::from_secs(10);
 
-/// Connection attempts that one daemon makes in a second at most: its waits last between half a second and a second
-/// by then, and an attempt may be met by a server that is still starting. A daemon that didn't back off would make
-/// hundreds.
+/// The maximum number of connection attempts of one daemon per second. Its waits are between half a second and a second
+/// by then, and an attempt may meet a server that is still starting. A daemon that didn't back off would make hundreds.
 const ATTEMPTS_A_SECOND_MAX: usize = 3;
 
-/// Within which the last of the daemons has ids; all of them share two cores with the server.
+/// How long the last of the daemons may take to have ids again; all of them share two cores with the server.
 const RESUMES_WITHIN: Duration = Duration::from_secs(45);
 
-/// When each connection attempt over TCP came in, in milliseconds of Unix time, and from which port.
+/// When each connection attempt over TCP arrived, in milliseconds of Unix time, and from which port.
 fn attempts(server: &Postgres) -> Vec<(u64, String)> {
     let log = fs::read_to_string(server.process().dir.join("log")).unwrap();
     let received = log.lines().filter_map(|line| line.split_once(" LOG:  connection received: "));
@@ -42,7 +41,7 @@ fn attempts(server: &Postgres) -> Vec<(u64, String)> {
         .collect()
 }
 
-/// The most attempts within any such time.
+/// The maximum number of attempts within any interval of this length.
 fn peak(attempts: &[(u64, String)], within_ms: u64) -> usize {
     let slides = attempts.iter().enumerate().map(|(first, (begin, _))| {
         attempts[first..].iter().take_while(|(at, _)| *at < begin + within_ms).count()
@@ -50,7 +49,7 @@ fn peak(attempts: &[(u64, String)], within_ms: u64) -> usize {
     slides.max().unwrap_or(0)
 }
 
-/// So many daemons at once leave no room for others.
+/// These many daemons leave no resources for other tests.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -123,11 +122,11 @@ fn a_hundred_daemons_resume_without_a_stampede() {
     assert!(recovered < RESUMES_WITHIN, "the last ids came after {recovered:?}");
 }
 
-/// Daemons that start at once, and the tags that each is asked for.
+/// The number of daemons that start at once, and the number of tags that each is asked for.
 const STARTING: usize = 80;
 const TAGS: usize = 5;
 
-/// So long a request waits there; a client's own deadline is 5 s, for an idle machine.
+/// How long a request may wait then. A client's own deadline is 5 s, for an idle machine.
 const STARTED_WITHIN: Duration = Duration::from_secs(30);
 
 #[test]
@@ -176,7 +175,7 @@ fn eighty_daemons_that_start_at_once_have_ids_and_workers() {
     assert_eq!(workers.len(), STARTING, "each has a worker of its own");
 }
 
-/// How long attempts are counted.
+/// For how long attempts are counted.
 const COUNTED: Duration = Duration::from_secs(10);
 
 #[test]
@@ -186,7 +185,7 @@ fn a_daemon_knocks_once_for_segments_and_worker() {
     let attempts = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&attempts);
     std::thread::spawn(move || {
-        // Each is let in and cut off at once.
+        // Each connection is accepted and closed immediately.
         listener.incoming().for_each(|_| {
             counted.fetch_add(1, Ordering::Relaxed);
         });
@@ -197,7 +196,7 @@ fn a_daemon_knocks_once_for_segments_and_worker() {
     for (number, tag) in [(1, "orders"), (2, "snowflake"), (3, "invoices")] {
         raw.send(&ids_request(tag, 1, number, 60_000));
     }
-    // Its back-off has grown to its longest step by then.
+    // The daemon's back-off has reached its longest step by then.
     std::thread::sleep(Duration::from_secs(5));
     let before = attempts.load(Ordering::Relaxed);
     std::thread::sleep(COUNTED);

@@ -1,4 +1,4 @@
-//! `leafd doctor` on real servers: each trouble is made, and what it says is compared.
+//! `leafd doctor` on real servers: each problem is caused, and the doctor's report of it is checked.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 on_each_server!(troubles_of_a_store, troubles_of_a_certificate);
 
-/// What the doctor finds on a host, and how it exits.
+/// The doctor's findings on a host, and its exit status.
 fn findings(host: &Host) -> (Option<i32>, Vec<Value>) {
     let output = host.command(Some("doctor")).arg("--json").output().unwrap();
     let report: Value = serde_json::from_slice(&output.stdout)
@@ -24,7 +24,7 @@ fn failed(findings: &[Value]) -> Vec<&Value> {
     findings.iter().filter(|one| one["verdict"] == "failed").collect()
 }
 
-/// Nothing failed; what each check says of it is given back.
+/// Checks that nothing failed, and returns all findings.
 #[track_caller]
 fn is_well(host: &Host) -> Vec<Value> {
     let (code, findings) = findings(host);
@@ -32,7 +32,7 @@ fn is_well(host: &Host) -> Vec<Value> {
     findings
 }
 
-/// One check fails, and says and advises this.
+/// Checks that exactly one check fails, with this text and this remedy.
 #[track_caller]
 fn one_fails(host: &Host, subject: &str, says: &str, advises: &str) {
     let (code, findings) = findings(host);
@@ -41,7 +41,7 @@ fn one_fails(host: &Host, subject: &str, says: &str, advises: &str) {
     check(failed[0], subject, says, advises);
 }
 
-/// A check warns, and says and advises this; none fails.
+/// Checks that a check warns with this text and this remedy, and that none fails.
 #[track_caller]
 fn one_warns(host: &Host, subject: &str, says: &str, advises: &str) {
     let findings = is_well(host);
@@ -57,7 +57,7 @@ fn check(finding: &Value, subject: &str, says: &str, advises: &str) {
     assert!(finding["remedy"].as_str().unwrap().contains(advises), "{finding}");
 }
 
-/// All rows of all tables, to see that nothing was written.
+/// All rows of all tables, to check that nothing was written.
 fn rows<S: Server>(server: &S) -> Vec<Vec<Vec<String>>> {
     let tables = [
         "leaf_alloc",
@@ -75,7 +75,7 @@ fn rows<S: Server>(server: &S) -> Vec<Vec<Vec<String>>> {
 fn troubles_of_a_store<S: Server>() {
     let mut server = S::new();
     let on_server = |worker: &str| Host::on_store(&server.url()).set("worker", worker);
-    // Before anything was started, and beside a daemon: it changes nothing.
+    // The doctor changes nothing, neither before the first start nor beside a daemon.
     let fresh = Host::on_store(&server.url());
     let before = rows(&server);
     let found = is_well(&fresh);
@@ -87,7 +87,7 @@ fn troubles_of_a_store<S: Server>() {
     assert_eq!(rows(&server), before, "the doctor has written to the store");
     assert!(!fresh.state_dir().exists(), "the doctor has made a directory");
 
-    // One number, which the first host has: its own doctor is content, the second one's is not.
+    // There is one number, which the first host has: its own doctor finds no problem, but the second one's does.
     let on_pool = || Host::on_store(&server.url()).set("worker_range", "0..1");
     let mut first = on_pool();
     first.start();
@@ -150,13 +150,13 @@ fn troubles_of_a_store<S: Server>() {
     let first = first.set("worker_range", "0..9");
     one_warns(&first, "journal", "a copy: it belongs", "its own state directory");
 
-    // MariaDB's and MySQL's rights are the database's, PostgreSQL's those of the table.
+    // MariaDB and MySQL grant rights on the database, PostgreSQL on the table.
     let (on, whom) = match S::SCHEME {
         "mysql" => ("`ids%`.*", "leafd@'%'"),
         _ => ("leaf_alloc", "leafd"),
     };
     if S::NAME == "PostgreSQL" {
-        // An owner's rights can be given back only by the owner, or by whoever is above all of them.
+        // An owner's rights can be revoked only by the owner or a superuser.
         server.sql("REVOKE DELETE ON leaf_alloc FROM leafd");
         one_warns(
             &fresh,
@@ -169,7 +169,7 @@ fn troubles_of_a_store<S: Server>() {
         let advice = "GRANT DELETE ON leafd_claim TO leafd";
         one_warns(&fresh, "rights", "claims older than claims_kept are not deleted", advice);
         server.sql("GRANT DELETE ON leafd_claim TO leafd");
-        // The advice is SQL that helps, as it stands.
+        // The remedy is SQL that works as printed.
         server.sql("REVOKE INSERT, UPDATE ON leafd_tag, leafd_host FROM leafd");
         let (_, findings) = findings(&fresh);
         let rights = findings.iter().find(|one| one["subject"] == "rights").unwrap();
@@ -194,7 +194,7 @@ fn troubles_of_a_store<S: Server>() {
     server.set_password(PASSWORD);
     is_well(&fresh);
 
-    // A port that nobody listens on, as it was just given back.
+    // A port that was just released, so nothing listens on it.
     let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let elsewhere = Host::on_store(&S::url_of(&[unused], "ids"));
     one_fails(&elsewhere, "login", "refused", "check that the database is running");
@@ -204,7 +204,7 @@ fn troubles_of_a_store<S: Server>() {
     one_fails(&fresh, "login", "refused", "check that the database is running");
 }
 
-/// Some checks fail, and the first says and advises this.
+/// Checks that some checks fail, the first one with this text and this remedy.
 #[track_caller]
 fn one_fails_first(host: &Host, subject: &str, says: &str, advises: &str) {
     let (code, findings) = findings(host);
@@ -212,7 +212,7 @@ fn one_fails_first(host: &Host, subject: &str, says: &str, advises: &str) {
     check(failed(&findings)[0], subject, says, advises);
 }
 
-/// An authority, another one, and certificates for `localhost` that a server's user can read.
+/// A certificate authority, another one, and certificates for `localhost` that a server's user can read.
 struct Certificates {
     dir: TempDir,
 }
@@ -276,7 +276,7 @@ fn troubles_of_a_certificate<S: Server>() {
     is_well(&sound);
     one_fails(&host("localhost", &other), "login", "certificate", "sslrootcert");
     one_fails(&host("127.0.0.1", &ours), "login", "certificate", "sslrootcert");
-    // MySQL loads no certificate that has expired.
+    // MySQL doesn't load expired certificates.
     if S::NAME == "MySQL" {
         return;
     }

@@ -1,4 +1,4 @@
-//! The example of two hosts, run as its reader runs it.
+//! The example of two hosts, run as a reader would run it.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -1,6 +1,6 @@
-//! An asynchronous primary dies with claims that its standby never saw, and the standby takes over. Three daemons
-//! have seen different parts of what is lost; one of them is down meanwhile. No id comes twice: the daemons
-//! tell the new primary what they have seen before any of them claims.
+//! An asynchronous primary dies with claims that its standby never received, and the standby takes over. Three daemons
+//! have seen different parts of the lost claims, and one of them is down during the fail-over. No id is issued twice,
+//! because the daemons report what they have seen to the new primary before any of them claims.
 
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,11 @@ use crate::scene::{DRY, create, draw, report, store};
 /// The setting `failover_settle` of all daemons.
 const SETTLE: Duration = Duration::from_secs(4);
 
-/// How much longer than [`SETTLE`] the daemons may take until they claim again: a promotion, a look at the store, and
-/// claims, on a busy machine.
+/// How much longer than [`SETTLE`] the daemons may take to claim again: a promotion, a probe of the store, and claims,
+/// on a busy machine.
 const CLAIMS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A tag's step, so small that these draws claim again and again.
+/// A tag's step, so small that these draws need many claims.
 const STEP: u64 = 500;
 
 on_each_server!(
@@ -50,7 +50,7 @@ fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
     draw(&mut others, b, "shared", 20, 30);
     pair.caught_up();
 
-    // What follows is lost. C sees the least of it and goes; A sees the end of it.
+    // All claims from here on are lost. C sees the fewest of them and is killed; A sees the last ones.
     pair.lose_from_now();
     draw(&mut others, c, "shared", 20, 60);
     draw(&mut others, c, "only-c", 20, 90);
@@ -121,12 +121,12 @@ fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
     }
 }
 
-/// How long claims wait, and how much later than that the first daemon hears that it was in time.
+/// How long claims wait, and how much later the first daemon learns that its report was in time.
 const SHORT_SETTLE: Duration = Duration::from_secs(2);
 const ANSWER_AFTER: Duration = Duration::from_millis(2_600);
 
-/// Two daemons notice a fail-over that lost a claim of the first one's. It tells the store, and hears that it was in time
-/// only after the other one has waited and claims.
+/// Two daemons notice a fail-over that lost a claim of the first one. The first daemon reports it to the store, but
+/// learns that the report was in time only after the other daemon has waited and claims.
 fn no_id_comes_twice_when_the_answer_after_the_report_is_late<S: Server>() {
     let mut pair = Pair::<S>::new();
     let relays = [Relay::to(pair.primary.port()), Relay::to(pair.primary.port())];
@@ -156,7 +156,7 @@ fn no_id_comes_twice_when_the_answer_after_the_report_is_late<S: Server>() {
         (relays[0].commits_met() == 1).then_some(())
     });
     relays[1].pass();
-    // The first one goes on with what it held while the second one claims.
+    // The first daemon continues with its held ids while the second one claims.
     let (mut of_first, mut of_second) = (first.raw(), second.raw());
     of_second.send(&ids_request("orders", 10, 10, 30_000));
     of_second.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();

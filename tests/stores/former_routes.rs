@@ -1,4 +1,5 @@
-//! Daemons on both sides of a change of routes: those that have the new ones early, and those that keep the former ones.
+//! Daemons on both sides of a change of routes: those that have the new routes too early, and those that keep the
+//! former ones.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::routes::{Databases, WITHIN, done};
 
 const ROUTES: &str = "[{ tags = ['orders', 'pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]";
 
-/// How many ids the former daemon holds of a tag.
+/// How many ids of a tag the daemon with the former routes holds.
 fn held(host: &Host, tag: &str) -> u64 {
     let status = host.status();
     let mut tags = status["segments"]["tags"].as_array().unwrap().iter();
@@ -30,7 +31,7 @@ fn daemons_with_the_new_routes_wait_for_them_and_those_with_the_former_ones_hear
         drawn.add_ids(tag, &former.raw().draw(tag, 10));
     }
 
-    // Asked before the change, it refuses at once, also a tag that it has never heard of.
+    // Before the change, the early daemon refuses immediately, even a tag that it has never used.
     let fleet = databases.fleet(&["a", "b"], ROUTES);
     let mut early = fleet.host();
     early.start();
@@ -40,7 +41,7 @@ fn daemons_with_the_new_routes_wait_for_them_and_those_with_the_former_ones_hear
         assert!(text.contains("routes apply"), "{text}");
     }
     done(&fleet.apply(&["--yes"]).output().unwrap());
-    // It goes on by itself.
+    // After the change, it continues without a restart.
     for tag in ["orders", "pay.in"] {
         let ids = eventually("ids after the change", WITHIN, || {
             let mut raw = early.raw();
@@ -52,7 +53,7 @@ fn daemons_with_the_new_routes_wait_for_them_and_those_with_the_former_ones_hear
         drawn.add_ids(tag, &ids);
     }
 
-    // The former one issues what it holds, and hears what becomes of its tags.
+    // The former daemon issues its held ids, and learns of changes of its tags.
     eventually("it is refused", WITHIN, || {
         (former.status()["segments"]["stores"][0]["ready"] == false).then_some(())
     });
@@ -71,7 +72,7 @@ fn daemons_with_the_new_routes_wait_for_them_and_those_with_the_former_ones_hear
     assert_eq!(drawn.ids["pay.out"].last(), Some(&20));
     former.raw().refused(&ids_request("pay.out", 1, 1, 1_000), Status::StoreRefused);
 
-    // So it does when it starts meanwhile: what its journal has left is asked about before it goes out.
+    // The same applies if it starts meanwhile: it asks about the held ids in its journal before it issues them.
     former.stop();
     done(&early.leafctl(&["tag", "delete", "pay.eu", "--yes-delete", "pay.eu"]));
     done(&early.leafctl(&["tag", "set", "orders", "--ceiling", "25"]));

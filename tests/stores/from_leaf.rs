@@ -1,5 +1,5 @@
-//! The page for those who come from Leaf, tried literally: every command in its order, on a MariaDB with Leaf's table and
-//! a ZooKeeper with Leaf's nodes. Only names of hosts and folders are other ones.
+//! The page about migrating from Leaf, followed literally: every command in its order, on a MariaDB with Leaf's table
+//! and a ZooKeeper with Leaf's nodes. Only the names of hosts and folders differ.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -17,7 +17,7 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 const PAGE: &str = include_str!("../../docs/guide/from-leaf.md");
 
-/// Leaf's own, to the letter.
+/// Leaf's own table definition, verbatim.
 const LEAF_TABLE: &str = "CREATE TABLE `leaf_alloc` (
     `biz_tag` varchar(128) NOT NULL DEFAULT '',
     `max_id` bigint(20) NOT NULL DEFAULT '1',
@@ -29,7 +29,7 @@ const LEAF_TABLE: &str = "CREATE TABLE `leaf_alloc` (
 
 const FOREVER: &str = "/snowflake/com.example.leaf/forever";
 
-/// In the place of the service manager: of its words the page uses these.
+/// Replaces systemctl, with the subcommands that the page uses.
 const SYSTEMCTL: &str = r#"#!/bin/sh
 stop() {
     [ -e DIR/pid ] || return 0
@@ -50,13 +50,13 @@ case "$*" in
 esac
 "#;
 
-/// What is to be run, in its order: the language and the text.
+/// The blocks to run, in their order: the language and the text.
 fn blocks() -> Vec<(&'static str, &'static str)> {
     let parts = PAGE.split("```").skip(1).step_by(2);
     parts.map(|part| part.split_once('\n').expect("a language")).collect()
 }
 
-/// Stops the daemon when the test ends in whatever way.
+/// Stops the daemon however the test ends.
 struct Site(tempfile::TempDir);
 
 impl Drop for Site {
@@ -93,7 +93,7 @@ impl Site {
         self.0.path()
     }
 
-    /// What a block of commands says.
+    /// The output of a block of commands.
     #[track_caller]
     fn run(&self, script: &str) -> String {
         let mut command = Command::new("/bin/sh");
@@ -108,7 +108,7 @@ impl Site {
     }
 }
 
-/// A claim as Java Leaf makes it.
+/// Claims as Java Leaf does.
 fn claim_as_leaf(leaf: &mut mysql::Conn, tag: &str) -> std::ops::Range<u64> {
     leaf.query_drop("START TRANSACTION").unwrap();
     leaf.exec_drop("UPDATE leaf_alloc SET max_id = max_id + step WHERE biz_tag = ?", (tag,))
@@ -119,7 +119,7 @@ fn claim_as_leaf(leaf: &mut mysql::Conn, tag: &str) -> std::ops::Range<u64> {
     max_id - step..max_id
 }
 
-/// What a Leaf writes to its node every 3 s.
+/// The payload that a Leaf writes to its node every 3 s.
 fn payload(ip: &str) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis();
     format!(r#"{{"ip":"{ip}","port":"8080","timestamp":{now}}}"#)
@@ -138,7 +138,7 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
     leaf.query_drop("USE leaf").unwrap();
     let mut drawn = Drawn::default();
     drawn.add_ids("orders", &claim_as_leaf(&mut leaf, "orders").collect::<Vec<_>>());
-    // Leaf's hosts: this one is the second.
+    // The nodes of Leaf's hosts; this host is the second one.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = Client::connect(&ensemble.address()).await.unwrap();
@@ -160,13 +160,13 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
             .replace("zk1:2181,zk2:2181,zk3:2181", &ensemble.address())
             .replace("/etc/leafd", &format!("{folder}/etc"))
             .replace("/tmp/com.example.leaf", &format!("{folder}/com.example.leaf"))
-            // The test's user runs the daemon.
+            // The test's user runs the daemon instead.
             .replace("-o leafd ", "")
     };
     let mut said = Vec::new();
     for (language, text) in blocks() {
         if text.contains("disable --now leaf\n") {
-            // It has written until now.
+            // The Leaf on this host has written its node until now.
             runtime.block_on(async {
                 let client = Client::connect(&ensemble.address()).await.unwrap();
                 let node = format!("{FOREVER}/10.0.0.1:8080-0000000001");
@@ -178,7 +178,7 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
             "sh" => said.push(site.run(&here(text))),
             other => panic!("a block of {other}: {text}"),
         }
-        // A Leaf goes on beside all of it.
+        // Another Leaf continues to claim all the time.
         drawn.add_ids("orders", &claim_as_leaf(&mut leaf, "orders").collect::<Vec<_>>());
     }
     let [schema, segments, snowflake, back] = &said[..] else { panic!("four steps: {said:?}") };
@@ -198,7 +198,7 @@ fn the_page_for_those_who_come_from_leaf_does_what_it_says() {
     assert_eq!(back, "");
     let log = fs::read_to_string(site.path().join("log")).unwrap();
     assert!(!log.contains("a Java Leaf has the identity"), "{log}");
-    // Each claim of Leaf's above the one before, and none of leafd's.
+    // Each of Leaf's claims must lie above the one before. leafd's ids may be in between.
     drawn.backwards.clear();
     drawn.assert_sound();
 }

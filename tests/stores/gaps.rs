@@ -1,5 +1,5 @@
-//! `leafctl gaps` with two hosts on one store: what became of each number, after a crash, a clean stop, claims of others, a
-//! ceiling that was lowered and a tag that was deleted.
+//! `leafctl gaps` with two hosts on one store: the fate of each number, after a crash, a clean stop, claims of others,
+//! a lowered ceiling and a deleted tag.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::scene::{create, take_as_a_leaf};
 
 on_each_server!(each_number_is_accounted_for, what_is_dropped_is_told);
 
-/// For what a daemon does in the background, on a busy machine.
+/// How long a daemon may take for background work, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// All parts of a range, which have to follow each other.
+/// All parts of a range, which must be contiguous.
 #[track_caller]
 fn parts(host: &Host, first: u64, last: u64) -> Vec<Value> {
     let (mut parts, mut from) = (Vec::new(), first);
@@ -38,7 +38,7 @@ fn parts(host: &Host, first: u64, last: u64) -> Vec<Value> {
     parts
 }
 
-/// The part that has a number.
+/// The part that contains a number.
 #[track_caller]
 fn part(host: &Host, number: u64) -> Value {
     parts(host, number, number)[0].clone()
@@ -72,7 +72,7 @@ fn each_number_is_accounted_for<S: Server>() {
     let after_stop = b.raw().draw("orders", 1)[0];
     assert_eq!(after_stop, of_b[9] + 1, "a clean stop skips nothing");
 
-    // What a host knows of its own.
+    // A host's information about its own claims.
     let until_crash = |part: &Value| part["why"] == "issued_until_crash";
     let skipped = parts(&a, 1, after_crash).into_iter().find(until_crash).unwrap();
     assert_eq!(skipped["name"], "web-1", "{skipped}");
@@ -84,7 +84,7 @@ fn each_number_is_accounted_for<S: Server>() {
         (why(&b, after_stop + 1), &part(&b, of_b[3])["own"]),
         ("held".to_owned(), &json!(true))
     );
-    // What it knows of others'.
+    // A host's information about claims of others.
     let others = part(&b, of_a[0]);
     assert_eq!((&others["name"], &others["own"]), (&json!("web-1"), &json!(false)), "{others}");
     assert_eq!(part(&a, of_b[0])["name"], "web-2");
@@ -93,12 +93,12 @@ fn each_number_is_accounted_for<S: Server>() {
         assert_eq!(why(host, max_id(&server) + 5), "not_claimed");
         parts(host, 1, max_id(&server) + 1_000);
     }
-    // The crash goes on to be known.
+    // The crash is still known after another restart.
     a.stop();
     a.start();
     assert_eq!(why(&a, skipped["last"].as_u64().unwrap()), "issued_until_crash");
 
-    // A claim whose answer never came, and then the next one.
+    // A claim whose answer was lost, followed by the next claim.
     let id = a.status()["host"].as_str().unwrap().to_owned();
     let lost = take_as_a_leaf(|sql| server.sql(sql), "orders", 100);
     server.sql(&format!(
@@ -137,7 +137,7 @@ fn what_is_dropped_is_told<S: Server>() {
     create(&a, "orders", 1_000);
     a.raw().draw("orders", 3);
     let of_b = b.raw().draw("orders", 3)[2];
-    // The other host notices it by and by.
+    // The other host notices this within some time.
     a.admin(opcode::TAG_SET, &json!({ "tag": "orders", "ceiling": of_b + 100 }));
     let dropped = eventually("the ids above the ceiling are dropped", WITHIN, || {
         Some(part(&b, of_b + 101)).filter(|part| part["why"] == "dropped")
@@ -151,7 +151,7 @@ fn what_is_dropped_is_told<S: Server>() {
         Some(part(&b, of_b + 50)).filter(|part| part["why"] == "dropped")
     });
     assert_eq!((&dropped["cause"], &dropped["earlier_tag"]), (&json!("removed"), &json!(true)));
-    // It is written down soon.
+    // The record is written soon.
     eventually("the reasons are in the file", WITHIN, || {
         let text = std::fs::read_to_string(b.state_dir().join("gaps")).ok()?;
         text.contains(r#""tag":"orders","cause":"removed""#).then_some(())

@@ -1,5 +1,6 @@
-//! `leafctl gaps` and `whose` of tags in independent primaries, with two hosts: what became of each number, whichever primary gave
-//! it, after a crash, a ceiling that was lowered and a change of the list; and what is not known while a primary is away.
+//! `leafctl gaps` and `whose` for tags in independent primaries, with two hosts: the fate of each number, whichever
+//! primary granted it, after a crash, a lowered ceiling and a change of the list; and what is unknown while a primary
+//! is unavailable.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,7 +13,7 @@ use crate::scene::{create, take_as_a_leaf};
 
 const TAG: &str = "events.a";
 
-/// What is said of each number of a range: each in one part of one page.
+/// What is reported about each number of a range, which must be in exactly one part of one page.
 #[track_caller]
 fn told(host: &Host, first: u64, last: u64) -> BTreeMap<u64, Value> {
     let (mut told, mut from) = (BTreeMap::new(), first);
@@ -54,7 +55,7 @@ fn named(primaries: &Primaries, name: &str) -> Host {
     host
 }
 
-/// Draws some ids of each of two primaries; each time the other one is away.
+/// Draws some ids from each of two primaries, while the other one is unavailable.
 fn draw_of_both(primaries: &mut Primaries, hosts: [&Host; 2], drawn: &mut [Vec<u64>; 2]) {
     for place in 0..2 {
         primaries.all[1 - place].away(End::Kill);
@@ -82,7 +83,7 @@ fn assert_unique(drawn: &[Vec<u64>]) {
     assert!(drawn.iter().flatten().all(|id| seen.insert(*id)), "no id came twice");
 }
 
-/// One past the highest id that any primary has given.
+/// One past the highest id that any primary has granted.
 fn end(primaries: &Primaries) -> u64 {
     primaries.ends(TAG).into_iter().max().unwrap()
 }
@@ -94,7 +95,7 @@ fn each_number_of_both_primaries_is_accounted_for() {
     create(&a, TAG, 100);
     let mut drawn = [Vec::new(), Vec::new()];
     draw_of_both(&mut primaries, [&a, &b], &mut drawn);
-    // Of the second one numbers are taken that no host of leafd's has.
+    // Another program takes numbers from the second primary.
     let raised = take_as_a_leaf(|sql| primaries.all[1].ask(sql), TAG, 40);
     let before_crash = drawn[0].len();
     a.kill();
@@ -115,7 +116,7 @@ fn each_number_of_both_primaries_is_accounted_for() {
             assert_eq!(part["store"], ["a", "b"][place], "{id}: {part}");
             assert_eq!(own, part["name"] == name, "{id}: {part}");
             match why {
-                // A crash skips some seconds' use, which is several claims of such a short autonomy.
+                // A crash skips the ids of some seconds, which are several claims with so short an autonomy.
                 "issued" if own => {
                     assert!(drawn.contains(id) || name == "web-1", "{id} was not drawn: {part}");
                 }
@@ -142,7 +143,7 @@ fn each_number_of_both_primaries_is_accounted_for() {
     assert_eq!(why(&of_a, after_crash), "issued");
     let crashed = |part: &Value| part["why"] == "issued_until_crash" && part["at_ms"].is_u64();
     assert!(of_a.values().any(crashed), "{of_a:#?}");
-    // The same by one id.
+    // The answers about single ids must agree.
     for id in [drawn[0][0], drawn[1][0], drawn[1][drawn[1].len() - 1]] {
         let answer = whose(&a, id);
         assert_eq!(answer["verdict"], "claimed", "{answer}");
@@ -156,7 +157,7 @@ fn each_number_of_both_primaries_is_accounted_for() {
         assert!(words.contains(expected), "{expected}: {words}");
     }
 
-    // The other one notices a ceiling that was lowered.
+    // The other host notices the lowered ceiling.
     let last = drawn[1][drawn[1].len() - 1];
     let of_b = told(&b, last, to);
     let held: Vec<u64> = of_b
@@ -197,7 +198,7 @@ fn what_a_primary_that_is_away_knows_is_not_guessed() {
             (1, _) => {
                 assert_eq!((&part["why"], &part["store"]), (&json!("primary_away"), &json!("b")))
             }
-            // Under another list it may have been the other one's.
+            // Under another list, the other primary may have granted it.
             (_, "by_none_of_leafds_hosts" | "not_remembered") => {
                 assert_eq!(part["why"], "primary_away", "{id}");
             }
@@ -236,20 +237,20 @@ fn what_a_primary_that_is_away_knows_is_not_guessed() {
     assert!(!output.status.success(), "{output:?}");
 }
 
-/// So many claims are more than one answer tells.
+/// The number of claims, which is more than fit into one answer.
 const ROWS: u64 = 600;
 
-/// More claims than one answer tells, between each other, and a row that leafd did not write.
+/// More claims than fit into one answer, interleaved, and a row that leafd did not write.
 #[test]
 fn many_claims_of_primaries_are_told_page_by_page() {
     let primaries = Primaries::new(2);
     let a = named(&primaries, "web-1");
     create(&a, TAG, 100);
     let drawn = [a.raw().draw(TAG, 100)];
-    // Far above what the host claims meanwhile.
+    // Far above the ids that the host claims meanwhile.
     let from = 1_000_000;
     for (place, primary) in primaries.all.iter().enumerate() {
-        // Each has one id, and leaves out the next one of its primary.
+        // Each claim has one id, and skips the next id of its primary.
         let row = |index| {
             let first = from + place as u64 + 4 * index;
             format!("('{TAG}', {}, 5000, {first}, 2, 7, 'ghost', 'ghost')", first + 1)

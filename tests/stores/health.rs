@@ -1,5 +1,5 @@
-//! What a daemon says of its health while its store refuses, is away, or has no worker for it: in the status, by
-//! `leafctl ping --ready`, and in the log, once and not every second.
+//! What a daemon reports about its health while its store refuses claims, is unavailable, or has no worker for it: in
+//! the status, by `leafctl ping --ready`, and in the log, once and not every second.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use serde_json::Value;
 
 use crate::scene::{RESUMES_WITHIN, create};
 
-/// `leafctl ping` says so when what it was asked for is not ready.
+/// The exit status of `leafctl ping` if something that must be ready is not.
 const EXIT_NOT_READY: i32 = 4;
 
-/// The log has what the status has within this.
+/// How long the log may take to contain what the status reports.
 const TOLD_WITHIN: Duration = Duration::from_secs(60);
 
 on_each_server!(
@@ -33,7 +33,7 @@ fn faults_of_the_store<S: Server>() {
     draw_some(&host, &mut seen);
     assert_well(&host);
 
-    // The server answers, and every claim is refused.
+    // The server answers, but refuses every claim.
     let refused = ["claims_failing", "store_refused"];
     may_update(&server, false);
     let before = host.log().len();
@@ -47,13 +47,13 @@ fn faults_of_the_store<S: Server>() {
     server.sql("ALTER TABLE leaf_gone RENAME TO leaf_alloc");
     well_again(&host, &mut seen, &refused, before);
 
-    // What a trigger of somebody else's needs is lost; claims change the row that it is on.
+    // Another program's trigger fails because something that it needs is missing. Claims change the row that it is on.
     for (lost, of_mysql) in [("INSERT INTO audit VALUES (1)", ""), ("lost()", "CALL ")] {
         let of_postgres = if of_mysql.is_empty() { "" } else { "PERFORM " };
         add_trigger(&server, &format!("{of_mysql}{lost}"), &format!("{of_postgres}{lost}"));
         refused_over_trigger(&server, &host, &mut seen, &refused, "trigger");
     }
-    // Only there a trigger runs as a user by name.
+    // Only in MySQL and MariaDB does a trigger run as a named user.
     for table in ["leaf_alloc", "leafd_tag"].into_iter().filter(|_| S::SCHEME == "mysql") {
         server.sql(&format!(
             "CREATE DEFINER = auditor@localhost TRIGGER audited BEFORE UPDATE ON {table} FOR EACH ROW SET @audited = 1"
@@ -74,7 +74,7 @@ fn faults_of_the_store<S: Server>() {
     well_again(&host, &mut seen, &["store_away"], before);
     host.stop();
 
-    // Nobody knows any more which history the store has, so it gets another one.
+    // The store's history is now unknown, so the store gets a new one.
     server.sql("UPDATE leafd_meta SET value = 'lately' WHERE name = 'history'");
     let before = host.log().len();
     host.start();
@@ -86,7 +86,7 @@ fn faults_of_the_store<S: Server>() {
     host.stop();
 }
 
-/// Everything but claims works, and nobody has asked for an id yet.
+/// Everything except claims works, and no id has been requested yet.
 fn a_fresh_daemon_without_the_right_to_claim_is_not_ready<S: Server>() {
     let server = S::new();
     let mut host = Host::on_store(&server.url());
@@ -117,7 +117,7 @@ fn a_fresh_daemon_without_the_right_to_claim_is_not_ready<S: Server>() {
         fresh.stop();
     }
     fresh.start();
-    // One that holds ids issues them.
+    // A host that holds ids issues them.
     host.start();
     assert!(host.raw().info().segments_ready, "{}", host.status());
     draw_some(&host, &mut seen);
@@ -131,7 +131,7 @@ fn a_fresh_daemon_without_the_right_to_claim_is_not_ready<S: Server>() {
     assert_well(&fresh);
 }
 
-/// Claims are refused because of the trigger until it is dropped; the log has these words of the server.
+/// Claims are refused because of the trigger until it is dropped. The log contains these words of the server.
 fn refused_over_trigger<S: Server>(
     server: &S,
     host: &Host,
@@ -147,7 +147,8 @@ fn refused_over_trigger<S: Server>(
     assert!(log.contains("trigger") && log.contains(words), "{log}");
 }
 
-/// Grants or takes the right to claim. Sessions that are open are ended, as MariaDB and MySQL check rights when they begin.
+/// Grants or revokes the right to claim. Open sessions are ended, because MariaDB and MySQL check rights when a session
+/// begins.
 fn may_update<S: Server>(server: &S, may: bool) {
     let on = if S::SCHEME == "mysql" { "`ids%`.*" } else { "leaf_alloc" };
     let whom = user::<S>();
@@ -160,12 +161,12 @@ fn may_update<S: Server>(server: &S, may: bool) {
     S::end_sessions(&mut server.connection().unwrap());
 }
 
-/// The daemons' user, as SQL names it.
+/// The daemons' user, in SQL.
 fn user<S: Server>() -> &'static str {
     if S::SCHEME == "mysql" { "leafd@'%'" } else { "leafd" }
 }
 
-/// Adds a trigger to Leaf's table that does this at each claim.
+/// Adds a trigger to Leaf's table that executes this at each claim.
 fn add_trigger<S: Server>(server: &S, of_mysql: &str, of_postgres: &str) {
     let on = "CREATE TRIGGER audited BEFORE UPDATE ON leaf_alloc FOR EACH ROW";
     if S::SCHEME == "mysql" {
@@ -196,7 +197,7 @@ fn conditions(status: &Value) -> Vec<Value> {
     status["health"]["conditions"].as_array().unwrap().clone()
 }
 
-/// Draws what is held. Tells the refusal.
+/// Draws all held ids. Returns the status of the refusal.
 fn draw_dry(raw: &mut Raw, seen: &mut HashSet<u64>) -> Status {
     loop {
         raw.send(&ids_request("orders", 1, 1, 200));
@@ -235,14 +236,14 @@ fn in_trouble(host: &Host, seen: &mut HashSet<u64>, codes: &[&str], remedy: &str
     let shown = String::from_utf8(host.leafctl(&["status"]).stdout).unwrap();
     assert!(shown.starts_with("DEGRADED: segment "), "{shown}");
     assert!(shown.contains(said), "{shown}");
-    // It lasts, and is asked again and again.
+    // The problem lasts, and ids are requested again and again.
     for _ in 0..10 {
         draw_dry(&mut raw, seen);
         std::thread::sleep(Duration::from_millis(200));
     }
 }
 
-/// It is mended: that shows, and the log has had each part of it once.
+/// Checks that the problem is over, and that the log has reported each part of it once.
 fn well_again(host: &Host, seen: &mut HashSet<u64>, codes: &[&str], from: usize) {
     let first = host.raw().draw_until("orders", RESUMES_WITHIN);
     assert!(seen.insert(first), "id {first} came twice");
@@ -275,7 +276,7 @@ fn assert_well(host: &Host) {
     assert!(shown.starts_with("OK: "), "{shown}");
 }
 
-/// A host that has asked for no snowflake id yet knows whether it could have one.
+/// A host that has not requested a snowflake id yet knows whether a worker is available.
 fn a_full_pool_of_workers<S: Server>() {
     let mut server = S::new();
     let host = || Host::on_store(&server.url()).set("worker_range", "0..1").set("lease", "30s");
@@ -296,7 +297,7 @@ fn a_full_pool_of_workers<S: Server>() {
     let ping = || second.leafctl(&["ping", "--ready", "snowflake"]);
     assert_eq!(ping().status.code(), Some(EXIT_NOT_READY));
     assert!(String::from_utf8(ping().stderr).unwrap().contains("worker"), "{:?}", ping());
-    // Once the first one has given its worker back, it could be had.
+    // Once the first host has released its worker, one is available.
     let released = first.leafctl(&["worker", "release"]);
     assert!(released.status.success(), "{released:?}");
     eventually("a worker could be had", TOLD_WITHIN, || {
@@ -305,7 +306,7 @@ fn a_full_pool_of_workers<S: Server>() {
     assert_eq!(ping().status.code(), Some(0));
     let more = second.raw().draw("snowflake", 10);
     assert!(more.iter().all(|id| ids.insert(*id)), "none comes twice");
-    // Where it starts while the database is away, no worker could be had.
+    // If the host starts while the database is unavailable, no worker is available.
     second.stop();
     server.kill();
     let mut third = Host::on_store(&server.url());

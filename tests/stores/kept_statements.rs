@@ -1,4 +1,5 @@
-//! The statements that PostgreSQL keeps for a connection are gone, or no longer fit: claims go on without an error.
+//! The statements that PostgreSQL has prepared for a connection disappear or no longer fit: claims continue without an
+//! error.
 
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ const TAG: &str = "ledger";
 const HOSTS: usize = 4;
 const DRAWS: usize = 150;
 
-/// A host that claims each id of a strict tag.
+/// A host that makes a claim for each id of a strict tag.
 fn strict_host(url: &str) -> Host {
     let mut host = Host::on_store(url).set("strict_hold", "0s").set("failover_settle", "1s");
     host.start();
@@ -57,7 +58,7 @@ fn a_pooler_gives_each_transaction_to_another_session() {
     check_unique(&ids);
 }
 
-/// PostgreSQL refuses to run a kept statement whose result has other types than when it was prepared.
+/// PostgreSQL refuses to run a prepared statement whose result types have changed.
 #[test]
 fn a_table_is_altered_between_claims() {
     let server = Postgres::new();
@@ -71,8 +72,8 @@ fn a_table_is_altered_between_claims() {
     check_unique(&ids);
 }
 
-/// A statement that was prepared before goes on using the table that is hidden now. A host without such statements uses
-/// the new one, and both give the same ids.
+/// A statement that was prepared before still uses the table that is now hidden. A host without such statements uses
+/// the new table, and both would issue the same ids.
 #[test]
 fn a_copy_of_the_table_hides_it() {
     let server = Postgres::new();
@@ -91,7 +92,8 @@ fn a_copy_of_the_table_hides_it() {
         let sql = format!("SELECT max_id FROM {schema}.leaf_alloc WHERE biz_tag = '{TAG}'");
         server.sql(&sql)[0][0].parse::<u64>().unwrap()
     };
-    // A claim that finds another table would end the connection, and the statements with it.
+    // A claim that finds another table would end the connection and with it the prepared statements, so the probe must
+    // find it first.
     eventually("the probe has found it", Duration::from_secs(60), || {
         let known = store(&host);
         (known["ready"] == true && known["failovers"] == 1).then_some(())

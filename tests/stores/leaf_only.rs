@@ -1,4 +1,5 @@
-//! Daemons on Leaf's table alone: it may be altered under them, and they go over to leafd's own tables host by host.
+//! Daemons with Leaf's table only: the table may be altered while they use it, and they move to leafd's own tables host
+//! by host.
 
 use std::time::Duration;
 
@@ -18,10 +19,10 @@ const LEAF_TABLE: &str = "CREATE TABLE leaf_alloc (
     update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
     PRIMARY KEY (biz_tag)) ENGINE=InnoDB";
 
-/// Within which a daemon claims again, on a busy machine.
+/// How long a daemon may take to claim again, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// Waits until each host has noticed so many changes of the store's history, and claims again.
+/// Waits until each host has noticed this many changes of the store's history, and claims again.
 #[track_caller]
 fn settled(hosts: &[Host], changes: u64) {
     for host in hosts {
@@ -46,7 +47,7 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
     let draws = hosts.iter().map(|host| Draw::steady(&host.socket(), "orders"));
     let load = Load::start(draws.collect());
     load.under_way();
-    // There is no place to remember who claimed.
+    // Leaf's table has no place to record claimants.
     let words = ["whose", "1", "--tag", "orders"];
     let whose = hosts[0].leafctl(&words);
     let said = String::from_utf8_lossy(&whose.stderr);
@@ -55,7 +56,7 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
         said.contains("finding out who claimed an id") && said.contains("leafd schema apply"),
         "{said}"
     );
-    // The server tells the time at which a table was made in seconds.
+    // The server reports a table's creation time in whole seconds.
     std::thread::sleep(Duration::from_millis(1_100));
     server.sql("ALTER TABLE leaf_alloc ADD COLUMN owner varchar(64)");
     settled(&hosts, 1);
@@ -71,7 +72,7 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
     }
     let issued = load.issued();
     let mut drawn = load.stop();
-    // What leafd's own tables are for.
+    // leafd's own tables make this possible.
     create(&hosts[0], "invoices", 10);
     drawn.add_ids("invoices", &hosts[1].raw().draw("invoices", 20));
     for host in &hosts {
@@ -86,8 +87,8 @@ fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
     assert!(drawn.errors.keys().all(of_a_restart), "{:?}", drawn.errors);
 }
 
-/// One host is stopped while leafd's own tables are created, and one is running. The first one lost nothing, and the
-/// second one has reported what it holds.
+/// One host is stopped while leafd's own tables are created, and another is running. The first one has lost nothing,
+/// and the second one has reported its held ids.
 fn who_leaves_leaf_s_table_alone_keeps_its_held_ids<S: Server>() {
     let server = S::empty(&[]);
     server.sql(

@@ -1,5 +1,5 @@
-//! A server that can't serve any more is left for the next one that the URL names, by the daemon that uses it and by one
-//! that starts; while none serves, the error names each and why.
+//! When a server can no longer serve, the daemon that uses it and a daemon that starts switch to the next server in the
+//! URL. While none serves, the error names each server and why.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use nix::sys::signal::{Signal, kill};
 
 use crate::scene::create;
 
-/// So small that each draw claims.
+/// A step so small that each draw needs a claim.
 const STEP: u64 = 10;
 
-/// Within which ids come again once a server serves, on a busy machine.
+/// How soon ids return once a server serves, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 on_each_server!(a_primary_that_becomes_read_only_is_left_for_the_next_server);
@@ -24,7 +24,7 @@ fn a_primary_that_becomes_read_only_is_left_for_the_next_server<S: Server>() {
     left::<S, _>("read-only", |pair, _, _| pair.primary.set_read_only(true));
 }
 
-/// PostgreSQL's smart shutdown: who is in goes on, and nobody new is let in.
+/// PostgreSQL's smart shutdown: open sessions continue, and no new ones are accepted.
 #[test]
 fn a_server_that_is_shutting_down_is_left_for_the_next_server() {
     left::<Postgres, _>("the database system is shutting down", |pair, host, drawn| {

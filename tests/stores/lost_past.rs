@@ -1,6 +1,6 @@
-//! Stores that lose commits although their engine says that they are what they were, and servers and hosts that come in
-//! where commits were lost: no id comes twice. In each of these, one host holds ids whose claims are lost, and another
-//! one claims as soon as it can.
+//! Stores that lose commits although their engine reports no change, and servers and hosts that appear where commits
+//! were lost: no id is issued twice. In each case, one host holds ids whose claims are lost, and another one claims as
+//! soon as it can.
 
 use std::time::Duration;
 
@@ -19,20 +19,20 @@ use serde_json::json;
 use crate::routes::{Databases, done};
 use crate::scene::{create, draw, report, store};
 
-/// The setting `failover_settle` of all hosts: a busy machine needs time to report to the store.
+/// The setting `failover_settle` of all hosts, because a busy machine needs time to report to the store.
 const SETTLE: Duration = Duration::from_secs(8);
 
-/// The same where a host that was stopped has to report its lease.
+/// The same if a host that was stopped must report its lease.
 const LONG_SETTLE: &str = "20s";
 
-/// How long a host is stopped while another one claims: much less than [`SETTLE`].
+/// How long a host is stopped while another one claims: much shorter than [`SETTLE`].
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// Within which ids come after a loss: [`SETTLE`], and what a busy machine needs.
+/// How soon ids must return after a loss: [`SETTLE`], and what a busy machine needs.
 const WITHIN: Duration = Duration::from_secs(55);
 
 const TAG: &str = "orders";
-/// What the second host draws when it is to see the store go on, and nothing of the other tag.
+/// The tag that the second host draws to see the store continue without seeing the other tag.
 const OTHER: &str = "others";
 const STEP: u64 = 1_000;
 
@@ -44,7 +44,7 @@ on_each_server!(
     an_old_primary_comes_back_first_in_the_url,
 );
 
-/// A host of this store, started.
+/// A started host on this store.
 fn host(url: &str) -> Host {
     host_with(url, &[])
 }
@@ -57,7 +57,7 @@ fn host_with(url: &str, settings: &[(&str, &str)]) -> Host {
     host
 }
 
-/// Both have ids of the tag.
+/// Makes both hosts draw ids of the tag.
 #[track_caller]
 fn begin(drawn: &mut Drawn, first: &Host, second: &Host) {
     for tag in [TAG, OTHER] {
@@ -70,12 +70,12 @@ fn begin(drawn: &mut Drawn, first: &Host, second: &Host) {
     draw(drawn, first, TAG, 1, 10);
 }
 
-/// Claims that will be lost, and ids out of them.
+/// Makes claims that will be lost, and issues ids of them.
 fn claim_much(drawn: &mut Drawn, host: &Host) {
     draw(drawn, host, TAG, 30, STEP as u32);
 }
 
-/// Requests these many ids, to be answered by [`answered`].
+/// Requests ids this many times. [`answered`] collects the answers.
 fn ask(host: &Host, tag: &str, times: u32) -> Vec<Raw> {
     let deadline_ms = WITHIN.as_millis().try_into().unwrap();
     let asked = (0..times).map(|number| {
@@ -94,7 +94,7 @@ fn answered(drawn: &mut Drawn, tag: &str, raws: &mut [Raw]) {
     }
 }
 
-/// Each of them claims again.
+/// Checks that each host claims again.
 #[track_caller]
 fn have_settled(drawn: &mut Drawn, hosts: &[&Host]) {
     for mut asked in hosts.iter().map(|host| ask(host, OTHER, 2)).collect::<Vec<_>>() {
@@ -102,7 +102,7 @@ fn have_settled(drawn: &mut Drawn, hosts: &[&Host]) {
     }
 }
 
-/// The second host claims while the first one stands still for a moment, and then both draw.
+/// The second host claims while the first one is stopped for a moment, and then both draw.
 #[track_caller]
 fn claim_beside(drawn: &mut Drawn, first: &Host, second: &Host, lose: impl FnOnce()) {
     first.signal(Signal::SIGSTOP);
@@ -121,8 +121,8 @@ fn judge<S: Server>(what: &str, drawn: &Drawn) {
     drawn.assert_sound();
 }
 
-/// The data go back to what was saved, while the first host stands still. The second one has seen the store later than
-/// that.
+/// The store's data is reset to a saved state while the first host is stopped. The second host has seen later states of
+/// the store.
 #[track_caller]
 fn goes_back<S: Server, T>(
     what: &str,
@@ -149,7 +149,7 @@ fn a_volume_is_put_back_to_a_snapshot<S: Server>() {
     });
 }
 
-/// Not the volume, but the files of the data directory, `auto.cnf` with MySQL's name of the server among them.
+/// Not the volume, but the files of the data directory, including `auto.cnf` with MySQL's server id.
 fn a_data_directory_is_put_back<S: Server>() {
     let save = |server: &mut S| server.snapshot();
     goes_back("data directory put back", &mut S::new(), save, |server, copy| {
@@ -157,7 +157,7 @@ fn a_data_directory_is_put_back<S: Server>() {
     });
 }
 
-/// The first host's lease of the only worker is lost. The second one has none, and wants it.
+/// The first host's lease of the only worker is lost. The second host has no lease, and wants that worker.
 fn a_volume_with_leases_is_put_back_to_a_snapshot<S: Server>() {
     let mut server = S::new();
     let volume = Volume::of(&mut server);
@@ -173,7 +173,7 @@ fn a_volume_with_leases_is_put_back_to_a_snapshot<S: Server>() {
     let mut raw = second.raw();
     raw.stream.set_read_timeout(Some(WITHIN)).unwrap();
     raw.send(&ids_request("snowflake", 1, 1, 50_000));
-    // The first one comes back once the second one would take the worker if nobody reported it.
+    // The first host resumes when the second one is about to take the worker, unless somebody reports it.
     eventually("the loss is noticed", WITHIN, || {
         let status = second.status();
         let mut conditions = status["health"]["conditions"].as_array()?.iter();
@@ -186,7 +186,7 @@ fn a_volume_with_leases_is_put_back_to_a_snapshot<S: Server>() {
     first.raw().draw_until("snowflake", WITHIN);
 }
 
-/// It has never seen the store before.
+/// The new host has never used the store before.
 fn a_newcomer_right_after_a_fail_over<S: Server>() {
     let mut pair = Pair::<S>::new();
     let [first, second] = [(); 2].map(|()| host(&pair.url()));
@@ -204,7 +204,7 @@ fn a_newcomer_right_after_a_fail_over<S: Server>() {
     pair.standby.promote();
     let newcomer = host(&pair.url());
     let mut asked = ask(&newcomer, TAG, 20);
-    // The standby has never heard of this tag. Made anew, it must not begin again.
+    // The standby doesn't know this tag. If it is created again, it must not start over.
     let anew = json!({ "tag": "invoices", "step": STEP }).to_string();
     let making = std::thread::spawn({
         let client = newcomer.client();
@@ -233,7 +233,7 @@ fn an_old_primary_comes_back_first_in_the_url<S: Server>() {
     pair.standby.promote();
     have_settled(&mut drawn, &[&first, &second]);
     claim_much(&mut drawn, &first);
-    // It takes writes, as nobody has fenced it.
+    // The old primary accepts writes, because nobody has fenced it.
     pair.primary.start();
     second.stop();
     second.start();
@@ -241,7 +241,7 @@ fn an_old_primary_comes_back_first_in_the_url<S: Server>() {
     claim_much(&mut drawn, &first);
     answered(&mut drawn, TAG, &mut asked);
     judge::<S>("an old primary came back, a host restarted", &drawn);
-    // Nor does it become the store when it is the only one that answers.
+    // It must not become the store even if it is the only server that answers.
     let before = pair.primary.max_id(TAG);
     pair.standby.kill();
     second.stop();
@@ -259,7 +259,7 @@ fn an_old_primary_comes_back_first_in_the_url<S: Server>() {
     drawn.assert_sound();
 }
 
-/// The first standby is promoted, and dies before the second one follows it, which is promoted then. PostgreSQL calls
+/// The first standby is promoted, and dies before the second one follows it, which is then promoted. PostgreSQL calls
 /// both lives timeline 2.
 #[test]
 fn two_promotions_that_the_engine_calls_alike() {
@@ -284,7 +284,7 @@ fn two_promotions_that_the_engine_calls_alike() {
     judge::<Postgres>("two promotions to timeline 2", &drawn);
 }
 
-/// A restored base backup that is started without `recovery.signal` is on the timeline that it was on.
+/// A restored base backup that is started without `recovery.signal` stays on its timeline.
 #[test]
 fn a_base_backup_is_restored_without_a_recovery_signal() {
     let what = "base backup restored without recovery.signal";
@@ -302,7 +302,7 @@ fn a_fail_over_behind_a_pooler_of_sessions() {
     fail_over_behind(Pooling::Session);
 }
 
-/// The hosts' connections to the pooler stay while the pooler's lead to another server.
+/// The hosts stay connected to the pooler, which reconnects to another server.
 fn fail_over_behind(pooling: Pooling) {
     let mut pair = Pair::<Postgres>::new();
     let relay = Relay::to(pair.primary.port());
@@ -327,7 +327,8 @@ fn fail_over_behind(pooling: Pooling) {
     }
 }
 
-/// The new primary, whose clock the test sets, and two hosts, the first of which is stopped since before the fail-over.
+/// The new primary, whose clock the test sets, and two hosts. The first host has been stopped since before the
+/// fail-over.
 struct AtOtherTime {
     pair: Pair<Postgres>,
     clock: WallClock,
@@ -345,7 +346,8 @@ fn fail_over_to_another_clock() -> AtOtherTime {
     begin(&mut drawn, &hosts[0], &hosts[1]);
     pair.caught_up();
     pair.lose_from_now();
-    // The first host claims, and issues none of these before it is stopped: what it has issued is lost with the store.
+    // The first host claims ids, but issues none of them before it is stopped. The ids that it has issued until then
+    // are lost with the store, so they don't count.
     hosts[0].admin(opcode::TAG_SET, &json!({ "tag": TAG, "step": 100_000 }));
     draw(&mut drawn, &hosts[0], TAG, 1, STEP as u32);
     hosts[0].signal(Signal::SIGSTOP);
@@ -359,7 +361,7 @@ fn fail_over_to_another_clock() -> AtOtherTime {
     AtOtherTime { pair, clock, hosts, drawn }
 }
 
-/// A host that was stopped for longer than the settling time comes too late, whatever the store's clock says.
+/// A host that was stopped for longer than the settling time comes too late, whatever the store's clock shows.
 #[test]
 fn a_host_comes_late_and_the_clock_of_the_store_was_set_back() {
     let AtOtherTime { pair, clock, hosts: [first, second], mut drawn } =
@@ -367,7 +369,7 @@ fn a_host_comes_late_and_the_clock_of_the_store_was_set_back() {
     let mut asked = ask(&second, TAG, 20);
     answered(&mut drawn, TAG, &mut asked);
     clock.step(-3_600);
-    // It is asked in the moment in which it resumes, before it can have heard of the new history.
+    // It is asked at the very moment when it resumes, before it can have learnt of the new history.
     first.signal(Signal::SIGCONT);
     let mut asked = ask(&first, TAG, 20);
     answered(&mut drawn, TAG, &mut asked);
@@ -386,7 +388,7 @@ fn the_clock_of_the_store_is_set_back_while_hosts_settle() {
     drop(pair);
 }
 
-/// A host that comes too late may have issued what another host has claimed since, and reports which ids.
+/// A host that comes too late may have issued ids that another host has claimed since, and reports them.
 #[test]
 fn a_late_host_reports_the_ids_that_another_host_has_claimed() {
     let mut pair = Pair::<Postgres>::new();
@@ -406,7 +408,7 @@ fn a_late_host_reports_the_ids_that_another_host_has_claimed() {
     assert!(!second.log().contains(REPEATS), "{}", second.log());
 }
 
-/// What a host claimed before it went on as a new one is its own, and no other host's.
+/// The claims that a host made before it continued as a new one are its own, and not another host's.
 #[test]
 fn a_host_that_goes_on_as_a_new_one_reports_none_of_its_own_claims() {
     let server = Postgres::new();
@@ -430,7 +432,7 @@ fn a_host_that_goes_on_as_a_new_one_reports_none_of_its_own_claims() {
     eventually("it goes on as a new one", WITHIN, || {
         (host.status()["segments"]["stores"][0]["journal_stale"] == true).then_some(())
     });
-    // The last claim becomes another host's, and the store loses all of them.
+    // The last claim is attributed to another host, and the store loses all of them.
     let of_last = "WHERE end_id = (SELECT MAX(end_id) FROM leafd_claim)";
     server.ask("ids2", &format!("UPDATE leafd_claim SET host = 'x', name = 'stranger' {of_last}"));
     let lose = "UPDATE leaf_alloc SET max_id = 1; UPDATE leafd_tag SET highest_end = 1 WHERE highest_end > 1";
@@ -444,7 +446,8 @@ fn a_host_that_goes_on_as_a_new_one_reports_none_of_its_own_claims() {
     assert!(reports.iter().all(|line| line.contains("by=stranger")), "{reports:?}");
 }
 
-/// One store makes a host go on as a new one. The other store has lost nothing, whether it is met before that or after.
+/// One store makes a host continue as a new one. The other store has lost nothing, whether the host contacts it before
+/// that or after.
 #[test]
 fn a_host_that_goes_on_as_a_new_one_finds_no_loss_in_its_other_store() {
     let databases = Databases::new();
@@ -455,7 +458,7 @@ fn a_host_that_goes_on_as_a_new_one_finds_no_loss_in_its_other_store() {
     let mut drawn = Drawn::default();
     let mut goes_on = |host: &Host| {
         draw(&mut drawn, host, TAG, 20, 1);
-        // Some probes, after which the journal has how far the writes have come.
+        // After some probes, the journal has the number of the last write.
         std::thread::sleep(Duration::from_secs(2));
         let status = host.status();
         let stores = &status["segments"]["stores"];

@@ -1,5 +1,5 @@
-//! Names that one user makes up, beside another user's first draw of a tag: the store's calls are made one after the other,
-//! and those that are for nothing must not all come first.
+//! One user invents names while another user draws from a tag for the first time. The store's calls run one after the
+//! other, and those for invented names must not all come first.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use leafd_tests::servers::{DATABASE, Server};
 const ATTACKER: u32 = 4_001;
 const VICTIM: u32 = 4_002;
 
-/// As many as one user may have looked up.
+/// As many names as one user may have looked up at a time.
 const NAMES: u32 = 400;
 
 on_each_server!(a_user_s_made_up_names_do_not_all_come_before_another_user_s_tag);
@@ -25,7 +25,7 @@ fn a_user_s_made_up_names_do_not_all_come_before_another_user_s_tag<S: Server>()
     let as_user = |uid| Raw::over(connect_as(&host.socket(), uid, uid, &[]).unwrap());
     let (mut attacker, mut victim) = (as_user(ATTACKER), as_user(VICTIM));
     let in_use = || host.status()["segments"]["tags_in_use"].as_u64().unwrap();
-    // Each call takes so long that their order counts, and nothing else.
+    // Each call takes so long that only the order of calls matters.
     relay.delay(Duration::from_millis(10));
     let names = (0..NAMES).map(|number| format!("made-up-{number}"));
     let requests = names.enumerate().flat_map(|(id, name)| ids_request(name, 1, id as u32, 60_000));
@@ -37,7 +37,7 @@ fn a_user_s_made_up_names_do_not_all_come_before_another_user_s_tag<S: Server>()
     let left = in_use();
     assert!(left > u64::from(NAMES) / 2, "{left} of {NAMES} names were not looked up first");
     relay.pass();
-    // In the end each of them is answered.
+    // Finally, each of them is answered.
     for _ in 0..NAMES {
         attacker.reply();
     }

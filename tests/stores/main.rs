@@ -2,7 +2,7 @@
 //! suite for PostgreSQL, MariaDB and MySQL. Each test prints what it measured.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
-/// Makes a test of each check for each server, or for each but MySQL.
+/// Makes a test of each check for each server, or for each server except MySQL.
 macro_rules! on_each_server {
     ($($check:ident),* $(,)? $(; but for MySQL: $($other:ident),+ $(,)?)?) => {
         mod on_postgres {

@@ -1,5 +1,5 @@
-//! The page for many hosts, tried literally on PostgreSQL and MariaDB: every statement and command in its order. Only the
-//! name of the database's host is another one.
+//! The page for many hosts, followed literally on PostgreSQL and MariaDB: every statement and command in its order.
+//! Only the name of the database's host differs.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use leafd_tests::servers::{DATABASE, MariaDb, Postgres, Server};
 
 const PAGE: &str = include_str!("../../docs/guide/many-hosts.md");
 
-/// What is to be run, in its order: the language and the text.
+/// The blocks to run, in their order: the language and the text.
 fn blocks() -> impl Iterator<Item = (&'static str, &'static str)> {
     let parts = PAGE.split("```").skip(1).step_by(2);
     parts.map(|part| part.split_once('\n').expect("a language"))
@@ -21,7 +21,7 @@ fn a_new_postgresql_serves_what_the_page_creates() {
     server.ask("postgres", "DROP ROLE leafd");
     create_and_draw(&server, |sql| {
         let database = if sql.contains("CREATE DATABASE") { "postgres" } else { DATABASE };
-        // In one call it would be one transaction, in which no database can be created.
+        // A single call would be one transaction, in which no database can be created.
         sql.lines().for_each(|line| drop(server.ask(database, line)));
     });
 }

@@ -1,4 +1,4 @@
-//! A masked tag on several daemons and one server: all make the same permutation's ids, or none.
+//! A masked tag on several daemons and one server: all daemons issue ids of the same permutation, or none.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -61,13 +61,13 @@ fn hosts_share_a_permutation_or_stay_out<S: Server>() {
         }
     }
     drawn.assert_sound();
-    // Whatever host reads it, an id is one number's.
+    // Every host finds the same number behind an id.
     let numbers = hosts
         .each_ref()
         .map(|host| host.client().public_ids(TAG).bits(53).key(1).unmask(&all).unwrap());
     assert_eq!(numbers[0], numbers[1]);
 
-    // A host with another key has no say, neither in this tag's ids nor in public ids.
+    // A host with another key can't influence this tag's ids or public ids.
     let stranger = host_with(&server.url(), "1 0f0e0d0c0b0a09080706050403020100\n");
     let client = stranger.client();
     assert!(refused(&client).contains("not the one"));
@@ -76,7 +76,7 @@ fn hosts_share_a_permutation_or_stay_out<S: Server>() {
     let mut keyless = Host::on_store(&server.url());
     keyless.start();
     assert!(refused(&keyless.client()).contains("mask key 1"));
-    // It is no failure of the store: other tags go on there.
+    // This is not a failure of the store, so other tags continue.
     keyless.create("orders");
     assert_eq!(stranger.client().next_batch("orders", 5).unwrap().count(), 5);
 }
@@ -100,10 +100,10 @@ fn keys_stay_confirmed_through_a_reload_without_the_store<S: Server>() {
     };
     reload_with(&both);
     assert_eq!(orders.mask(&[17]).unwrap(), before);
-    // Of the keys that are known one fewer.
+    // One of the known keys is removed.
     reload_with(KEY);
     assert_eq!(orders.mask(&[17]).unwrap(), before);
-    // One that no store has seen yet.
+    // The third key is unknown to the store.
     reload_with(&format!("{KEY}3 0f0e0d0c0b0a09080706050403020100\n"));
     assert!(matches!(orders.mask(&[17]), Err(Error::Service { .. })));
     server.start();
@@ -112,7 +112,7 @@ fn keys_stay_confirmed_through_a_reload_without_the_store<S: Server>() {
     assert_eq!(after, before);
 }
 
-/// What was said of a store without tables is no answer once it has them.
+/// An earlier refusal for missing tables must not be repeated once the store has tables.
 fn keys_are_confirmed_as_soon_as_the_store_can_be_used<S: Server>() {
     let server = S::empty(&[]);
     let host = host_with(&server.url(), KEY);
@@ -132,7 +132,7 @@ fn keys_are_confirmed_as_soon_as_the_store_can_be_used<S: Server>() {
     orders.mask(&[17]).unwrap();
 }
 
-/// The backup knows neither of the tag nor of any mask key, and somebody with another key comes first.
+/// The backup contains neither the tag nor any mask key, and a host with another key comes first.
 fn a_restored_store_is_told_of_masks_and_asked_for_keys_again<S: Server>() {
     let server = S::new();
     let mut host = Host::on_store(&server.url()).set("failover_settle", "8s");
@@ -152,7 +152,7 @@ fn a_restored_store_is_told_of_masks_and_asked_for_keys_again<S: Server>() {
     let public = client.public_ids("orders");
     public.mask(&[17]).unwrap();
 
-    // The host doesn't see the tables without their rows.
+    // The host must not see the tables without their rows.
     host.signal(Signal::SIGSTOP);
     server.restore_over(DATABASE, &saved);
     server.sql("INSERT INTO leafd_meta (name, value) VALUES ('mask_key_1', '00000000000000aa')");
@@ -166,7 +166,7 @@ fn a_restored_store_is_told_of_masks_and_asked_for_keys_again<S: Server>() {
         refusals.push(reply.status());
         (reply.status(), reply.text())
     };
-    // Nobody makes the tag anew before the host has told what it has seen, nor then with other ids than masked ones.
+    // No host can create the tag again before this host has reported what it has seen, and after that only with a mask.
     let words = eventually("the store was told", Duration::from_secs(60), || match create() {
         (Status::ValueRefused, words) => Some(words),
         (Status::StoreUnavailable, _) => None,

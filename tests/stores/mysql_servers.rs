@@ -1,5 +1,5 @@
-//! MySQL and MariaDB as operators run them: settings that others chose, switches that are turned under load, servers that
-//! are killed again and again, and standbys that take over in turn.
+//! MySQL and MariaDB as operators run them: unusual settings, switches that are changed under load, servers that are
+//! killed again and again, and standbys that take over in turn.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use serde_json::json;
 
 use crate::scene::{create, draw, report, store};
 
-/// Within which ids come, on a busy machine.
+/// How soon ids must arrive, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 /// How often each switch is turned on and off.
 const TURNS: u32 = 10;
 
-/// Each of them on a server of its own.
+/// The settings of several servers, one after the other.
 const SETTINGS: [&[&str]; 3] = [
     &[
         "--wait-timeout=2",
@@ -61,7 +61,7 @@ on_both!(
     standbys_take_over_in_turn,
 );
 
-/// A server whose default collation folds accents and capitals.
+/// The settings of a server whose default collation ignores accents and case.
 fn folding(engine: Engine) -> &'static str {
     match engine {
         Engine::MariaDb => "--collation-server=utf8mb4_unicode_520_ci",
@@ -106,7 +106,7 @@ fn settings_that_others_chose<K: Kind>() {
     }
 }
 
-/// Two hosts, and a load on them that claims all the time.
+/// Two hosts under a load that claims all the time.
 fn under_load(url: &str) -> ([Host; 2], Load) {
     let new = |()| Host::on_store(url).set("max_step", "1000").set("failover_settle", "2s");
     let mut hosts = [(); 2].map(new);
@@ -121,7 +121,7 @@ fn under_load(url: &str) -> ([Host; 2], Load) {
     (hosts, load)
 }
 
-/// Requests may have failed while nothing could be written.
+/// Requests may have failed while nothing could be written, so errors don't count.
 #[track_caller]
 fn judge<K: Kind>(what: &str, load: Load, hosts: &mut [Host]) {
     let mut drawn = load.stop();
@@ -142,9 +142,9 @@ fn switches_are_turned_under_load<K: Kind>() {
     for turn in 0..TURNS {
         for switch in switches(K::ENGINE) {
             server.sql(&format!("SET GLOBAL {switch} = 1"));
-            // Long enough to meet claims, and for some turns to outlast what is held.
+            // Long enough to meet claims and, in some turns, to outlast the held ids.
             std::thread::sleep(Duration::from_millis(u64::from(turn) * 50));
-            // The second one has switched the first one on.
+            // super_read_only also switches read_only on.
             server.sql(&format!("SET GLOBAL {switch} = 0; SET GLOBAL read_only = 0"));
         }
         load.each_draws(WITHIN);
@@ -174,8 +174,8 @@ fn servers_and_daemons_are_killed_under_load<K: Kind>() {
     }
 }
 
-/// A standby that lacks commits, another one as planned, and back to the one before, as planned too. At last a standby
-/// without whose answer nothing is committed.
+/// A standby that lacks commits takes over, then another one in a planned switch, and then the one before in another
+/// planned switch. Finally a standby without whose acknowledgement nothing is committed.
 fn standbys_take_over_in_turn<K: Kind>() {
     let mut a = Mysqld::<K>::new();
     let link = Relay::to(a.port());

@@ -1,5 +1,5 @@
-//! Another database than before is behind the store's URL: one that has nothing to do with it, an older state of it, or
-//! one whose table was made anew. What is held of the old one never mixes with what the other one gives.
+//! The store's URL leads to another database than before: an unrelated one, an older state of it, or one whose table
+//! was recreated. Held ids of the old database never mix with those that the new one grants.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,13 +14,13 @@ use nix::sys::signal::Signal;
 
 use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, first_of, report, store};
 
-/// So small that draws claim again and again.
+/// A step so small that draws need many claims.
 const STEP: u64 = 500;
 
-/// An older state of a database is handled as a fail-over to it. Claims are small, so that draws need many.
+/// An older state of a database is handled like a fail-over to it. Claims are small, so that draws need many.
 const SETTINGS: [(&str, &str); 2] = [("failover_settle", "2s"), ("max_step", "1000")];
 
-/// How long until ids are claimed from an older state: the settling time, and the rest for a busy machine.
+/// How long claims from an older state may take: the settling time, and the rest for a busy machine.
 const CLAIMS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Where staging's numbers begin: far above production's.
@@ -37,11 +37,11 @@ on_each_server!(
     a_host_that_leaves_its_embedded_store_raises_its_tags_first,
     an_identity_that_leafd_did_not_write_is_refused,
     ; but for MySQL:
-    // Nothing tells there that a row was entered anew, so only a host that has written since the dump notices.
+    // MySQL doesn't record that a row was inserted again, so only a host that has written since the dump notices.
     the_rows_are_restored_under_connections_that_stay,
 );
 
-/// A host began on its own embedded store and gets a database: what it has issued doesn't begin again there.
+/// A host that used its own embedded store gets a database: its ids don't start over there.
 fn a_host_that_leaves_its_embedded_store_raises_its_tags_first<S: Server>() {
     let server = S::new();
     let url = S::url_of(&[server.port()], DATABASE);
@@ -87,7 +87,7 @@ fn staging<S: Server>() -> S {
     staging
 }
 
-/// Nothing was claimed from it.
+/// Checks that nothing was claimed from it.
 #[track_caller]
 fn assert_untouched<S: Server>(staging: &S) {
     for tag in [HELD, DRY] {
@@ -95,7 +95,7 @@ fn assert_untouched<S: Server>(staging: &S) {
     }
 }
 
-/// A request that can't be served is told that the database is another one.
+/// Checks that the answer to a request that can't be served says that the database is another one.
 #[track_caller]
 fn assert_told(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
     raw.send(&ids_request(tag, 1, 1, 5_000));
@@ -122,7 +122,8 @@ fn staging_takes_productions_place_while_daemons_run<S: Server>() {
     load.each_draws(Duration::from_secs(30));
     let issued = load.issued() - before;
     scene.relay.lead_to(scene.server.port());
-    // Nobody waits for a store that is refused: whoever asks before it is the right one again is told at once.
+    // No request waits for a store that is refused, so requests are answered immediately until it is the right store
+    // again.
     for host in &scene.hosts {
         eventually("the right store again", RESUMES_WITHIN, || {
             (store(host)["ready"] == true).then_some(())
@@ -217,8 +218,8 @@ fn the_table_is_made_anew<S: Server>() {
     );
 }
 
-/// One host runs, another one that holds numbers is off, while the database goes back to an earlier state. Who runs has
-/// seen the end of what was claimed.
+/// One host runs, and another one that holds numbers is stopped, while the database is reset to an earlier state. The
+/// running host has seen the end of the claims.
 fn over_a_change<S: Server, T>(
     fault: &str,
     save: impl FnOnce(&S) -> T,
@@ -233,7 +234,7 @@ fn over_a_change<S: Server, T>(
     draw(&mut others, &scene.hosts[1], 20);
     scene.hosts[1].stop();
     draw(&mut others, &scene.hosts[0], 40);
-    // So slow that what is claimed lasts.
+    // The draws are so slow that the held ids last.
     let pause = Duration::from_millis(50);
     let slow = Draw { ids: 1, pause, ..Draw::steady(&scene.hosts[0].socket(), HELD) };
     let load = Load::start(vec![slow]);
@@ -242,7 +243,7 @@ fn over_a_change<S: Server, T>(
     unseen_by(&scene.hosts[..1], || change(&scene.server, saved));
     assert!(saved_end < claimed, "{fault}: no claim is lost by it");
     let begun = Instant::now();
-    // Until it was claimed from again.
+    // Draws until the store has granted new claims.
     let mut raw = scene.hosts[0].raw();
     raw.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();
     while *others.ids["orders"].last().unwrap() < claimed {
@@ -286,15 +287,15 @@ fn the_tables_are_made_anew_under_connections_that_stay<S: Server>() {
     under_open_connections("tables made anew under open connections", |_| (), change);
 }
 
-/// The tables stay the same ones: only what is in them is set back.
+/// The tables remain the same; only their rows are reset.
 fn the_rows_are_restored_under_connections_that_stay<S: Server>() {
     let save = |server: &S| server.dump_rows(DATABASE);
     let restore = |server: &S, dump: PathBuf| server.restore_rows(DATABASE, &dump);
     under_open_connections("rows restored under open connections", save, restore);
 }
 
-/// Nothing breaks a connection, and the tables don't know what was claimed last; so a host that has seen less than the
-/// others would claim what they hold.
+/// No connection breaks, and the tables don't contain the last claims, so a host that has seen fewer claims than the
+/// others would claim their held ids.
 fn under_open_connections<S: Server, T>(
     fault: &str,
     save: impl FnOnce(&S) -> T,
@@ -319,7 +320,7 @@ fn under_open_connections<S: Server, T>(
         begun.elapsed() < long
     };
     while goes_on(recovered) {
-        // At first as fast as can be, so that what is held does not last until somebody looks.
+        // The first requests follow each other immediately, so that the held ids run out before any probe.
         rests += 1;
         std::thread::sleep(Duration::from_millis(if rests > 50 { 50 } else { 0 }));
         for raw in &mut raws {
@@ -345,14 +346,15 @@ fn under_open_connections<S: Server, T>(
     assert!(recovered.is_some(), "nothing is claimed any more");
 }
 
-/// Has no host look at what is half changed: to one that sees a table without its rows, its tags were removed.
+/// Prevents hosts from seeing an intermediate state: to a host that sees a table without its rows, its tags were
+/// deleted.
 fn unseen_by(hosts: &[Host], change: impl FnOnce()) {
     hosts.iter().for_each(|host| host.signal(Signal::SIGSTOP));
     change();
     hosts.iter().for_each(|host| host.signal(Signal::SIGCONT));
 }
 
-/// The end of what is claimed, once the claims that are made ahead have ended.
+/// The end of what is claimed, once the claims ahead of need have ended.
 fn claimed_end<S: Server>(server: &S) -> u64 {
     let mut before = 0;
     eventually("claims ahead end", CLAIMS_WITHIN, || {
@@ -364,7 +366,7 @@ fn claimed_end<S: Server>(server: &S) -> u64 {
     })
 }
 
-/// Draws so many times 90.
+/// Draws 90 ids this many times.
 #[track_caller]
 fn draw(drawn: &mut Drawn, host: &Host, times: u32) {
     let mut raw = host.raw();
@@ -373,7 +375,7 @@ fn draw(drawn: &mut Drawn, host: &Host, times: u32) {
     }
 }
 
-/// It would reach logs and terminals.
+/// Such an identity would reach logs and terminals.
 fn an_identity_that_leafd_did_not_write_is_refused<S: Server>() {
     let server = S::new();
     let mut host = Host::on_store(&server.url());

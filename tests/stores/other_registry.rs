@@ -1,5 +1,5 @@
-//! Another database than before is behind the store's URL, or one that has another place among the stores: the workers
-//! there are those of others, and none is claimed, whether or not the journal has a claim.
+//! The store's URL leads to another database than before, or to one with another role among the stores. Its workers
+//! belong to other hosts, and none is claimed, whether or not the journal has a claim.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ on_each_server!(another_database_gives_nobody_a_worker, a_store_with_another_pla
 const TAG: &str = "snowflake";
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// What a request for a snowflake id is told once it is known that there is none to be had.
+/// The answer to a request for a snowflake id once it is known that none is available.
 #[track_caller]
 fn refusal(host: &Host, part: &str) -> String {
     eventually(part, WITHIN, || {
@@ -28,13 +28,12 @@ fn refusal(host: &Host, part: &str) -> String {
     })
 }
 
-/// How many workers a database ever gave.
+/// How many workers a database has ever granted.
 fn given<S: Server>(server: &S, database: &str) -> usize {
     server.ask(database, "SELECT worker FROM leafd_worker").len()
 }
 
-/// One host has drawn segments alone, one has given its worker back, and one draws its first snowflake id when it is
-/// too late.
+/// One host has drawn only segment ids, one has released its worker, and one draws its first snowflake id too late.
 fn another_database_gives_nobody_a_worker<S: Server>() {
     let (production, staging) = (S::new(), S::new());
     let relay = Relay::to(production.port());
@@ -56,7 +55,7 @@ fn another_database_gives_nobody_a_worker<S: Server>() {
     }
     let told = refusal(&hosts[2], "is another database than the one in use");
     assert!(told.contains("adopt-store"), "{told}");
-    // Others' workers are not this host's to see or to take either.
+    // This host can neither list nor take the workers of others.
     let listed = hosts[2].client().admin(opcode::WORKER_LIST, "{}").unwrap_err().to_string();
     assert!(listed.contains("another database"), "{listed}");
     assert_eq!(given(&staging, DATABASE), 0);
@@ -69,7 +68,7 @@ fn another_database_gives_nobody_a_worker<S: Server>() {
     drawn.assert_sound();
 }
 
-/// The stores' URLs are mixed up, so that the registry would be another one than that of the other hosts.
+/// The stores' URLs are swapped, so the registry would be another one than that of the other hosts.
 fn a_store_with_another_place_gives_no_worker<S: Server>() {
     const SECOND: &str = "ids2";
     let server = S::new();

@@ -1,4 +1,4 @@
-//! The store is frozen, killed, cut off, or lets nobody in or write.
+//! The store is frozen, killed or cut off, or refuses logins or writes.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use leafd_tests::servers::{PASSWORD, Server};
 
 use crate::scene::{Route, Scene};
 
-/// Longer than every time limit that is set for the store.
+/// Longer than every configured time limit of the store.
 const FROZEN: Duration = Duration::from_secs(8);
 
-/// As long as a request waits in it.
+/// A request's deadline during such an outage.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// Few enough to be used up.
+/// Few enough to be exhausted.
 const CONNECTIONS: u32 = 20;
 
 on_each_server!(
@@ -39,7 +39,7 @@ fn killed_and_started_again<S: Server>() {
 
 fn swallowed_by_the_network<S: Server>() {
     let mut scene = Scene::<S>::new(Route::ThroughRelay);
-    // Before the claim's own time is over, and after.
+    // The causes before the claim's own time limit, and after it.
     let causes = ["has not answered", "no answer"];
     scene.outage(
         "black hole",
@@ -75,7 +75,7 @@ fn out_of_connections<S: Server>() {
     let causes = ["too many clients", "remaining connection slots", "Too many connections"];
     let use_up = |server: &mut S| {
         let mut others = vec![server.connection().unwrap()];
-        // A slot that a daemon loses may go to its next attempt: until nobody has one but others.
+        // A slot that a daemon loses may go to its next attempt, so this repeats until only others have slots.
         let mut unseen = 0;
         for _ in 0..100 {
             while let Ok(other) = server.connection() {
@@ -85,7 +85,7 @@ fn out_of_connections<S: Server>() {
             if unseen == 2 {
                 return others;
             }
-            // What is ended takes a moment to go, and who is logging in has no name yet.
+            // An ended session takes a moment to disappear, and one that is logging in has no name yet.
             std::thread::sleep(Duration::from_millis(if unseen == 1 { 300 } else { 20 }));
         }
         panic!("the daemons can't be kept out");

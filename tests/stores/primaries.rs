@@ -1,5 +1,6 @@
-//! Independent primaries for the same tags, of both kinds at once, under a load of three daemons: whichever of them is
-//! away, ids go on, each is congruent to the place of the one that gave it, and none comes twice.
+//! Independent primaries of both kinds for the same tags, under a load of three daemons. Whichever of them is
+//! unavailable, ids continue, each id belongs to the residue class of the primary that granted it, and none is issued
+//! twice.
 
 use std::time::{Duration, Instant};
 
@@ -12,16 +13,16 @@ use mysql::prelude::Queryable;
 
 use crate::scene::{create, report};
 
-/// How long a store that is back may take to be used again, on a busy machine.
+/// How long a returning store may take to be used again, on a busy machine.
 pub const WITHIN: Duration = Duration::from_secs(60);
 
 /// The tag that the load draws.
 const TAG: &str = "events.a";
 
-/// How long each primary is away: long enough that what was claimed of it is used up.
+/// How long each primary is unavailable: long enough to exhaust the ids claimed from it.
 const AWAY: Duration = Duration::from_secs(3);
 
-/// How long what is claimed lasts, so short that each time claims turn to the others.
+/// How long claimed ids last: so short that claims move to the other primaries each time.
 const AUTONOMY: &str = "1s";
 
 /// One of several primaries, of either kind.
@@ -40,7 +41,7 @@ macro_rules! either {
     };
 }
 
-/// How a primary goes away.
+/// How a primary becomes unavailable.
 #[derive(Clone, Copy, Debug)]
 pub enum End {
     Kill,
@@ -68,7 +69,7 @@ impl Primary {
         either!(self, one => one.sql(sql))
     }
 
-    /// Waits until ids of a tag may be claimed of it.
+    /// Waits until ids of a tag may be claimed from it.
     pub fn await_ceiling(&self, tag: &str) {
         let sql = format!("SELECT tag FROM leafd_tag WHERE tag = '{tag}' AND ceiling > 0");
         eventually("its release", WITHIN, || {
@@ -82,7 +83,7 @@ impl Primary {
     }
 }
 
-/// Their names, in their order.
+/// The primaries' names, in their order.
 const NAMES: [&str; 3] = ["a", "b", "c"];
 
 /// Several primaries and the daemons' configuration.
@@ -91,7 +92,7 @@ pub struct Primaries {
 }
 
 impl Primaries {
-    /// Two or three: a PostgreSQL, a MariaDB, and another PostgreSQL.
+    /// Two or three primaries: a PostgreSQL, a MariaDB, and another PostgreSQL.
     pub fn new(count: usize) -> Primaries {
         let make = |index| match index {
             1 => Primary::OfMariaDb(MariaDb::new()),
@@ -100,7 +101,7 @@ impl Primaries {
         Primaries { all: (0..count).map(make).collect() }
     }
 
-    /// A host that has them in this order and this era.
+    /// A host with these primaries in this order and this era.
     fn host_by(&self, order: &[usize], era: u32) -> Host {
         let stores: Vec<(&str, String)> = order
             .iter()
@@ -116,8 +117,8 @@ impl Primaries {
         self.host_by(&order, 1)
     }
 
-    /// A host that has started and draws a tag's ids from one of them. Each daemon chooses at random which one it tries
-    /// first, so that hosts are made until one chooses this. What they draw for it is added to `ids`.
+    /// A started host that draws a tag's ids from one of them. Each daemon chooses at random which primary it tries
+    /// first, so hosts are created until one chooses this primary. The ids that they draw meanwhile are added to `ids`.
     fn host_that_draws_from(&self, place: usize, ids: &mut Vec<u64>) -> Host {
         loop {
             let mut host = self.host();
@@ -130,13 +131,14 @@ impl Primaries {
         }
     }
 
-    /// The end of what each one has given.
+    /// The end of the ids that each primary has granted.
     pub fn ends(&self, tag: &str) -> Vec<u64> {
         let end = |one: &Primary| either!(one, server => server.max_id(tag));
         self.all.iter().map(end).collect()
     }
 
-    /// Fails unless each id of a tag is one that the primary at its place has given, and every primary was drawn from.
+    /// Checks that each id of a tag was granted by the primary with its residue class, and that every primary has
+    /// granted some.
     #[track_caller]
     fn assert_theirs(&self, tag: &str, ids: &[u64]) {
         let of = self.all.len() as u64;
@@ -167,7 +169,7 @@ fn one_of_them_is_away(count: usize) {
     first.start();
     create(&first, TAG, 100);
     let mut chosen = Vec::new();
-    // Each primary that goes away is used by a host then.
+    // This way, a host is using each primary that becomes unavailable.
     let mut hosts: Vec<Host> =
         (0..3).map(|index| primaries.host_that_draws_from(index % count, &mut chosen)).collect();
     let twice = hosts.iter().chain(&hosts);
@@ -180,7 +182,7 @@ fn one_of_them_is_away(count: usize) {
         while begun.elapsed() < AWAY {
             load.each_draws(Duration::from_secs(30));
         }
-        // A daemon that restarts meanwhile goes on as well.
+        // A daemon that restarts meanwhile also continues.
         hosts[index].kill();
         hosts[index].start();
         load.each_draws(Duration::from_secs(30));
@@ -190,7 +192,7 @@ fn one_of_them_is_away(count: usize) {
     let issued = load.issued() - before;
     let mut drawn = load.stop();
     drawn.add_ids(TAG, &chosen);
-    // Ids of several primaries are in no order.
+    // Ids from several primaries have no order.
     drawn.backwards.clear();
     report::<Postgres>(&format!("each of {count} primaries away in turn"), issued, &drawn, None);
     drawn.assert_sound();
@@ -209,7 +211,7 @@ fn primaries_of_another_number_order_or_era_are_refused() {
     create(&host, TAG, 100);
     let mut drawn = Drawn::default();
     drawn.add_ids(TAG, &host.raw().draw(TAG, 500));
-    // It claims ahead by itself.
+    // It claims ahead without a request.
     host.stop();
     let claimed: Vec<_> = primaries.all.iter().map(Primary::rows).collect();
     let others: [(&[usize], u32); 4] =
@@ -243,7 +245,7 @@ fn primaries_of_another_number_order_or_era_are_refused() {
     drawn.assert_sound();
 }
 
-/// What `leafctl tag` says in the end, and whether it did it.
+/// The output of `leafctl tag`, and whether it succeeded.
 pub fn tag(host: &Host, words: &[&str]) -> (bool, String) {
     let output = host.leafctl(&[&["tag"], words].concat());
     let said = [output.stdout, output.stderr].concat();
@@ -267,7 +269,7 @@ fn tags_of_primaries_are_administered_in_ids() {
     refused(&["create", "events.strict", "--strict"], "can't be strict");
     refused(&["create", "events.low", "--ceiling", "1"], "would have no id");
     done(&["create", "events.low", "--ceiling", "3"]);
-    // One id, and it is not one of primary b's: then it is made in neither.
+    // The only id is not in primary b's residue class, so the tag is created in neither.
     refused(&["create", "events.one", "--start", "10", "--ceiling", "10"], "primary \"b\" would");
     refused(&["show", "events.one"], "no tag");
     done(&["create", "events.b", "--start", "1000", "--ceiling", "2000", "--step", "10"]);
@@ -275,7 +277,7 @@ fn tags_of_primaries_are_administered_in_ids() {
     let shown = done(&["show", "events.b"]);
     assert!(shown.contains(" 1000\n") && shown.contains(" 2000\n"), "{shown}");
 
-    // Every id within its bounds, of either primary, and not one beyond.
+    // Every id within the bounds is issued, whichever primary grants it, and none beyond.
     let mut drawn = Drawn::default();
     for (tag, all) in [("events.low", 1..=3), ("events.b", 1000..=2000)] {
         let mut raw = host.raw();
@@ -292,7 +294,7 @@ fn tags_of_primaries_are_administered_in_ids() {
     }
     drawn.assert_sound();
 
-    // What must be done in all is done where it can be, and repeated.
+    // A change that all primaries need is made where possible, and must be repeated.
     primaries.all[1].away(End::Kill);
     let repeat = "repeat this when primary \"b\" is reachable again";
     refused(&["create", "events.c"], repeat);
@@ -327,7 +329,7 @@ fn a_deletion_that_a_primary_s_outage_interrupted_is_repeated() {
     let mut drawn = Drawn::default();
     drawn.add_ids("events.b", &host.raw().draw("events.b", 100));
     let delete = ["delete", "events.b", "--yes-delete", "events.b"];
-    // The primary goes away between the look at it and the deletion in it.
+    // The primary becomes unavailable between the check and the deletion.
     let Primary::OfMariaDb(b) = &primaries.all[1] else { panic!("b is a MariaDB") };
     let mut holder = b.connection().unwrap();
     holder.query_drop("BEGIN").unwrap();
@@ -350,7 +352,7 @@ fn a_deletion_that_a_primary_s_outage_interrupted_is_repeated() {
     eventually("the daemon finds b again", WITHIN, || {
         tag(&host, &["show", "events.b"]).0.then_some(())
     });
-    // What is half deleted is not changed any more.
+    // A tag that is only half deleted can't be changed.
     for words in [&["raise", "events.b", "--to", "9000"], &["set", "events.b", "--step", "9"]] {
         let (done, said) = tag(&host, words);
         assert!(!done && said.contains("primary \"a\" doesn't have tag"), "{said}");
@@ -375,7 +377,7 @@ fn tags_of_primaries_are_listed_as_they_are_shown() {
     };
     done(&["create", "events.a"]);
     done(&["create", "events.b", "--start", "1000", "--ceiling", "2000"]);
-    // The second one has come further.
+    // The second primary is further ahead.
     primaries.all[1].sql("UPDATE leaf_alloc SET max_id = max_id + 900 WHERE biz_tag = 'events.a'");
     let rows = |lines: &str| -> Vec<serde_json::Value> {
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

@@ -1,5 +1,5 @@
-//! Tags of independent primaries that are not alike, or not all there: a tag is made in all or none, and is shown and
-//! listed without one that is away.
+//! Tags that differ between independent primaries, or that some lack: a tag is created in all primaries or none, and is
+//! shown and listed even if a primary is unavailable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use leafd_wire::{Status, opcode};
 
 use crate::primaries::{End, Primaries, WITHIN, tag};
 
-/// Daemons that have never drawn. That all of them turn to one of two primaries by chance happens once in 500,000 times.
+/// The number of daemons that have never drawn. The probability that all of them choose the same one of two primaries
+/// is 1 in 500,000.
 const FRESH: usize = 20;
 
 #[track_caller]
@@ -34,7 +35,7 @@ fn a_tag_gives_no_ids_before_all_primaries_have_it() {
     let mut host = primaries.host();
     host.start();
     let rows = || primaries.all.iter().map(|one| one.rows().len()).sum::<usize>();
-    // They remember different ends of a name: the number that is named will do for all.
+    // The primaries remember different ends of a name. The number in the message must be enough for all.
     done(&host, &["create", "events.a"]);
     let mut drawn = Drawn::default();
     drawn.add_ids("events.a", &host.raw().draw("events.a", 100));
@@ -62,7 +63,7 @@ fn a_tag_gives_no_ids_before_all_primaries_have_it() {
     assert_eq!(rows(), 3);
     let mut raw = host.raw();
     raw.send(&ids_request("events.b", 1, 1, 1_000));
-    // Which answer it is depends on the primary that is asked first, and on whether it asks the other in time.
+    // The answer depends on the primary that is asked first, and on whether the other one is asked in time.
     let reply = raw.reply();
     let refusals = [Status::TagExhausted, Status::TagUnknown, Status::Deadline];
     assert!(refusals.contains(&reply.status()), "{}", reply.status());
@@ -74,13 +75,13 @@ fn a_tag_gives_no_ids_before_all_primaries_have_it() {
     drawn.backwards.clear();
     drawn.assert_sound();
 
-    // What was interrupted all the same is said.
+    // An interrupted creation is reported.
     primaries.all[0].sql("DELETE FROM leaf_alloc WHERE biz_tag = 'events.b'");
     let said = done(&host, &["show", "events.b"]);
     assert!(said.contains("primary a issues no ids of the tag"), "{said}");
 }
 
-/// Deletions of tags that are drawn at that moment, so that claims are under way.
+/// The number of deletions of tags that are being drawn, so that claims are pending.
 const DELETIONS: usize = 20;
 
 #[test]
@@ -110,7 +111,7 @@ fn a_deleted_tag_gives_no_ids_however_it_was_drawn() {
     }
 }
 
-/// A daemon is killed while it creates a tag: between the rows of the two primaries, and between their release.
+/// A daemon is killed while it creates a tag: between the rows of the two primaries, and between their releases.
 #[test]
 fn a_creation_that_was_interrupted_gives_no_ids_that_another_primary_does_not_know_of() {
     let primaries = Primaries::new(2);
@@ -136,7 +137,7 @@ fn a_creation_that_was_interrupted_gives_no_ids_that_another_primary_does_not_kn
         host.raw()
     };
     let mut raw = interrupted("leaf_alloc", "INSERT", "events.a", 0);
-    // As the primary that is asked first says: the one has an unfinished tag, the other one has none.
+    // The answer is that of the primary that is asked first: one has an unfinished tag, the other one has none.
     eventually("it is refused", WITHIN, || {
         raw.send(&ids_request("events.a", 1, 1, 5_000));
         let status = raw.reply().status();
@@ -171,7 +172,7 @@ fn tags_are_shown_and_listed_while_a_primary_is_away() {
     assert!(!done(&host, &["list"]).contains("primary"));
     for (away, name) in [(0, "a"), (1, "b")] {
         primaries.all[away].away(End::Kill);
-        // Also where a daemon has never met it.
+        // This also works if the daemon has never been in contact with it.
         host.stop();
         host.start();
         let told = format!("leafctl: no answer from primary {name}; max_id there may be higher");

@@ -1,6 +1,6 @@
-//! The daemon's user loses its rights on `leafd_claim` while it claims: nothing is claimed that can't be recorded, what is
-//! held goes on to be issued, and status, doctor and errors say what to grant. Without records no right is needed to
-//! write any.
+//! The daemon's user loses its rights on `leafd_claim` while it claims: nothing is claimed that can't be recorded, held
+//! ids are still issued, and status, doctor and errors say what to grant. If claims are not recorded, no right to
+//! record them is needed.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -14,10 +14,10 @@ use crate::scene::create;
 
 on_each_server!(claims_wait_for_the_right_to_record_them);
 
-/// For what a daemon does in the background, on a busy machine.
+/// How long a daemon may take for background work, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// `leafctl ping` says so when what it was asked for is not ready.
+/// The exit status of `leafctl ping` if something that must be ready is not.
 const EXIT_NOT_READY: i32 = 4;
 
 /// The rights on each table, as the documents list them.
@@ -33,14 +33,14 @@ const RIGHTS: [(&str, &str); 9] = [
     ("leaf_workerid_alloc", "SELECT"),
 ];
 
-/// Runs a statement about rights, and ends the sessions: MariaDB and MySQL check rights when a session begins.
+/// Runs a statement about rights, and ends the sessions, because MariaDB and MySQL check rights when a session begins.
 fn change<S: Server>(server: &S, statement: &str) {
     let user = if S::SCHEME == "mysql" { "leafd@'%'" } else { "leafd" };
     server.sql(&format!("{statement} {user}"));
     S::end_sessions(&mut server.connection().unwrap());
 }
 
-/// Draws what is held; tells why there is no more.
+/// Draws all held ids. Returns why there are no more.
 fn draw_dry(host: &Host, drawn: &mut Vec<u64>) -> String {
     let client = host.client();
     eventually("what is held ends", WITHIN, || match client.next_direct("orders") {
@@ -52,7 +52,7 @@ fn draw_dry(host: &Host, drawn: &mut Vec<u64>) -> String {
     })
 }
 
-/// What the status tells to do, while the message says this.
+/// The remedy in the status of the condition with this message.
 fn remedy(host: &Host, message: &str) -> String {
     eventually("the status tells it", WITHIN, || {
         let _ = host.client().next_direct("orders");
@@ -97,17 +97,17 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     let words = String::from_utf8_lossy(&doctor.stdout);
     assert_eq!(doctor.status.code(), Some(1), "{words}");
     assert!(words.contains("INSERT ON leafd_claim"), "{words}");
-    // A restart finds the same.
+    // A restart gives the same result.
     host.stop();
     host.start();
     let refused = draw_dry(&host, &mut drawn);
     assert!(refused.contains(denied), "{refused}");
-    // As the documentation of the records says: without them.
+    // The documentation says that a host without records needs no such right.
     let mut silent = Host::on_store(&server.url()).set("claims_kept", "0s");
     silent.start();
     let unrecorded = silent.raw().draw("orders", 30);
 
-    // Without any right MariaDB and MySQL don't even show the table.
+    // Without any right, MariaDB and MySQL don't even show the table.
     change(&server, "REVOKE SELECT, DELETE ON leafd_claim FROM");
     let refused = draw_dry(&host, &mut drawn);
     assert!(refused.contains("leafd_claim"), "{refused}");

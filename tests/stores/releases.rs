@@ -1,5 +1,5 @@
 //! Releases and their successors: this version uses the tables of each earlier one, refuses those of a later one, and
-//! takes over a fleet host by host.
+//! replaces an earlier one host by host.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ on_each_server!(
     a_fleet_is_upgraded_host_by_host_and_back,
 );
 
-/// The first id of `orders` that the hosts of these stores had not claimed.
+/// The first id of `orders` that the hosts of these stores had not claimed yet.
 const FIRST_ID_LEFT: u64 = 1_001;
 
 /// How long ids may take on a busy machine.
@@ -24,10 +24,10 @@ const DRAWS_WITHIN: Duration = Duration::from_secs(60);
 /// Names a folder to write a backup of each store of this version to.
 const WRITE_TO: &str = "LEAFD_TEST_WRITE_FORMATS";
 
-/// Names the former release's program. Without it, the current program takes both parts.
+/// Names the former release's program. Without it, the current program plays both parts.
 const FORMER: &str = "LEAFD_TEST_FORMER_PROGRAM";
 
-/// A backup of a store of 1.0, as the engine's own tool writes it.
+/// A backup of a store of 1.0, as written by the engine's own tool.
 fn store_of_1_0<S: Server>() -> PathBuf {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("stores/releases");
     folder.join(format!("{}-1.0.dump", S::NAME.to_lowercase()))
@@ -66,7 +66,7 @@ fn tables_of_a_later_release_are_refused<S: Server>() {
     assert!(said.contains("format 3; this one supports 2"), "{said}");
 }
 
-/// Three hosts, of which one after the other runs the new program, then the former one again: going back is possible
+/// Three hosts switch to the new program one after the other, and then back to the former one: a downgrade is possible
 /// as long as the formats are the same.
 fn a_fleet_is_upgraded_host_by_host_and_back<S: Server>() {
     let former = std::env::var_os(FORMER).map(PathBuf::from);

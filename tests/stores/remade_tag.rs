@@ -1,4 +1,4 @@
-//! A tag is deleted and made anew while a host that holds numbers of it is off: what the host has left is dead.
+//! A tag is deleted and created again while a host that holds ids of it is stopped: these held ids are never issued.
 
 use leafd_tests::host::Host;
 use leafd_tests::load::Draw;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::scene::{HELD, Route, Scene, create, report};
 
-/// A tag's step, which is what a host claims at first.
+/// A tag's step, which is the size of a host's first claim.
 const STEP: u64 = 1_000;
 
 on_each_server!(leftovers_after_a_clean_stop_are_dead, leftovers_after_a_kill_are_dead);
@@ -35,7 +35,7 @@ fn leftovers_are_dead<S: Server>(fault: &str, end: impl Fn(&mut Host)) {
     scene.server.sql(&format!(
         "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, {STEP})"
     ));
-    // Until the command helps that the refusal names.
+    // The tag is refused until the operator runs the command that the refusal names.
     let refused = scene.hosts[1].client().next("orders").unwrap_err().to_string();
     assert!(refused.contains("leafctl tag delete \"orders\""), "{refused}");
     let end = scene.server.sql("SELECT highest_end FROM leafd_tag WHERE tag = 'orders'");

@@ -1,5 +1,5 @@
-//! The page on restoring a backup, tried literally on each kind of server: every statement and command in its order, while
-//! daemons run. Only the server's address and folders are other ones.
+//! The page on restoring a backup, followed literally on each kind of server: every statement and command in its order,
+//! while daemons run. Only the server's address and folders differ.
 
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -15,12 +15,12 @@ use crate::scene::create;
 
 const PAGE: &str = include_str!("../../docs/operate/restore.md");
 
-/// Within which daemons have ids again, on a busy machine.
+/// How soon daemons must have ids again, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 on_each_server!(the_page_on_restoring_a_backup_does_what_it_says);
 
-/// What is to be run, in its order: the language, and the text without the list's indentation.
+/// The blocks to run, in their order: the language, and the text without the list's indentation.
 fn blocks() -> Vec<(&'static str, String)> {
     let parts = PAGE.split("```").skip(1).step_by(2);
     let dedent = |text: &str| text.lines().map(str::trim_start).collect::<Vec<_>>().join("\n");
@@ -30,7 +30,7 @@ fn blocks() -> Vec<(&'static str, String)> {
         .collect()
 }
 
-/// Runs the commands of a block; programs are those that were built, folders below a temporary one.
+/// Runs the commands of a block, with the programs that were built, and with folders below a temporary one.
 #[track_caller]
 fn run(script: &str) {
     let folder = tempfile::tempdir().unwrap();
@@ -38,7 +38,7 @@ fn run(script: &str) {
         symlink(leafd_binary().with_file_name(program), folder.path().join(program)).unwrap();
     }
     let path = folder.path().to_str().unwrap();
-    // A daemon that outlived a command which failed would keep the output open.
+    // A daemon that outlived a failed command would keep the output open.
     let script =
         format!("trap 'kill $! 2> /dev/null || :' EXIT\n{}", script.replace("/var/tmp", path));
     let output = Command::new("/bin/sh")
@@ -66,7 +66,7 @@ fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
         draw(a, tag, 50);
     }
     let backup = server.dump(DATABASE);
-    // What the backup doesn't have: ids, a tag, and a deletion.
+    // The backup lacks some ids, a tag, and a deletion.
     draw(a, "orders", 3_000);
     draw(b, "orders", 3_000);
     draw(b, "dry", 500);
@@ -85,7 +85,7 @@ fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
     let mut done = 0;
     for (language, text) in blocks() {
         if text.contains("leafd_raise") && own.contains(&language) && !restored {
-            // The daemons are kept out by now, and issue what they hold.
+            // The daemons can't log in by now, and issue their held ids.
             let mut raw = b.raw();
             eventually("what it holds is used up", WITHIN, || {
                 raw.send(&ids_request("dry", 100, 1, 500));
@@ -102,7 +102,7 @@ fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
         match language {
             "sh" => run(&text.replace("postgres://leafd_raise@db1/ids", &raised)),
             language if own.contains(&language) || language == "sql" => drop(server.sql(&text)),
-            // What is done by hand there.
+            // The page leaves this step to the operator.
             "sql mariadb" if S::NAME == "MySQL" => {
                 S::end_sessions(&mut server.connection().unwrap());
                 continue;

@@ -1,5 +1,5 @@
 //! Tags spread over four stores, two databases each of a PostgreSQL and a MariaDB: by name, by prefix and by hash. Each
-//! tag's row is at home and nowhere else, a store that is away stops its own tags only, and a host that would look for
+//! tag's row is only in its own store, an unavailable store stops only its own tags, and a host that would look for
 //! tags elsewhere gets none.
 
 use std::collections::BTreeSet;
@@ -18,27 +18,27 @@ use crate::scene::{RESUMES_WITHIN, create, first_of, report};
 /// The second database of each server.
 const SECOND: &str = "ids2";
 
-/// Some by their names, some by a prefix, the others by their hash. No rule has all there could be.
+/// Routes for some tags by name, for some by prefix, and for others by hash. No rule matches all possible tags.
 const ROUTES: &str = r#"[
     { tags = ["orders", "order-*"], store = "c" },
     { tags = ["pay.*"], store = "d" },
     { tags = ["t*", "a"], hash = ["a", "b"] },
 ]"#;
 
-/// Of the tags by hash, so many.
+/// The number of tags that are assigned by hash.
 const HASHED: usize = 24;
 
-/// How long a request may wait for a store that is away: longer than the store's own time limits.
+/// How long a request may wait for an unavailable store: longer than the store's own time limits.
 const DEADLINE_MS: u32 = 5_000;
 
-/// `leafctl ping` says so when what it was asked for is not ready.
+/// The exit status of `leafctl ping` if something that must be ready is not.
 const NOT_READY: i32 = 4;
 
 /// Four stores.
 struct Stores {
     postgres: Postgres,
     mariadb: MariaDb,
-    /// In front of store b, which can be away while a, on the same server, is not.
+    /// In front of store b, so that it can be unavailable while a, on the same server, is not.
     relay: Relay,
 }
 
@@ -66,7 +66,7 @@ impl Stores {
         Host::on_stores(&self.urls(), routes)
     }
 
-    /// The tags that each store has rows of.
+    /// The tags whose rows each store contains.
     fn tags(&self) -> [BTreeSet<String>; 4] {
         let sql = "SELECT biz_tag FROM leaf_alloc";
         let rows = [
@@ -79,14 +79,14 @@ impl Stores {
     }
 }
 
-/// What a daemon's status says of each store's readiness, in the order of their names.
+/// Whether each store is ready according to a daemon's status, in the order of their names.
 fn ready(host: &Host) -> Vec<bool> {
     let status = host.status();
     let stores = status["segments"]["stores"].as_array().unwrap();
     stores.iter().map(|store| store["ready"].as_bool().unwrap()).collect()
 }
 
-/// What a request for an id of each tag is refused with, by this status.
+/// The texts with which requests for an id of each tag are refused, with this status.
 #[track_caller]
 fn refusals(host: &Host, tags: &[&str], status: Status) -> Vec<String> {
     let mut raw = host.raw();
@@ -96,7 +96,7 @@ fn refusals(host: &Host, tags: &[&str], status: Status) -> Vec<String> {
     tags.iter().map(|_| raw.reply().refused(status)).collect()
 }
 
-/// Every tag that `leafctl tag list` shows, as often as it does.
+/// Every tag that `leafctl tag list` shows, as often as it shows it.
 fn listed(host: &Host) -> Vec<String> {
     let output = host.leafctl(&["tag", "list", "--json"]);
     assert!(output.status.success(), "{output:?}");
@@ -105,7 +105,7 @@ fn listed(host: &Host) -> Vec<String> {
     lines.lines().map(|line| row(line)["tag"].as_str().unwrap().to_owned()).collect()
 }
 
-/// Asks every host for ids of a tag of each store while some of the stores are away: only theirs don't come, and the
+/// Requests ids of a tag of each store from every host while some stores are unavailable: only their ids fail, and the
 /// others are answered first.
 #[track_caller]
 fn outage(hosts: &[Host], tags: &[String; 4], away: [bool; 4], urls: &[(&str, String)]) -> Drawn {
@@ -125,19 +125,19 @@ fn outage(hosts: &[Host], tags: &[String; 4], away: [bool; 4], urls: &[(&str, St
                 continue;
             }
             let text = reply.refused(Status::StoreUnavailable);
-            // Parameters of a URL are not shown.
+            // The URL's parameters are not shown.
             assert!(text.contains(urls[store].1.split('?').next().unwrap()), "{text}");
             *drawn.errors.entry(format!("{}: {text}", reply.status())).or_default() += 1;
         }
         assert_eq!(ready(host), away.map(|away| !away));
-        // There are tags that ids can be had of as long as any store is there.
+        // As long as any store is available, there are tags whose ids are available.
         let expected = if away.iter().all(|away| *away) { NOT_READY } else { 0 };
         assert_eq!(host.leafctl(&["ping", "--ready", "segments"]).status.code(), Some(expected));
     }
     drawn
 }
 
-/// Ids of these tags come again on every host. Tells how long the last one took.
+/// Waits until ids of these tags are available again on every host. Returns how long the last one took.
 #[track_caller]
 fn back(hosts: &[Host], tags: &[&String], drawn: &mut Drawn) -> Duration {
     let begun = Instant::now();
@@ -151,7 +151,7 @@ fn back(hosts: &[Host], tags: &[&String], drawn: &mut Drawn) -> Duration {
     recovered
 }
 
-/// `leafctl fleet` lists both hosts; its errors and its exit status tell the store that is away.
+/// `leafctl fleet` lists both hosts. Its errors and its exit status show which store is unavailable.
 #[track_caller]
 fn the_fleet_is_listed_without(host: &Host, away: Option<&str>) {
     let [shown, parsed] = [&["fleet"][..], &["fleet", "--json"]].map(|words| {
@@ -183,7 +183,7 @@ fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
     let named = by_name.into_iter().chain(by_prefix).chain(["a"]);
     let all: BTreeSet<&str> = hashed.iter().map(String::as_str).chain(named).collect();
     for (number, tag) in all.iter().enumerate() {
-        // Whichever host is asked, the tag comes to the same store.
+        // Whichever host is asked, the tag is created in the same store.
         create(&hosts[number % 2], tag, 1_000_000);
     }
     let text = refusals(&hosts[0], &["nowhere"], Status::TagUnknown).join("");
@@ -199,7 +199,7 @@ fn tags_are_at_home_and_a_store_that_is_away_stops_only_its_own() {
     assert_eq!(listed.len(), all.len());
     assert_eq!(listed.iter().map(String::as_str).collect::<BTreeSet<_>>(), all);
 
-    // One of each store for the load, and then two that nothing is claimed of.
+    // One tag of each store is for the load, and two more are left without claims.
     let nth = |nth| homes.each_ref().map(|tags| tags.iter().nth(nth).expect("4 at least").clone());
     let [held, cut_off, killed] = [nth(0), nth(1), nth(2)];
     let draw = |host: &Host| held.each_ref().map(|tag| Draw::steady(&host.socket(), tag));
@@ -249,7 +249,7 @@ fn a_host_that_would_look_elsewhere_gets_no_ids() {
         }
     };
     draw(&host);
-    // It claims ahead by itself.
+    // It claims ahead without a request.
     host.stop();
     let rows = |stores: &Stores| {
         let sql = "SELECT biz_tag, max_id FROM leaf_alloc ORDER BY biz_tag";
@@ -259,7 +259,7 @@ fn a_host_that_would_look_elsewhere_gets_no_ids() {
     };
     let claimed = rows(&stores);
 
-    // What others than this host say of the same stores, and what of it the refusal repeats.
+    // Routes of other hosts that contradict this host's, and the part of them that the refusal repeats.
     let other_order = ROUTES.replace(r#"["a", "b"]"#, r#"["b", "a"]"#);
     let other_home = ROUTES.replace(r#"["pay.*"], store = "d""#, r#"["pay.*"], store = "c""#);
     let other_home =
@@ -284,7 +284,7 @@ fn a_host_that_would_look_elsewhere_gets_no_ids() {
         }
         assert_eq!(ready(&other), [false; 4]);
     }
-    // A host that knows of one store only.
+    // This host knows only one store.
     let mut other = Host::on_store(&stores.postgres.url());
     other.start();
     let text = refusals(&other, &["a"], Status::StoreRefused).join("");

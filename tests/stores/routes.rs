@@ -1,6 +1,6 @@
-//! Routes that are changed by `leafd routes apply`: stores with tags get their places, and lists of primaries change with
-//! a new era, while daemons of the former routes run under load and the command is killed on its way. No tag moves and no
-//! id comes twice.
+//! Routes that are changed by `leafd routes apply`: stores with tags get their roles, and lists of primaries change
+//! with a new era, while daemons with the former routes run under load and the command is killed at various points. No
+//! tag moves, and no id is issued twice.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,13 +18,13 @@ use leafd_wire::{Status, opcode};
 use serde_json::json;
 use tempfile::NamedTempFile;
 
-/// Small, so that draws claim again and again.
+/// Small, so that draws need many claims.
 pub const STEP: u64 = 40;
 
-/// Within which a daemon notices a change of the store's place and has ids again.
+/// How long a daemon may take to notice a change of the store's role and to have ids again.
 pub const WITHIN: Duration = Duration::from_secs(60);
 
-/// The tags of primaries, and their ceiling.
+/// The number of tags in primaries, and their ceiling.
 const TAGS: usize = 60;
 const CEILING: u64 = 1_000_000;
 
@@ -35,7 +35,7 @@ pub struct Databases {
     password: NamedTempFile,
 }
 
-/// Stores by name and their routes.
+/// Stores by name, and their routes.
 #[derive(Clone)]
 pub struct Fleet {
     stores: Vec<(&'static str, String)>,
@@ -70,10 +70,10 @@ impl Databases {
         }
     }
 
-    /// What a store records of its place.
+    /// The role that a store has recorded.
     pub fn place(&self, name: &str) -> String {
         let rows = self.sql(name, "SELECT value FROM leafd_meta WHERE name = 'role'");
-        // Nothing is recorded in new tables.
+        // New tables contain no role.
         let record = serde_json::from_str::<serde_json::Value>(&rows[0][0]).unwrap_or_default();
         record["role"].as_str().unwrap_or_default().to_owned()
     }
@@ -92,7 +92,7 @@ impl Fleet {
         host
     }
 
-    /// These stores and routes as a host's settings.
+    /// Configures a host with these stores and routes.
     pub fn configure(&self, host: &mut Host) {
         let file = &self.password_file;
         let stores = self.stores.iter();
@@ -108,7 +108,7 @@ impl Fleet {
         format!("{{ {} }}", urls.collect::<Vec<_>>().join(", "))
     }
 
-    /// `leafd routes apply` with these words, for these routes; the passwords are in the environment.
+    /// The command `leafd routes apply` with these arguments, for these routes. The passwords are in the environment.
     pub fn apply(&self, words: &[&str]) -> Command {
         let mut command = Command::new(leafd_binary());
         command.args(["routes", "apply"]).args(words).env_clear().env("HOME", "/nonexistent");
@@ -135,7 +135,7 @@ pub fn refused(output: &Output) -> String {
     said
 }
 
-/// Draws from a daemon that may claim nothing more: what it holds, and then errors of the store.
+/// Draws from a daemon that may claim no more: its held ids, and then errors of the store.
 fn drain(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
     for _ in 0..50 {
         raw.send(&ids_request(tag, 20, 1, 300));
@@ -152,7 +152,7 @@ fn drain(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
     panic!("{tag}: a daemon of the former routes claims on");
 }
 
-/// Runs a command and kills it as soon as it is to be. Whether it was before its end.
+/// Runs a command, and kills it as soon as `due` is true. Returns whether that was before its end.
 fn killed_when(mut command: Command, due: impl Fn() -> bool) -> bool {
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = die_with_parent(&mut command).spawn().unwrap();
@@ -209,7 +209,7 @@ fn stores_with_tags_get_their_places() {
     drawn.add(load.stop());
     assert_eq!(drawn.duplicates(), 0);
 
-    // Another change of routes, also with a tag that would move.
+    // Another change of routes, and one that would move a tag.
     let moves = databases
         .fleet(&["a", "b"], "[{ tags = ['orders'], store = 'a' }, { tags = ['*'], store = 'b' }]");
     let said = refused(&moves.apply(&["--yes"]).output().unwrap());
@@ -246,7 +246,7 @@ fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
         &["a", "b", "c"],
         "[{ tags = ['x'], store = 'b' }, { tags = ['y'], hash = ['a', 'c'] }]",
     );
-    // Cut off, and then a tag is found that has no home.
+    // The command is interrupted, and then a tag without a home is found.
     databases.sql("c", REFUSE);
     let said = refused(&next.apply(&["--yes"]).output().unwrap());
     assert!(said.contains("not yet"), "{said}");
@@ -261,7 +261,7 @@ fn frozen_stores_get_their_places_back_when_the_change_is_refused() {
     assert_eq!(places(), before);
 }
 
-/// The command is killed while a COMMIT of its own is under way, which then is carried out all the same.
+/// The command is killed while a COMMIT of its own is pending, which is then still carried out.
 #[test]
 fn a_commit_that_outlives_its_command_does_not_keep_the_next_one_from_finishing() {
     const SLOW: &str = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -313,7 +313,7 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     let said = String::from_utf8_lossy(&said.stderr).into_owned();
     assert!(said.contains("argument --former: "), "{said}");
     databases.mariadb.kill();
-    // The other store's tags can be had meanwhile.
+    // The other store's tags are available meanwhile.
     let mut host = hashed.host();
     host.start();
     let mut raw = host.raw();
@@ -322,7 +322,7 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
         .args(["status", "--socket", host.socket().to_str().unwrap()])
         .output();
     let shown = String::from_utf8(shown.unwrap().stdout).unwrap();
-    // Parameters of a URL are not shown.
+    // The URL's parameters are not shown.
     let store = |name: &str, url: String, is: &str| {
         format!("STORE {name} ({}): {is}\n", url.split('?').next().unwrap())
     };
@@ -339,8 +339,8 @@ fn a_store_that_is_away_or_left_out_keeps_routes_from_being_changed() {
     assert!(databases.place("c").starts_with("store c, of: "));
 }
 
-/// A restore brings a primary's former era back, and its ids. The other primary reports the later era, and a host remembers
-/// that over a restart.
+/// A restore brings back a primary's former era, and its ids. The other primary reports the later era, and a host
+/// remembers it across a restart.
 #[test]
 fn a_primary_restored_from_a_former_era_is_refused_by_hosts_of_that_era() {
     let mut databases = Databases::new();
@@ -376,8 +376,8 @@ fn a_primary_restored_from_a_former_era_is_refused_by_hosts_of_that_era() {
     assert_eq!(databases.sql("a", "SELECT max_id FROM leaf_alloc"), before);
 }
 
-/// Primaries a and b, then a, b and c, then c and a, then these in another order, twice: each time with a new era, daemons
-/// of the former era under load, and the command killed on its way.
+/// The lists are a and b, then a, b and c, then c and a, then these in another order, twice. Each change has a new era,
+/// runs while daemons with the former era are under load, and is killed at various points.
 #[test]
 fn no_id_comes_twice_over_changes_of_era() {
     let mut random = seeds(1).next().expect("one seed");
@@ -406,7 +406,7 @@ fn no_id_comes_twice_over_changes_of_era() {
         }
         let next = fleet(names, era);
         let wrong_era = refused(&fleet(names, era - 1).apply(&[]).output().unwrap());
-        // The third list leaves a store out.
+        // The third list omits a store.
         let advice = if era == 3 { "--former".to_owned() } else { format!("give it era {era}") };
         assert!(wrong_era.contains(&advice), "{wrong_era}");
         let former = hosts[0].path("former.toml");
@@ -418,7 +418,8 @@ fn no_id_comes_twice_over_changes_of_era() {
         });
         let load = Load::start(draws.collect());
         load.under_way();
-        // When the first store is frozen, when the last one is, when the first one has its new place, and then anywhere.
+        // When the first store is frozen, when the last one is, when the first one has its new role, and then at
+        // random.
         let is_done = format!(", era {era}, ");
         let points: [(&str, &str, &str); 3] =
             [("a", "frozen, ", ""), ("c", "frozen, ", ""), ("a", "primary ", &is_done)];
@@ -439,7 +440,7 @@ fn no_id_comes_twice_over_changes_of_era() {
             }
         }
         drawn.add(load.stop());
-        // One that has drawn before, one that is new.
+        // One host has drawn before, and one is new.
         hosts[1] = next.host();
         hosts[0].stop();
         next.configure(&mut hosts[0]);
@@ -459,7 +460,7 @@ fn no_id_comes_twice_over_changes_of_era() {
     }
     let shown = hosts[0].admin(opcode::TAG_SHOW, &json!({ "tag": tags[7] }));
     assert_eq!(shown["ceiling"], CEILING);
-    // Nothing but gaps: a few claims for each tag and daemon.
+    // The gaps are small: a few claims for each tag and daemon.
     let highest: BTreeMap<&String, u64> =
         drawn.ids.iter().map(|(tag, ids)| (tag, *ids.last().unwrap())).collect();
     assert!(highest[&tags[TAGS - 1]] < 40_000, "{highest:?}");

@@ -1,4 +1,4 @@
-//! Routes that are changed where tags were deleted: what was claimed of them is known wherever they may be made anew.
+//! Routes are changed after tags were deleted: the end of their claims is known wherever they may be created again.
 
 use std::fs;
 
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::routes::{Databases, STEP, WITHIN, done, refused};
 
-/// Has PostgreSQL change no end while a store is frozen.
+/// Makes PostgreSQL refuse to change ends while a store is frozen.
 const BREAK_RAISING: &str =
     "CREATE FUNCTION half_way() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF (SELECT value FROM leafd_meta WHERE name = 'role') LIKE '%\"role\":\"frozen%' THEN
@@ -20,14 +20,14 @@ END $$;
 CREATE TRIGGER half_way BEFORE INSERT OR UPDATE OF highest_end ON leafd_tag
     FOR EACH ROW EXECUTE FUNCTION half_way()";
 
-/// Has PostgreSQL retire no store.
+/// Makes PostgreSQL refuse to retire a store.
 const BREAK_RETIRING: &str = "CREATE FUNCTION stays() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF NEW.value LIKE '%\"role\":\"retired%' THEN RAISE EXCEPTION 'not yet'; END IF;
     RETURN NEW;
 END $$;
 CREATE TRIGGER stays BEFORE UPDATE ON leafd_meta FOR EACH ROW EXECUTE FUNCTION stays()";
 
-/// A tag that is made, used from some id on, and deleted.
+/// Creates a tag, uses ids from this one on, and deletes the tag.
 fn use_and_delete(host: &Host, tag: &str, start: u64, drawn: &mut Drawn) {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": STEP, "start": start }));
     drawn.add_ids(tag, &host.raw().draw(tag, 100));
@@ -38,7 +38,7 @@ fn delete(host: &Host, tag: &str) {
     done(&host.leafctl(&["tag", "delete", tag, "--yes-delete", tag]));
 }
 
-/// A tag that was deleted can't be made anew within its ids, and can be above them.
+/// Checks that a deleted tag can be created again above its ids, but not within them.
 #[track_caller]
 fn goes_on(host: &Host, tag: &str, drawn: &mut Drawn) {
     let mut start = *drawn.ids[tag].last().unwrap();
@@ -58,13 +58,13 @@ fn goes_on(host: &Host, tag: &str, drawn: &mut Drawn) {
     assert_eq!(drawn.duplicates(), 0, "{tag}");
 }
 
-/// What was claimed of it is known in its new home, also after the command failed half-way.
+/// The end of a tag's claims is known in its new home, even after the command has failed half-way.
 #[test]
 fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     const TAGS: [&str; 3] = ["orders", "pay.in", "nowhere"];
     let databases = Databases::new();
     let mut drawn = Drawn::default();
-    // A store that has no tag any more is not one that never had one.
+    // A store whose tags were all deleted is not the same as one that never had any.
     let mut host = Host::on_store(&databases.url("a"));
     host.start();
     TAGS.iter().for_each(|tag| use_and_delete(&host, tag, 5_000, &mut drawn));
@@ -81,7 +81,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     }
     host.stop();
 
-    // Two of the primaries become plain stores, the third is retired.
+    // Two of the primaries become plain stores, and the third is retired.
     let former = host.path("former.toml");
     let text = format!("stores = {}\nroutes = {}\n", primaries.stores_toml(), primaries.routes);
     fs::write(&former, text).unwrap();
@@ -90,7 +90,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
         &["a", "b"],
         "[{ tags = ['orders'], store = 'a' }, { tags = ['pay.*'], store = 'b' }]",
     );
-    // It fails while names are being raised: then it may be taken back.
+    // The command fails while ends are being raised, and can be rolled back.
     databases.sql("a", BREAK_RAISING);
     let said = refused(&plain.apply(&words).output().unwrap());
     assert!(said.contains("half-way"), "{said}");
@@ -102,7 +102,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     assert!(databases.place("b").starts_with("primary 0 of 3, era 1"));
     databases.sql("b", "DELETE FROM leaf_alloc WHERE biz_tag = 'stray'");
     databases.sql("a", "DROP TRIGGER half_way ON leafd_tag");
-    // It fails when two of three stores have their new places: then it can't be taken back any more.
+    // The command fails when two of three stores have their new roles, and can no longer be rolled back.
     databases.sql("c", BREAK_RETIRING);
     let said = refused(&plain.apply(&words).output().unwrap());
     assert!(said.contains("not yet") && databases.place("b").starts_with("store b, "), "{said}");
@@ -122,7 +122,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     }
     host.stop();
 
-    // Their homes change, and the third has one again.
+    // Their homes change, and the third tag has a home again.
     let swapped = databases
         .fleet(&["a", "b"], "[{ tags = ['pay.*'], store = 'a' }, { tags = ['*'], store = 'b' }]");
     let said = done(&swapped.apply(&["--yes"]).output().unwrap());
@@ -135,7 +135,7 @@ fn a_deleted_tag_goes_on_above_its_ids_in_its_new_home() {
     }
     host.stop();
 
-    // A store without tags is left out.
+    // A store without tags is removed.
     let text = format!("stores = {}\nroutes = {}\n", swapped.stores_toml(), swapped.routes);
     fs::write(&former, text).unwrap();
     let left = databases.fleet(&["a"], "[{ tags = ['*'], store = 'a' }]");

@@ -1,4 +1,5 @@
-//! Routes that are changed while a tag's creation is unfinished: refused before anything is changed, with what to do.
+//! Routes are changed while a tag's creation is unfinished: the change is refused before anything is written, and the
+//! message says what to do.
 
 use std::fs;
 
@@ -11,10 +12,10 @@ use crate::routes::{Databases, Fleet, STEP, done, refused};
 
 const TAGS: [&str; 2] = ["events", "users"];
 
-/// As a creation leaves a primary that was interrupted before it released the tags there.
+/// The state of a primary if the creation was interrupted before the tags were released there.
 const INTERRUPT: &str = "UPDATE leafd_tag SET ceiling = 0 WHERE tag IN ('events', 'users')";
 
-/// And as it leaves one that it did not get to.
+/// The state of a primary that the creation has not reached.
 const UNKNOWN: [&str; 2] =
     ["DELETE FROM leaf_alloc WHERE biz_tag = 'users'", "DELETE FROM leafd_tag WHERE tag = 'users'"];
 
@@ -59,7 +60,7 @@ fn a_primary_with_an_unfinished_tag_is_retired_once_that_is_finished() {
         assert_eq!(places(), before);
     }
 
-    // What the message names.
+    // The message names this remedy.
     TAGS.iter().for_each(|tag| create(&host, tag));
     done(&next.apply(&words).output().unwrap());
     assert_eq!(databases.place("c"), "retired");

@@ -1,5 +1,5 @@
-//! Two hosts on one store, a load on them, and what a fault of the store does to both: the course that every outage
-//! takes.
+//! Two hosts on one store, a load on them, and the effect of a fault of the store on both: the course of every outage
+//! test.
 
 use std::time::{Duration, Instant};
 
@@ -11,28 +11,28 @@ use leafd_tests::servers::{DATABASE, Server};
 use leafd_wire::{Status, opcode};
 use serde_json::json;
 
-/// Claimed at the first use, so much that an outage does not use it up.
+/// Claimed at the first use, in such a large amount that an outage doesn't exhaust it.
 pub const HELD: &str = "held";
 
 /// Never used before an outage.
 pub const DRY: &str = "dry";
 
-/// A request's deadline while the store is away: longer than the store's own time limits.
+/// A request's deadline while the store is unavailable: longer than the store's own time limits.
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// Within which ids come again: 2 s are promised where the store's time limits allow it, and a busy machine gets the
-/// rest. What it took is printed.
+/// How soon ids must return: 2 s are promised where the store's time limits allow it, and the rest is for a busy
+/// machine. The measured time is printed.
 pub const RESUMES_WITHIN: Duration = Duration::from_secs(19);
 
 /// Two hosts on one store.
 pub struct Scene<S> {
     pub server: S,
-    /// In front of the server, in a scene that has the hosts go through it.
+    /// In front of the server, in a scene whose hosts connect through it.
     pub relay: Relay,
     pub hosts: Vec<Host>,
 }
 
-/// Where the hosts connect to.
+/// How the hosts connect to the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
     Direct,
@@ -45,13 +45,13 @@ pub fn create(host: &Host, tag: &str, step: u64) {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": step }));
 }
 
-/// Takes ids as a Leaf does, between two claims of the daemons. Tells the first one.
+/// Takes ids as a Leaf does, between two claims of the daemons. Returns the first id.
 #[track_caller]
 pub fn take_as_a_leaf(ask: impl Fn(&str) -> Vec<Vec<String>>, tag: &str, count: u64) -> u64 {
     eventually("the row is as it was read", RESUMES_WITHIN, || {
         let of_tag = format!("WHERE biz_tag = '{tag}'");
         let first = ask(&format!("SELECT max_id FROM leaf_alloc {of_tag}"))[0][0].clone();
-        // Claims leave the description as it is.
+        // Claims don't change the description, so it shows whether this update won.
         ask(&format!(
             "UPDATE leaf_alloc SET max_id = max_id + {count}, description = 'from {first}' {of_tag} AND max_id = {first}"
         ));
@@ -60,7 +60,7 @@ pub fn take_as_a_leaf(ask: impl Fn(&str) -> Vec<Vec<String>>, tag: &str, count: 
     })
 }
 
-/// What a daemon's status says of its only store.
+/// What a daemon's status reports about its only store.
 #[track_caller]
 pub fn store(host: &Host) -> serde_json::Value {
     let status = host.status();
@@ -83,12 +83,12 @@ pub fn report<S: Server>(fault: &str, issued: u64, drawn: &Drawn, recovered: Opt
 }
 
 impl<S: Server> Scene<S> {
-    /// Two hosts that are up, and tags.
+    /// Two running hosts, and tags.
     pub fn new(route: Route) -> Scene<S> {
         Scene::with(route, &[], &[])
     }
 
-    /// With settings of the server's and the hosts'.
+    /// The same, with settings for the server and the hosts.
     pub fn with(route: Route, of_server: &[&str], of_hosts: &[(&str, &str)]) -> Scene<S> {
         let server = S::with(of_server);
         let relay = Relay::to(server.port());
@@ -104,7 +104,7 @@ impl<S: Server> Scene<S> {
         Scene { server, relay, hosts }
     }
 
-    /// Two threads on each host that draw [`HELD`], and have some.
+    /// Two threads on each host that draw [`HELD`]. Returns once they have ids.
     #[track_caller]
     pub fn load(&self) -> Load {
         let twice = self.hosts.iter().chain(&self.hosts);
@@ -113,9 +113,9 @@ impl<S: Server> Scene<S> {
         load
     }
 
-    /// A fault of the store under load. What is claimed goes on to be issued without an error; a request for what
-    /// isn't waits for its deadline and is told a cause that has one of these words in it; when the fault ends, service
-    /// resumes by itself.
+    /// Runs a fault of the store under load. Claimed ids are still issued without an error. A request for ids that are
+    /// not claimed waits for its deadline, and the error contains one of these causes. When the fault ends, service
+    /// resumes without help.
     #[track_caller]
     pub fn outage<T>(
         &mut self,
@@ -177,7 +177,7 @@ pub fn first_of(raws: &mut [Raw], tag: &str) -> (Vec<u64>, Duration) {
     (ids, begun.elapsed())
 }
 
-/// Draws so many times so many, one after the other.
+/// Draws this many ids this many times, one request after the other.
 #[track_caller]
 pub fn draw(drawn: &mut Drawn, host: &Host, tag: &str, times: u32, count: u32) {
     let mut raw: Raw = host.raw();

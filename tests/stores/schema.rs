@@ -1,5 +1,5 @@
-//! `leafd schema` for several stores: the tables of all are made in one go, what was made is named, and a store that is
-//! away keeps the others from nothing.
+//! `leafd schema` for several stores: the tables of all are created in one run, new tables are named, and an
+//! unavailable store doesn't prevent the others from getting theirs.
 
 use std::fs;
 use std::process::{Command, Output};
@@ -10,7 +10,8 @@ use tempfile::NamedTempFile;
 
 on_each_server!(a_database_may_have_any_letters_in_its_name);
 
-/// MySQL and MariaDB report the name as part of what distinguishes the store, which leafd notes in its own table.
+/// MySQL and MariaDB report the database's name as part of what distinguishes the store, which leafd records in its own
+/// table.
 fn a_database_may_have_any_letters_in_its_name<S: Server>() {
     let server = S::empty(&[]);
     let quote = if S::SCHEME == "mysql" { '`' } else { '"' };
@@ -23,12 +24,12 @@ fn a_database_may_have_any_letters_in_its_name<S: Server>() {
     assert_eq!(host.raw().draw("orders", 2), [1, 2]);
 }
 
-/// A character as in a URL.
+/// A character, percent-encoded for a URL.
 fn quoted(character: char) -> String {
     format!("%{:02X}", u32::from(character))
 }
 
-/// Runs `leafd schema` with this word and configuration.
+/// Runs `leafd schema` with this subcommand and configuration.
 fn schema(word: &str, file: &NamedTempFile) -> Output {
     Command::new(leafd_binary())
         .args(["schema", word, "--config", file.path().to_str().unwrap()])
@@ -66,7 +67,7 @@ fn the_tables_of_several_stores_are_made_in_one_go() {
     let routes = "[[routes]]\ntags = [\"*\"]\nhash = [\"a\", \"b\"]\n";
     fs::write(file.path(), format!("stores = {{ a = {a:?}, b = {b:?} }}\n{routes}")).unwrap();
 
-    // Parameters are not shown.
+    // The URL's parameters are not shown.
     let [a, b] = [a, b].map(|url| url.split('?').next().unwrap().to_owned());
     let printed = said(&schema("print", &file)).join("\n");
     for url in [&a, &b] {
@@ -81,7 +82,7 @@ fn the_tables_of_several_stores_are_made_in_one_go() {
     let nothing = |url| format!("the tables of {url} already exist; nothing was changed");
     assert_eq!(said(&schema("apply", &file)), [nothing(&a), nothing(&b)]);
 
-    // What is missing is made again, and named.
+    // Missing tables are created again, and named.
     postgres.sql("DROP TABLE leafd_layout");
     mariadb.sql("DROP TABLE leafd_layout");
     let again = [format!("created in {a}: leafd_layout"), format!("created in {b}: leafd_layout")];

@@ -1,5 +1,5 @@
-//! Document numbers of three daemons on one server whose clock a test sets: days begin and end under load, with clocks set
-//! for daylight saving time and by hand, leap days, kills at boundaries, and a server that is down over one.
+//! Document numbers of three daemons on one server whose clock a test sets: days begin and end under load, across
+//! daylight saving time, clocks set by hand, leap days, kills at boundaries, and an outage of the server at one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ const ZONE: &str = "Europe/Berlin";
 
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// How long draws go on around each boundary.
+/// How long draws continue around each boundary.
 const AROUND: Duration = Duration::from_millis(900);
 
 /// How many boundaries there are under load, with kills.
@@ -39,7 +39,8 @@ const BOUNDARIES: usize = 16;
 /// How many there are in quick succession, unless the environment says otherwise: `LEAFD_TEST_BOUNDARIES=1000`.
 const MANY_BOUNDARIES: usize = 100;
 
-/// Dates at whose beginning something is special: clocks are set on the day before or on the day, and leap days.
+/// Dates with something special at their beginning: clocks are changed on the day before or on the day itself, or it is
+/// a leap day.
 const DATES: [&str; 8] = [
     "2026-03-29",
     "2026-03-30",
@@ -66,7 +67,7 @@ fn start_of(date: Date) -> i64 {
     date.to_zoned(zone).unwrap().timestamp().as_millisecond()
 }
 
-/// A number, and the server's time when it was asked for and when it came.
+/// A number, and the server's time when it was requested and when it arrived.
 struct Number {
     text: String,
     asked_ms: i64,
@@ -80,7 +81,7 @@ struct ServerClock {
 }
 
 impl ServerClock {
-    /// Gives the server such a clock, and starts it again.
+    /// Gives the server such a clock, and restarts it.
     fn of<S: Server>(server: &mut S) -> ServerClock {
         server.stop();
         let clock = WallClock::of_server(server.process_mut());
@@ -98,7 +99,7 @@ impl ServerClock {
     }
 }
 
-/// Threads that draw until they are told to stop. What fails is counted.
+/// Threads that draw until they are stopped. Failures are counted.
 struct Draws {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Number>>>,
@@ -175,7 +176,7 @@ fn set_wall_clocks(clocks: &[WallClock], rng: &mut Seeded) {
     clocks.iter().for_each(|clock| clock.step([-3_600, 0, 3_600][rng.usize(..3)]));
 }
 
-/// Has every host read the store's clock.
+/// Makes every host read the store's clock.
 fn read_clock(hosts: &[Host]) {
     for host in hosts {
         eventually("the store answers", WITHIN, || {
@@ -184,7 +185,7 @@ fn read_clock(hosts: &[Host]) {
     }
 }
 
-/// The series, the period and the number of a text.
+/// The series, the period and the number in a text.
 fn read(text: &str) -> (String, String, u64) {
     let found = SERIES.iter().find_map(|(name, format)| {
         let read = Format::parse(format).unwrap().read(text, Overflow::Grow)?;
@@ -193,7 +194,7 @@ fn read(text: &str) -> (String, String, u64) {
     found.unwrap_or_else(|| panic!("{text} is a number of no series"))
 }
 
-/// Checks that no number came twice, and none outside of its period.
+/// Checks that no number was issued twice or outside of its period.
 fn check(numbers: &[Number], seen: &mut BTreeMap<(String, String), BTreeSet<u64>>) {
     for Number { text, asked_ms, came_ms } in numbers {
         let (series, period, number) = read(text);
@@ -210,7 +211,7 @@ fn check(numbers: &[Number], seen: &mut BTreeMap<(String, String), BTreeSet<u64>
     }
 }
 
-/// All parts of a period, which must cover every claimed number once and have every drawn one.
+/// All parts of a period, which must cover every claimed number exactly once, and contain every drawn one.
 fn account(host: &Host, series: &str, period: &str, drawn: &BTreeSet<u64>) -> Vec<Value> {
     let tag = match series {
         "tenants" => format!("series/tenants/acme/{period}"),
@@ -252,7 +253,7 @@ fn days_begin_and_end_on_three_hosts<S: Server>() {
     let mut clock = ServerClock::of(&mut server);
     let (mut hosts, wall_clocks) = hosts(&server);
     let mut seen = BTreeMap::new();
-    // A server whose clock is set ends connections, and lets others wait.
+    // A server whose clock is set ends some connections, and makes others wait.
     let (mut issued, mut failures) = (0, 0);
     let begun = Instant::now();
     for turn in 0..BOUNDARIES {
@@ -276,7 +277,7 @@ fn days_begin_and_end_on_three_hosts<S: Server>() {
         let (numbers, failed) = draws.stop();
         failures += failed;
         issued += numbers.len();
-        // The clock is set by an hour, in the middle of the day or back over its beginning.
+        // The clock is set by an hour, in the middle of the day or back across its beginning.
         check(&numbers, &mut seen);
         let by = if rng.bool() { 3_600_000 } else { -3_600_000 };
         let to = clock.ms() + by;
@@ -337,7 +338,7 @@ fn no_number_is_outside_of_its_day_over_many_days<S: Server>() {
         let (numbers, failed) = draws.stop();
         (issued, failures) = (issued + numbers.len(), failures + failed);
         check(&numbers, &mut seen);
-        // If nothing was drawn before the boundary, the hosts need more time to read the clock.
+        // If nothing was drawn before the boundary, hosts need more time to read the clock.
         let on_day = |number: &&Number| read(&number.text).1 == date.to_string();
         let after = numbers.iter().filter(on_day).count();
         if after < numbers.len() {
@@ -355,7 +356,8 @@ fn no_number_is_outside_of_its_day_over_many_days<S: Server>() {
     );
 }
 
-/// The server is down over a boundary: hosts go on in the new period with numbers that they claimed before it began.
+/// The server is down across a boundary: hosts continue in the new period with numbers that they claimed before it
+/// began.
 fn a_period_begins_while_the_store_is_down<S: Server>() {
     let mut server = S::new();
     let mut clock = ServerClock::of(&mut server);
@@ -367,7 +369,7 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
     for host in &hosts {
         assert!(draw(host, "days").unwrap().starts_with("D-20261025-"));
     }
-    // Each host claims numbers of the next day.
+    // Each host must claim numbers of the next day.
     eventually("the next day is prepared", WITHIN, || {
         let sql =
             "SELECT COUNT(DISTINCT host) FROM leafd_claim WHERE tag = 'series/days/2026-10-26'";
@@ -390,7 +392,7 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
         let tenant = host.client().series("tenants").tenant("new").next().unwrap_err().to_string();
         assert!(tenant.contains("STORE_UNAVAILABLE"), "{tenant}");
     }
-    // A daemon that starts now doesn't know the period.
+    // A daemon that starts now doesn't know the current period.
     let mut hosts = hosts;
     hosts[0].kill();
     hosts[0].start();
@@ -410,7 +412,7 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
     server.thaw();
 }
 
-/// The store is so far away that a request ends before its tenant is counted and its tag created.
+/// The store is so slow that a request ends before its tenant is counted and its tag is created.
 fn a_tenant_is_counted_once_and_gets_numbers_however_short_the_deadline<S: Server>() {
     let server = S::new();
     let relay = Relay::to(server.port());
@@ -425,7 +427,7 @@ fn a_tenant_is_counted_once_and_gets_numbers_however_short_the_deadline<S: Serve
     assert_eq!(counter["max_id"], 2, "one tenant: {counter}");
 }
 
-/// The row in an application's own database that the guide shows to those whose law allows no gap.
+/// The guide's row in an application's own database, for users whose law allows no gaps.
 fn the_guide_s_row_leaves_no_gap<S: Server + Sync>() {
     let server = S::empty(&[]);
     let guide = include_str!("../../docs/guide/document-numbers.md");

@@ -1,5 +1,5 @@
-//! The page on several stores, tried literally: its configurations and commands, on a PostgreSQL and a MariaDB. Only
-//! addresses, folders and passwords are other ones.
+//! The page on several stores, followed literally: its configurations and commands, on a PostgreSQL and a MariaDB. Only
+//! addresses, folders and passwords differ.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn blocks(language: &str) -> Vec<&'static str> {
     parts.filter(|(of, _)| *of == language).map(|(_, text)| text).collect()
 }
 
-/// The stores of the page, and a folder for what it has in `/etc/leafd`.
+/// The stores of the page, and a folder in place of `/etc/leafd`.
 struct Site {
     postgres: Postgres,
     mariadb: MariaDb,
@@ -41,7 +41,7 @@ impl Site {
         self.folder.path()
     }
 
-    /// A configuration of the page as `new.toml`.
+    /// Writes a configuration of the page to `new.toml`.
     fn configure(&self, text: &str) {
         let of_postgres = |database: &str| Postgres::url_of(&[self.postgres.port()], database);
         let text = text.replace("postgres://leafd@db-a/ids", &of_postgres("ids"));
@@ -61,7 +61,7 @@ impl Site {
         command.output().unwrap()
     }
 
-    /// What a store records of its role, as the page shows it.
+    /// Checks that a store's recorded role is as the page shows it.
     #[track_caller]
     fn records(&self, row: &[Vec<String>]) {
         let record: serde_json::Value = serde_json::from_str(&row[0][0]).unwrap();
@@ -69,7 +69,7 @@ impl Site {
         assert!(PAGE.contains(&format!("`{role}`")), "the page does not show {role:?}");
     }
 
-    /// Draws these tags by a daemon with the configuration.
+    /// Draws from these tags through a daemon with this configuration.
     #[track_caller]
     fn draw(&self, tags: &[&str]) {
         let script: String = tags
@@ -93,7 +93,7 @@ const ROLE: &str = "SELECT value FROM leafd_meta WHERE name = 'role'";
 #[test]
 fn routes_are_introduced_for_a_database_with_tags_as_the_page_says() {
     let site = Site::new();
-    // The database that already has tags is store c: the routes have to send them there.
+    // The database that already has tags is store c, so the routes must assign them to it.
     let mut host = Host::on_store(&site.mariadb.url()).set("failover_settle", "1s");
     host.start();
     host.create("orders");

@@ -1,5 +1,6 @@
-//! A strict tag on three daemons and one server: whoever asks after another was answered gets the larger id, on
-//! whatever hosts the two are, also when a daemon is killed or stopped meanwhile. A host that draws alone holds the tag.
+//! A strict tag on three daemons and one server: a request made after another one was answered gets the larger id,
+//! whatever hosts the two are on, even when a daemon is killed or stopped meanwhile. A host that draws alone holds the
+//! tag.
 
 use std::fs;
 use std::sync::Arc;
@@ -26,10 +27,10 @@ const TAG: &str = "ledger";
 /// How long the threads draw before and after the kill.
 const DRAWS: Duration = Duration::from_millis(1_500);
 
-/// Threads of each daemon's.
+/// The number of threads for each daemon.
 const THREADS: usize = 6;
 
-/// How long a request waits, a restart of its daemon included.
+/// How long a request waits, including a restart of its daemon.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 on_each_server!(
@@ -52,7 +53,8 @@ fn one_that_is_overtaken_is_found() {
         first,
         last,
     };
-    // Those that overlap may come in any order, and one that was asked for at the instant of an answer overlaps it.
+    // Overlapping requests may be answered in any order, and a request made at the very instant of an answer overlaps
+    // it.
     let sound = [answer(0, 5, 7, 7), answer(1, 3, 2, 4), answer(3, 6, 1, 1), answer(6, 7, 8, 9)];
     assert_eq!(overtaken(&sound), None);
     let late = answer(8, 9, 9, 12);
@@ -61,14 +63,15 @@ fn one_that_is_overtaken_is_found() {
     assert_eq!(overtaken(&[&sound[..], &[late]].concat()), Some((sound[1], late)));
 }
 
-/// Threads that draw until they are told to stop.
+/// Threads that draw until they are stopped.
 struct Asking {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Answer>>>,
 }
 
 impl Asking {
-    /// Of each daemon: threads that share a client as applications do, held runs allowed, and some with their own.
+    /// For each daemon: threads that share a client as applications do, with held runs allowed, and some with their own
+    /// client.
     fn start(hosts: &[Host]) -> Asking {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
@@ -107,7 +110,7 @@ fn ask(client: &Client, count: u64, stop: &AtomicBool) -> Vec<Answer> {
                 assert_eq!(ids, (first..=last).collect::<Vec<u64>>(), "one answer is one run");
                 answers.push(Answer { asked, answered, first, last });
             }
-            // Its daemon is gone for a moment.
+            // The daemon is unavailable for a moment.
             Err(_) => std::thread::sleep(Duration::from_millis(5)),
         }
     }
@@ -124,7 +127,7 @@ fn three_hosts<S: Server>(strict_hold: &str) -> (S, Vec<Host>) {
     (server, hosts)
 }
 
-/// Waits until a host, which is drawing, holds the tag.
+/// Waits until a host that is drawing holds the tag.
 fn holds(host: &Host) {
     eventually("a hold", RESUMES_WITHIN, || of_tag(host)["holding"].as_bool()?.then_some(()));
 }
@@ -148,7 +151,7 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
     let answers = asking.stop();
 
     check::<S>("strict, 3 daemons, one killed", &answers);
-    // Those that wait together share a claim.
+    // Requests that wait together share a claim.
     let claims = hosts[0].status()["segments"]["claims"].as_u64().unwrap();
     let of_host = hosts[0].status()["requests"].as_u64().unwrap();
     assert!(
@@ -158,7 +161,7 @@ fn who_asks_later_gets_more_on_any_host<S: Server>() {
 }
 
 fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
-    // A holder that died would be waited for much longer.
+    // The hold is long, so that waiting for a dead holder would be noticed.
     let (_server, mut hosts) = three_hosts::<S>("8s");
     let alone = Asking::start(&hosts[..1]);
     holds(&hosts[0]);
@@ -183,10 +186,10 @@ fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
     std::thread::sleep(DRAWS);
     assert_eq!(hosts.iter().filter(|host| of_tag(host)["holding"] == json!(true)).count(), 0);
     let mut answers = together.stop();
-    // The other hosts have left.
+    // The other hosts have stopped drawing.
     holds(&hosts[0]);
     answers.extend(alone.stop());
-    // Nobody draws, so nobody holds it: the next host need not wait.
+    // Nobody draws, so no host holds the tag, and the next host need not wait.
     eventually("the end of the hold", RESUMES_WITHIN, || {
         (of_tag(&hosts[0])["holding"] == json!(false)).then_some(())
     });
@@ -198,7 +201,7 @@ fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
     };
     let last = prompt(&hosts[2]);
     assert!(answers.iter().all(|answer| answer.last < last));
-    // A daemon that stops cleanly gives it up first.
+    // A daemon that stops cleanly releases the hold first.
     let alone = Asking::start(&hosts[1..2]);
     holds(&hosts[1]);
     hosts[1].stop();
@@ -219,7 +222,7 @@ fn a_holder_that_stops_or_dies_delays_the_others_for_the_time_held<S: Server>() 
             true => hosts[0].kill(),
             false => hosts[0].signal(Signal::SIGSTOP),
         }
-        // The others draw, and answer after the time held.
+        // The others draw, and get answers once the hold has expired.
         let others = Asking::start(&hosts[1..]);
         std::thread::sleep(2 * DRAWS);
         match dies {
@@ -235,8 +238,8 @@ fn a_holder_that_stops_or_dies_delays_the_others_for_the_time_held<S: Server>() 
     check::<S>("strict, the holder stopped and killed", &answers);
 }
 
-/// The daemon is stopped after the store's answer, for so long that the store may have failed over, before its journal
-/// has the claim. The store does not answer afterwards, so nothing shows whether it still has the claim.
+/// The daemon is stopped after the store's answer and before its journal has the claim, for so long that the store may
+/// have failed over. The store does not answer afterwards, so nothing shows whether it still has the claim.
 fn a_host_that_was_stopped_over_its_claim_issues_nothing_of_it<S: Server>() {
     let server = S::new();
     let mut host = Host::on_store(&server.url())
@@ -275,8 +278,8 @@ fn a_host_that_was_stopped_over_its_claim_issues_nothing_of_it<S: Server>() {
     assert!(next > lost, "the store may have lost the claim of {lost}, and {next} was issued");
 }
 
-/// The primary dies while a host holds the tag, and the standby doesn't know that. The holder goes on for as long as it
-/// may, and meanwhile nobody else gets ids.
+/// The primary dies while a host holds the tag, and the standby doesn't have the record. The holder continues for as
+/// long as it may, and no other host gets ids meanwhile.
 fn a_store_that_loses_the_record_of_the_holder_lets_nobody_in_early<S: Server>() {
     let mut pair = Pair::<S>::new();
     let host = |_| Host::on_store(&pair.url()).set("failover_settle", "2s");
@@ -320,7 +323,7 @@ fn what_can_t_be_met_takes_nothing<S: Server>() {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": TAG, "strict": true, "ceiling": 1_000 }));
     let mut raw = host.raw();
     let mut ids = Vec::new();
-    // The first request finds out that the tag is strict.
+    // The first request shows that the tag is strict.
     for (count, left) in [(2_000, 1_000), (1, 0), (1_000, 999), (999, 0), (1, 0)] {
         raw.send(&ids_request(TAG, count, 1, 2_000));
         let reply = raw.reply();
@@ -336,7 +339,7 @@ fn what_can_t_be_met_takes_nothing<S: Server>() {
     assert_eq!(ids, (1..=1_000).collect::<Vec<u64>>());
 }
 
-/// Asks for a run to hold, of any length. One id comes, and it must not be held.
+/// Requests a run to hold, of any length. A single id is returned, and it must not be held.
 fn draw_to_hold(raw: &mut Raw) -> Vec<u64> {
     let mut bytes = Vec::new();
     IdsRequest { tag: TAG.as_bytes(), count: 100, deadline_ms: 5_000 }.put(true, 1, &mut bytes);
@@ -357,7 +360,7 @@ fn nothing_is_held_if_that_is_off<S: Server>() {
     create_strict(&host);
     let mut raw = host.raw();
     let mut ids = Vec::new();
-    // The first claim is how the daemon learns that the tag is strict.
+    // The first claim tells the daemon that the tag is strict.
     ids.extend(raw.draw(TAG, 1));
     let mut end = server.max_id(TAG);
     assert_eq!(end, 2, "the first claim is of what was asked for");
@@ -369,7 +372,7 @@ fn nothing_is_held_if_that_is_off<S: Server>() {
     let of_tag = host.status()["segments"]["tags"][0].clone();
     assert_eq!((&of_tag["strict"], &of_tag["held"]), (&json!(true), &json!(0)), "{of_tag}");
 
-    // So there is none without the store.
+    // Without the store, no ids are available.
     server.kill();
     raw.send(&ids_request(TAG, 1, 1, 1_000));
     let mut drawn = Drawn::default();

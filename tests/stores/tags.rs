@@ -1,5 +1,5 @@
-//! Tags are administered with `leafctl` on every kind of store, while daemons use them: what it says, what it refuses,
-//! and when a change arrives at the daemon that made it and at another one.
+//! Tags are administered with `leafctl` on every kind of store while daemons use them: its output, its refusals, and
+//! when a change reaches the daemon that made it and another daemon.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use leafd_tests::servers::{MariaDb, Mysql, Postgres, Server};
 use leafd_wire::Status;
 use serde_json::Value;
 
-/// The setting `removed_tag_check`: by then a change through one daemon is known to the others.
+/// The setting `removed_tag_check`: within this time, the other daemons know about a change made through one daemon.
 const CHECK: &str = "1s";
 
-/// Within which it is seen to be known there on a busy machine. The default of the setting would be too long.
+/// How long that may take to be visible on a busy machine. The setting's default would be too long.
 const KNOWN_WITHIN: Duration = Duration::from_secs(60);
 
-/// More than some pages of `leafctl tag list`.
+/// More tags than fit on a few pages of `leafctl tag list`.
 const MANY: usize = 2_345;
 
-/// What `leafctl` ends with when it was refused.
+/// The exit status of `leafctl` if it was refused.
 const REFUSED: i32 = 1;
 
 /// Makes a test of each check for each kind of store.
@@ -77,7 +77,7 @@ fn on_server<S: Server>(check: fn(&mut [Host], Sql<'_>)) {
     check(&mut hosts, &|_, sql| drop(server.sql(sql)));
 }
 
-/// What `leafctl tag` prints when it is done.
+/// The output of `leafctl tag` if it succeeds.
 #[track_caller]
 fn done(host: &Host, words: &[&str]) -> String {
     let output = host.leafctl(&[&["tag"], words].concat());
@@ -91,7 +91,7 @@ fn row(host: &Host, words: &[&str]) -> Value {
     serde_json::from_str(&done(host, &[words, &["--json"]].concat())).unwrap()
 }
 
-/// What it says when it is refused.
+/// The output if it is refused.
 #[track_caller]
 fn refused(host: &Host, words: &[&str], why: &str) -> String {
     let output = host.leafctl(&[&["tag"], words].concat());
@@ -101,7 +101,7 @@ fn refused(host: &Host, words: &[&str], why: &str) -> String {
     said
 }
 
-/// Draws one by one until that is refused. Tells with which text, and checks the status.
+/// Draws one id at a time until this is refused. Checks the status, and returns the text.
 #[track_caller]
 fn until_refused(raw: &mut Raw, tag: &str, status: Status, ids: &mut Vec<u64>) -> String {
     for _ in 0..100_000 {
@@ -163,7 +163,7 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     assert!(max_id >= 50_000, "{max_id}");
     let max_id = row(other, &["raise", "orders", "--to", "700"])["max_id"].as_u64().unwrap();
     assert!(max_id >= 50_000, "it is never lowered: {max_id}");
-    // Beyond what is held.
+    // Draws more ids than are held.
     while *ids.last().unwrap() < 50_000 {
         ids.extend(other.raw().draw("orders", 500));
     }
@@ -172,7 +172,7 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     assert!(said.contains("--yes-delete \"orders\"") && said.contains("max_id"), "{said}");
     refused(host, &["delete", "orders", "--yes-delete", "order"], "nothing was deleted");
     assert_eq!(row(other, &["delete", "orders", "--yes-delete", "orders"])["tag"], "orders");
-    // At once where it was done.
+    // The daemon that deleted the tag knows it immediately.
     other.raw().refused(&ids_request("orders", 1, 1, 1_000), Status::TagUnknown);
     refused(host, &["show", "orders"], "no tag \"orders\"");
     refused(host, &["delete", "orders", "--yes-delete", "orders"], "no tag \"orders\"");
@@ -181,7 +181,7 @@ fn a_tag_s_life(hosts: &mut [Host], _: Sql<'_>) {
     assert!(above.parse::<u64>().unwrap() > *ids.iter().max().unwrap(), "{said}");
     row(host, &["create", "orders", "--start", above]);
     ids.extend(host.raw().draw("orders", 100));
-    // It was asked for in vain just now.
+    // The tag was requested in vain a moment ago.
     ids.push(other.raw().draw_until("orders", KNOWN_WITHIN));
     assert_unique(ids);
 }
@@ -193,13 +193,13 @@ fn changes_reach_daemons_that_use_the_tag(hosts: &mut [Host], sql: Sql<'_>) {
     }
     let mut raw = other.raw();
     let mut ids = raw.draw("lowered", 100);
-    // Within what the other one holds.
+    // The new ceiling lies within the ids that the other daemon holds.
     row(host, &["set", "lowered", "--ceiling", "500"]);
     eventually("a lowered ceiling", KNOWN_WITHIN, || (held(other, "lowered") <= 400).then_some(()));
     let text = until_refused(&mut raw, "lowered", Status::TagExhausted, &mut ids);
     assert!(text.contains("its ceiling 500"), "{text}");
     assert!(ids.iter().all(|id| *id <= 500), "{:?}", ids.last());
-    // What was dropped is claimed, and stays so.
+    // Dropped ids stay claimed.
     row(host, &["set", "lowered", "--ceiling", "100000"]);
     ids.push(raw.draw_until("lowered", KNOWN_WITHIN));
     assert!(*ids.last().unwrap() > 500);
@@ -212,7 +212,7 @@ fn changes_reach_daemons_that_use_the_tag(hosts: &mut [Host], sql: Sql<'_>) {
         (raw.reply().status() == Status::TagUnknown).then_some(())
     });
 
-    // By hand, as Leaf's operators do.
+    // Changed by hand, as Leaf's operators do.
     let mut ids = raw.draw("remade", 10);
     sql(host, "DELETE FROM leaf_alloc WHERE biz_tag = 'remade'");
     sql(host, "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('remade', 1, 10)");
@@ -224,7 +224,7 @@ fn changes_reach_daemons_that_use_the_tag(hosts: &mut [Host], sql: Sql<'_>) {
                 ids.extend(reply.ids());
                 None
             }
-            // A check may come between the two statements, and whoever asks then is told to ask again.
+            // A check may come between the two statements. The client is then told to retry.
             _ => reply.text().contains("leafctl tag delete \"remade\"").then_some(()),
         }
     });
@@ -233,7 +233,7 @@ fn changes_reach_daemons_that_use_the_tag(hosts: &mut [Host], sql: Sql<'_>) {
     ids.push(raw.draw_until("remade", KNOWN_WITHIN));
     assert_unique(ids);
 
-    // With the next claim, which is of the new step at least.
+    // The next claim is at least as large as the new step.
     let mut ids = raw.draw("stepped", 10);
     row(host, &["set", "stepped", "--step", "70000"]);
     eventually("a claim of the new step", KNOWN_WITHIN, || {
@@ -253,7 +253,7 @@ fn held(host: &Host, tag: &str) -> u64 {
 }
 
 fn ceilings_are_warned_about_and_kept(hosts: &mut [Host], _: Sql<'_>) {
-    // Claims so small that none passes two of the warnings.
+    // Claims are so small that none passes two warnings.
     for host in hosts.iter_mut() {
         host.stop();
         host.change("max_step", "30");
@@ -295,7 +295,7 @@ fn ceilings_are_warned_about_and_kept(hosts: &mut [Host], _: Sql<'_>) {
 }
 
 fn a_ceiling_that_was_lowered_while_a_host_was_off_holds_at_once(hosts: &mut [Host], sql: Sql<'_>) {
-    // Nothing but the start itself finds it out in time.
+    // Only a check at the start itself can detect this in time.
     hosts[0].change("removed_tag_check", "30s");
     row(&hosts[0], &["create", "lowered", "--step", "1000"]);
     let mut ids = hosts[0].raw().draw("lowered", 5);
@@ -307,7 +307,7 @@ fn a_ceiling_that_was_lowered_while_a_host_was_off_holds_at_once(hosts: &mut [Ho
     assert_eq!(ids, (1..=20).collect::<Vec<u64>>());
 }
 
-/// Whoever looks is told as long as it is so, and ids can be had all the same.
+/// The problem is reported as long as it lasts, and ids remain available.
 fn ends_are_told_in_time(host: &Host) {
     row(host, &["create", "ending", "--ceiling", "1000", "--start", "700", "--step", "5"]);
     let near = || {
@@ -371,7 +371,7 @@ fn a_long_list_comes_whole(hosts: &mut [Host], sql: Sql<'_>) {
     assert_eq!(output.status.code(), Some(REFUSED), "no tag has an empty name: {output:?}");
 }
 
-/// PostgreSQL's owner may make the column of descriptions as wide as it likes.
+/// PostgreSQL's owner may make the description column as wide as they like.
 #[test]
 fn descriptions_of_many_megabytes_are_listed_cut() {
     let server = Postgres::new();

@@ -1,5 +1,5 @@
-//! How often a claim, and a renewal of a worker, waits for the server, because other hosts wait for its locks meanwhile.
-//! And a transaction whose connection breaks.
+//! How often a claim, and a renewal of a worker, waits for the server, because other hosts wait for its locks
+//! meanwhile. Also a transaction whose connection breaks.
 
 use std::time::Duration;
 
@@ -21,12 +21,12 @@ on_each_server!(
     what_may_be_committed_is_not_tried_again,
 );
 
-/// So many calls are counted. The first ones prepare statements.
+/// The number of calls that are counted. The first calls prepare statements.
 const CALLS: u32 = 20;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// A store behind a relay, which has recorded the start of this host.
+/// A store behind a relay, after it has recorded this host's start.
 struct Counted<S> {
     _server: S,
     _password: NamedTempFile,
@@ -62,7 +62,7 @@ impl<S: Server> Counted<S> {
         Counted { _server: server, _password: file, relay, store, under, host }
     }
 
-    /// The round trips of a call, on average.
+    /// The average number of round trips of a call.
     fn count(&mut self, what: &str, mut call: impl FnMut(&mut Store, &Identity)) -> f64 {
         for _ in 0..3 {
             call(&mut self.store, &self.under);
@@ -77,8 +77,8 @@ impl<S: Server> Counted<S> {
     }
 }
 
-/// A server of PostgreSQL's runs the last statements and the commit together, because it skips the commit after an error.
-/// MySQL doesn't know that a statement must change a row, so there the commit follows the answer.
+/// PostgreSQL can run the last statements and the commit in one round trip, because it skips the commit after an error.
+/// MySQL doesn't know that a statement must change a row, so the commit follows the answer.
 fn a_claim_waits_for_the_server_as_rarely_as_it_can<S: Server>() {
     let mut counted = Counted::<S>::new();
     let at_most = if S::SCHEME == "postgres" { 2.0 } else { 3.0 };
@@ -90,7 +90,7 @@ fn a_claim_waits_for_the_server_as_rarely_as_it_can<S: Server>() {
         counted.store.create(&counted.under, &NewTag { strict, ..new_tag(&tag) }).unwrap();
         let mut end = 1;
         let each = counted.count(&format!("a claim of a {name} tag"), |store, under| {
-            // Every other claim of a strict tag records that this host holds it.
+            // Every second claim of the strict tag records that this host holds it.
             let hold = HoldWish { own_end: end, over: 0, ms: (end % 2) * 1_000 };
             let wish = ClaimWish { hold, ..ClaimWish::new(1, 1) };
             let claim = store.claim(Some(&by), under, &tag, wish).unwrap();
@@ -103,7 +103,7 @@ fn a_claim_waits_for_the_server_as_rarely_as_it_can<S: Server>() {
 
 fn a_renewal_asks_together<S: Server>() {
     let mut counted = Counted::<S>::new();
-    // Before, MySQL is asked for its position, and both for the store's identity.
+    // MySQL is first asked for its position, and both are asked for the store's identity.
     let at_most = if S::SCHEME == "postgres" { 3.0 } else { 6.0 };
     let holder = Holder {
         id: counted.host.0.clone(),
@@ -128,8 +128,8 @@ fn a_renewal_asks_together<S: Server>() {
     assert!(each <= at_most, "{}: {each}", S::NAME);
 }
 
-/// A connection that broke before is replaced, and nobody notices. One that breaks at the commit leaves it open whether
-/// the tag was created, and a second attempt would find it there.
+/// A connection that broke before the call is replaced without an error. If it breaks at the commit, it is unknown
+/// whether the tag was created, and a second attempt would find the tag.
 fn what_may_be_committed_is_not_tried_again<S: Server>() {
     let Counted { relay, mut store, under, _server, _password, .. } = Counted::<S>::new();
     relay.cut();

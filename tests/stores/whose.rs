@@ -1,5 +1,5 @@
-//! `leafctl whose` with several hosts on one store: who issued an id, when nobody of leafd's did, and a worker that changed
-//! hands.
+//! `leafctl whose` with several hosts on one store: which host issued an id, when no leafd host did, and a worker that
+//! changed hosts.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ on_each_server!(
     no_id_is_claimed_that_can_t_be_recorded
 );
 
-/// For what another daemon has to do, on a busy machine.
+/// How long another daemon may take for background work, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
 fn named(url: &str, name: &str) -> Host {
@@ -33,7 +33,7 @@ fn whose(host: &Host, tag: &str, id: u64) -> Value {
     host.admin(opcode::WHOSE, &json!({ "tag": tag, "id": id }))
 }
 
-/// What `leafctl` says.
+/// The output of `leafctl`.
 #[track_caller]
 fn said(host: &Host, words: &[&str]) -> String {
     let output = host.leafctl(&[&["whose"], words].concat());
@@ -54,7 +54,7 @@ fn an_id_is_told_to_its_host<S: Server>() {
     let [a, b] = ["web-1", "web-2"].map(|name| named(&server.url(), name));
     create(&a, "orders", 100);
     let first = a.client().next("orders").unwrap();
-    // A Leaf claims.
+    // A Java Leaf claims ids.
     let [row] = &server.sql("SELECT max_id FROM leaf_alloc WHERE biz_tag = 'orders'")[..] else {
         panic!("one row")
     };
@@ -75,7 +75,7 @@ fn an_id_is_told_to_its_host<S: Server>() {
     assert_eq!(whose(&a, "orders", 1 << 40)["verdict"], "not_claimed");
     assert_eq!(whose(&a, "orders", 0)["verdict"], "not_remembered");
 
-    // Once all of the claim is used, the next one says so.
+    // Once all of a claim is used, the next claim records that.
     eventually("the host claims when it holds nothing of its first claim", WITHIN, || {
         a.client().next_batch("orders", 500).unwrap().for_each(drop);
         claim(&b, first)["given_by_ms"].as_u64()
@@ -88,7 +88,7 @@ fn an_id_is_told_to_its_host<S: Server>() {
     let words = said(&b, &[&(leafs + 7).to_string(), "--tag", "orders"]);
     assert!(words.contains("not claimed by a leafd host"), "{words}");
 
-    // A host that records nothing, and a tag of which nothing is recorded.
+    // A host that records nothing, and a tag without records.
     let mut silent = Host::on_store(&server.url()).set("claims_kept", "0s");
     silent.start();
     let unknown = silent.client().next("orders").unwrap();
@@ -99,7 +99,7 @@ fn an_id_is_told_to_its_host<S: Server>() {
     let error = b.client().admin(opcode::WHOSE, r#"{"tag":"nosuch","id":1}"#).unwrap_err();
     assert!(matches!(error, Error::Service { status: Status::TagUnknown, .. }), "{error:?}");
 
-    // It goes on to be known when the tag is gone, and made anew.
+    // The claim is still known after the tag was deleted, and created again.
     let generation = a.admin(opcode::TAG_SHOW, &json!({ "tag": "orders" }))["generation"].clone();
     a.admin(opcode::TAG_DELETE, &json!({ "tag": "orders", "generation": generation }));
     let told = claim(&b, first);
@@ -108,7 +108,7 @@ fn an_id_is_told_to_its_host<S: Server>() {
     assert_eq!(claim(&b, first)["earlier_tag"], true);
     assert_eq!(whose(&b, "orders", 1_000_000_000)["verdict"], "not_claimed");
 
-    // Two claims of one id, as lost commits would make them: both are told.
+    // Two claims of one id, as after lost commits: both are reported.
     server.sql(&format!(
         "INSERT INTO leafd_claim (tag, end_id, claimed_ms, first_id, stride, generation, host, name)
          VALUES ('orders', {}, 1000, {first}, 1, 7, 'h', 'rogue')",
@@ -120,7 +120,7 @@ fn an_id_is_told_to_its_host<S: Server>() {
     assert!(words.contains("claimed 2 times") && words.contains("by rogue"), "{words}");
 }
 
-/// Its host claims ahead, before what it holds is used up.
+/// The host claims ahead, before its held ids are exhausted.
 fn an_id_that_is_still_held_is_not_told_as_issued<S: Server>() {
     let server = S::new();
     let host = named(&server.url(), "web-1");
@@ -178,7 +178,7 @@ fn a_worker_that_changed_hands_is_told<S: Server>() {
     assert_eq!(whose(&b, "snowflake", id_of(now - 900 * day, 5))["verdict"], "not_held");
     assert_eq!(whose(&b, "snowflake", id_of(now + day, 5))["verdict"], "in_the_future");
     assert_eq!(whose(&b, "snowflake", id_of(now, 6))["verdict"], "never_held");
-    // As after a change to this version of leafd: what was before isn't known.
+    // After an upgrade to this version of leafd, earlier holders are unknown.
     server.sql("DELETE FROM leafd_worker_taken");
     assert_eq!(whose(&b, "snowflake", of_a)["verdict"], "not_remembered");
 }
@@ -199,7 +199,7 @@ fn leafs_table_alone_tells_nothing() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("leases no worker"), "{output:?}");
 }
 
-/// Without its table, what is held is issued, nothing is claimed, and status and doctor say why.
+/// Without its table, held ids are issued, nothing is claimed, and status and doctor say why.
 fn no_id_is_claimed_that_can_t_be_recorded<S: Server>() {
     let server = S::new();
     let mut host = Host::on_store(&server.url()).set("identity", "web-1").set("max_step", "20");

@@ -1,4 +1,5 @@
-//! Snowflake workers of several hosts on one store: claimed, lost, kept, with clocks and processes that stop and step.
+//! Snowflake workers of several hosts on one store: claimed, lost and kept, while clocks step and processes are
+//! stopped.
 
 use std::time::Duration;
 
@@ -28,10 +29,10 @@ on_each_server!(
 
 const TAG: &str = "snowflake";
 
-/// The log has what the status has within this, also on a busy machine.
+/// How long the log may take to contain what the status reports, on a busy machine.
 const LOGGED_WITHIN: Duration = Duration::from_secs(90);
 
-/// A host whose claims last so long; nobody waits for a fail-over on a server that has none.
+/// A host with a lease of this length. It doesn't wait for fail-overs, because the server has none.
 fn host<S: Server>(server: &S, lease: &str) -> Host {
     Host::on_store(&server.url())
         .set("lease", lease)
@@ -52,7 +53,7 @@ fn draws(hosts: &[Host]) -> Vec<Draw> {
     hosts.iter().map(|host| Draw::steady(&host.socket(), TAG)).collect()
 }
 
-/// The numbers that are held.
+/// The worker numbers that are held.
 fn held(host: &Host) -> Vec<u64> {
     let list = host.admin(opcode::WORKER_LIST, &json!({}));
     let rows = list["workers"].as_array().unwrap().iter();
@@ -72,7 +73,7 @@ fn a_restart_has_its_worker_at_once_with_and_without_the_store<S: Server>() {
         ("stopped, started without the store", true, true),
         ("killed, started without the store", false, true),
     ] {
-        // Killed between the registry's record and the journal's, a host leases another worker.
+        // If it were killed between the registry's record and the journal's, the host would lease another worker.
         eventually("the lease is renewed", Duration::from_secs(20), || {
             let left_ms = host.status()["snowflake"]["lease"]["left_ms"].as_u64();
             left_ms.filter(|left_ms| *left_ms > 300_000)
@@ -102,7 +103,7 @@ fn a_restart_has_its_worker_at_once_with_and_without_the_store<S: Server>() {
     drawn.assert_sound();
 }
 
-/// Three workers and four hosts: one is stopped past its lease, another gets its worker meanwhile.
+/// Three workers and four hosts: one host is stopped past its lease, and another one gets its worker meanwhile.
 fn a_host_that_slept_past_its_lease_issues_nothing_below_its_heir<S: Server>() {
     let server = S::new();
     let few = |_| host(&server, "3s").set("worker_range", "0..3").set("restart_grace", "0s");
@@ -175,7 +176,7 @@ fn a_store_that_is_paused_for_longer_than_the_lease<S: Server>() {
 fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
     let server = S::new();
     let (mut host, clock) = WallClock::of(host(&server, "1m"));
-    // Years ahead at the first start.
+    // The clock is years ahead at the first start.
     clock.step(20 * 365 * 86_400);
     host.start();
     let text = host.raw().refused(&ids_request(TAG, 1, 1, 1_500), Status::NoWorker);
@@ -187,7 +188,7 @@ fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
         ids.push(host.raw().draw_until(TAG, Duration::from_secs(10)));
         assert!(ids.is_sorted() && worker_of(*ids.last().unwrap()) == worker);
     };
-    // A bad step while it runs: ids go on in the right time.
+    // The clock steps forward while the daemon runs: ids continue at the right time.
     for seconds in [3_600, 20 * 365 * 86_400] {
         clock.step(seconds);
         for _ in 0..5 {
@@ -203,7 +204,7 @@ fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
         eventually("a clock that is right", Duration::from_secs(10), || agrees(&host));
         draw(&host, &mut ids);
     }
-    // Behind, while it runs.
+    // The clock steps back while the daemon runs.
     clock.step(-3_600);
     let text = eventually("a refusal", Duration::from_secs(10), || {
         let mut raw = host.raw();
@@ -215,7 +216,7 @@ fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
     clock.step(0);
     eventually("a clock that is right", Duration::from_secs(10), || agrees(&host));
     draw(&host, &mut ids);
-    // A boot years ahead, with a journal.
+    // The clock is years ahead at a restart with a journal.
     host.kill();
     clock.step(20 * 365 * 86_400);
     host.start();
@@ -245,7 +246,7 @@ fn permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s<S: Serve
         drawn.add_ids(TAG, &ids);
     }
     assert_ne!(workers[0], workers[1]);
-    // The fleet shows each number with the host whose journal goes with the identity.
+    // The fleet shows each number with the host that has this identity and journal.
     for (own, host) in hosts.iter().enumerate() {
         let fleet = host.admin(opcode::FLEET, &json!({}));
         let rows = fleet["hosts"].as_array().unwrap();
@@ -272,7 +273,7 @@ fn permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s<S: Serve
     report::<S>(fault, 1, &drawn, Some(took));
     hosts[0].stop();
     server.start();
-    // The first is gone for good: now the other may be it.
+    // The first host has stopped for good, so the other one may use the identity.
     let id = again.raw().draw_until(TAG, Duration::from_secs(40));
     drawn.add_ids(TAG, &[id]);
     drawn.assert_sound();
@@ -326,7 +327,8 @@ fn agrees(host: &Host) -> Option<()> {
     (lease["clock_error"].is_null() && lease["clock_held_back_ms"] == 0).then_some(())
 }
 
-/// The operator has given one number to two hosts: the store that they share tells both. A restart is no second host.
+/// The operator has assigned one number to two hosts, and the store that they share tells both. A restart doesn't count
+/// as a second host.
 fn two_hosts_with_one_static_number_are_warned<S: Server>() {
     let server = S::new();
     let mut hosts = ["a", "b"]
@@ -340,7 +342,7 @@ fn two_hosts_with_one_static_number_are_warned<S: Server>() {
     hosts[0].start();
     eventually("it is noted", Duration::from_secs(30), || (!noted().is_empty()).then_some(()));
     hosts[0].kill();
-    // Another start, noted twice, and nobody else.
+    // Another start records the number twice, and no other daemon uses it.
     let before = noted();
     hosts[0].start();
     for turn in 0..2 {
@@ -378,7 +380,7 @@ fn two_hosts_with_one_static_number_are_warned<S: Server>() {
     }
 }
 
-/// The steps of docs/operate/fleet.md, with its layout.
+/// The steps in docs/operate/fleet.md, with its layout.
 fn a_fleet_moves_to_a_layout_with_more_workers<S: Server>() {
     const WIDE: &str = r#"wide = {time_bits = 39, worker_bits = 14, sequence_bits = 10, epoch = "2022-01-01T00:00:00Z"}"#;
     let server = S::new();
@@ -411,13 +413,13 @@ fn a_fleet_moves_to_a_layout_with_more_workers<S: Server>() {
     beyond.change("worker_range", "1024..16384");
     beyond.start();
     drawn.add_ids(TAG, &draw(&beyond, "wide"));
-    // Any free number of the pool.
+    // Any free number of the pool may be leased.
     let worker = beyond.status()["snowflake"]["worker"].as_u64().expect("a worker");
     assert!((1_024..16_384).contains(&worker), "{worker}");
     assert!(highest < lowest, "{highest} of the first layout, {lowest} of the second");
     drawn.backwards.clear();
     drawn.assert_sound();
-    // Who is in the fleet, as a host tells whose range covers all numbers.
+    // The hosts of the fleet, according to a host whose range covers all numbers.
     let asked = &hosts[0];
     let fleet = asked.admin(opcode::FLEET, &json!({}));
     let rows = fleet["hosts"].as_array().unwrap();

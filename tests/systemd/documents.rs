@@ -1,5 +1,5 @@
-//! The commands of the guide's and the operator's pages, run as printed on a host with the package and a PostgreSQL. Pages
-//! whose commands need something else have tests elsewhere: of stores, languages, Kubernetes.
+//! The commands on the guide's and the operator's pages, run as printed on a host with the package and a PostgreSQL.
+//! Pages whose commands need something else have other tests: stores, languages, Kubernetes.
 
 use crate::host::eventually;
 use crate::machine::{Machine, Network, PACKAGES, WITHIN};
@@ -29,7 +29,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     let package = format!("{PACKAGES}/{}", packages().first);
     let [by_hand, with_package, sandbox] = blocks(SYSTEMD, "sh")[..] else { panic!("{SYSTEMD}") };
 
-    // Without the package, as root.
+    // Installs without the package, as root.
     machine.ok(&format!("dpkg-deb --extract {package} /opt/leafd"));
     let said = machine.ok(&format!("PATH=/opt/leafd/usr/bin:$PATH\n{by_hand}kill $!; wait"));
     assert!(said.contains("\n1\n2\n3\n"), "{said}");
@@ -38,7 +38,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     let url = server.url().replace("127.0.0.1", "localhost");
     machine.write("/etc/leafd/leafd.toml", &format!("store = \"{url}\"\n"));
     machine.write("/etc/credstore/leafd.store_password", PASSWORD);
-    // The configuration is there before the package, and manual pages' triggers take long.
+    // The configuration exists before the package is installed, and the triggers for manual pages take long.
     machine.write("/etc/dpkg/dpkg.cfg.d/leafd-test", "force-confold\nno-triggers\n");
     let with_package = with_package.replace("$(./systemd/debian/build)", &package);
     let said = machine.ok(&format!(
@@ -51,7 +51,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     let configure = |lines: &str| {
         format!("cat >>/etc/leafd/leafd.toml <<'END'\n{lines}END\nsystemctl restart leafd\n")
     };
-    // A key of the top level stands before any table.
+    // A top-level key must come before any table.
     let [_, new_key, masked] = blocks(PUBLIC_IDS, "sh")[..] else { panic!("{PUBLIC_IDS}") };
     machine.ok(&format!(
         "{new_key}chown leafd /etc/leafd/mask_keys\n{}",
@@ -85,12 +85,12 @@ fn the_commands_of_the_pages_do_what_they_say() {
     let said = machine.ok(fleet);
     assert!(said.lines().any(|line| line.starts_with("active ")), "{said}");
 
-    // Every login until the rotation was with the first password, and every later one is with the new one.
+    // Every login before the rotation uses the first password, and every later one the new password.
     let [rotate] = blocks(PASSWORD_PAGE, "sql")[..] else { panic!("{PASSWORD_PAGE}") };
     let [credential, file] = blocks(PASSWORD_PAGE, "sh")[..] else { panic!("{PASSWORD_PAGE}") };
     server.sql(rotate);
     machine.ok(&format!("{credential}leafctl ping --ready segments\n{doctor}"));
-    // A key of the top level stands before any table.
+    // A top-level key must come before any table.
     server.set_password(PASSWORD);
     machine.ok(
         "sed -i '1i store_password_file = \"/etc/leafd/store_password\"' /etc/leafd/leafd.toml",
@@ -106,7 +106,7 @@ fn the_commands_of_the_pages_do_what_they_say() {
     });
     assert_eq!(machine.unit("MainPID"), pid, "no restart is needed");
 
-    // Last, because a host without a network has no database.
+    // This comes last, because a host without a network has no database.
     machine.ok(sandbox);
     assert_eq!(machine.unit("PrivateNetwork"), "yes");
 }

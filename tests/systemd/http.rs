@@ -1,9 +1,9 @@
-//! HTTP on a socket that systemd listens on and hands over, as the documents say how.
+//! HTTP on a socket that systemd listens on and passes to the daemon, as the documents describe.
 
 use crate::host::eventually;
 use crate::machine::{Machine, WITHIN};
 
-/// Has bash ask for a path by TCP, inside the machine.
+/// Makes bash request a path over TCP, inside the machine.
 fn get(machine: &Machine, path: &str) -> String {
     let ask =
         format!("GET {path} HTTP/1.1\\r\\nHost: localhost\\r\\nConnection: close\\r\\n\\r\\n");
@@ -57,14 +57,14 @@ fn http_is_served_on_a_socket_that_systemd_hands_over() {
         (machine.unit("ActiveState") == "active").then_some(())
     });
 
-    // Where the daemon may have no network at all, systemd has it.
+    // If the daemon may not use the network at all, systemd still can.
     machine.ok("install -m 644 /usr/share/doc/leafd/examples/sqlite.conf /etc/systemd/system/leafd.service.d/sqlite.conf
         systemctl daemon-reload
         systemctl restart leafd");
     assert_eq!(machine.unit("PrivateNetwork"), "yes");
     assert!(get(&machine, "/livez").ends_with("\r\n\r\nok\n"));
 
-    // On a Unix socket the daemon knows who asks.
+    // On a Unix socket, the daemon knows its client's user.
     machine.write(
         "/etc/systemd/system/leafd-http.socket.d/unix.conf",
         "[Socket]\nListenStream=\nListenStream=/run/leafd/http.sock\nSocketMode=0666\n",

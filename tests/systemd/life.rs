@@ -1,4 +1,5 @@
-//! The units: who starts the daemon, who may come in, what is told to systemd and its journal, and how it is kept alive.
+//! The units: what starts the daemon, who may connect, what systemd and its journal learn, and how the daemon is kept
+//! alive.
 
 use std::time::Instant;
 
@@ -8,7 +9,8 @@ use serde_json::json;
 use crate::host::eventually;
 use crate::machine::{Machine, STRANGER, WITHIN, as_stranger};
 
-/// The exposures that `systemd-analyze security` may tell: on any store, and on the embedded one without a network.
+/// The maximum exposures that `systemd-analyze security` may report: with any store, and with the embedded one without
+/// a network.
 const EXPOSURE_MAX: [f64; 2] = [1.3, 0.6];
 
 #[test]
@@ -19,7 +21,7 @@ fn the_socket_outlives_the_daemon_and_starts_it() {
     machine.ok("systemctl stop leafd.service");
     assert_eq!(machine.unit("ActiveState"), "inactive");
     machine.logged("stopped cleanly: the next start");
-    // The first that comes starts it, and is answered.
+    // The first client starts the daemon, and is answered.
     assert_eq!(machine.client().next("orders").unwrap(), 2);
     assert_eq!(machine.unit("ActiveState"), "active");
     assert_eq!(
@@ -31,10 +33,10 @@ fn the_socket_outlives_the_daemon_and_starts_it() {
     assert_eq!(machine.unit("ActiveState"), "inactive");
     let (code, said) = machine.fails("leafctl ping");
     assert!(code == Some(3) && said.contains("No such file"), "{code:?} {said}");
-    // Without a service at all, the socket's start is enough.
+    // If the service is not running at all, starting the socket is enough.
     machine.ok("systemctl start leafd.socket");
     machine.ok("leafctl ping");
-    // A stale marker of a past activation is not believed.
+    // Stale variables of a past activation are ignored.
     machine.ok("systemctl stop leafd.socket; rm -rf /run/leafd; LISTEN_PID=1 LISTEN_FDS=1 timeout --preserve-status 2 leafd --set state_dir=/root/state --set socket=/root/leafd.sock");
 }
 
@@ -55,7 +57,7 @@ fn operators_commands_use_the_units_own_settings() {
         let said = machine.ok(doctor);
         assert!(said.contains("/var/lib/leafd has owner") && said.contains("0 failed"), "{said}");
     }
-    // Root adopts in the daemon's place: nothing there becomes root's.
+    // Root adopts the store on the daemon's behalf, and none of its files becomes root's.
     machine.ok("systemctl stop leafd.socket leafd");
     let said = machine.ok("leafd adopt-store");
     assert!(said.contains("sqlite:/var/lib/leafd/store.db"), "{said}");
@@ -78,7 +80,7 @@ fn a_bad_configuration_and_a_waiting_client_fail_the_socket() {
     });
     let starts = machine.log().matches("did you mean autonomy?").count();
     assert!((1..=25).contains(&starts), "{starts} starts; the client said {said}");
-    // Once it is mended, one command starts both.
+    // Once the configuration is fixed, one command starts both.
     machine.ok("cp /root/good.toml /etc/leafd/leafd.toml; systemctl start leafd; leafctl ping");
 }
 
@@ -91,7 +93,7 @@ fn only_members_of_the_group_come_in() {
     let (code, said) = machine.fails(&format!("{alone} leafctl next orders"));
     assert!(code == Some(3) && said.contains("Permission denied"), "{code:?} {said}");
     assert_eq!(machine.ok(&format!("{member} leafctl next orders")), "1\n");
-    // They draw, and no more; the sandbox leaves the daemon who they are.
+    // They may draw, but nothing else. In the sandbox, the daemon still sees their users.
     let (code, said) = machine.fails(&format!("{member} leafctl tag create mine"));
     assert!(code == Some(1) && said.contains(&format!("uid {STRANGER} ")), "{code:?} {said}");
     let (_, said) = machine.fails(&format!("{member} cat /var/lib/leafd/journal.db"));
@@ -123,12 +125,12 @@ fn the_sandbox_is_tight_and_lets_it_work() {
     let pid = machine.unit("MainPID");
     let user = machine.ok(&format!("ps -o user= -p {pid}"));
     assert_eq!(user.trim(), "leafd");
-    // Nothing that it needs was kept from it.
+    // The sandbox has not blocked anything that the daemon needs.
     let complaints = machine.ok("journalctl --no-pager -u leafd.service -p err");
     assert!(complaints.contains("-- No entries --"), "{complaints}");
 }
 
-/// Also from within the sandbox, which hides other users' processes.
+/// This works even in the sandbox, which hides other users' processes.
 #[test]
 fn the_process_that_drew_an_id_is_shown() {
     let machine = Machine::with_leafd();
@@ -150,7 +152,7 @@ fn systemd_and_its_journal_are_told_how_it_is() {
     assert_eq!(machine.unit("Type"), "notify");
     let text = machine.unit("StatusText");
     assert_eq!(text, "OK: segment and snowflake ids available");
-    // Each line has its own priority, and neither time nor level a second time.
+    // Each line has its own priority, and doesn't repeat time and level.
     let priority = |what: &str| {
         let command = format!(
             "journalctl --no-pager -o json -u leafd.service --output-fields=PRIORITY,MESSAGE -g '{what}'"
@@ -162,10 +164,11 @@ fn systemd_and_its_journal_are_told_how_it_is() {
         line["PRIORITY"].as_str().unwrap().to_owned()
     };
     assert_eq!(priority("ready socket="), "6");
-    // The files of this machine are in memory, which is worth a warning.
+    // This machine's files are in memory, which is worth a warning.
     assert_eq!(priority("is lost with the machine"), "4");
 
-    // A configuration that can't be used fails the unit and is told as an error; once it is mended, who comes starts it.
+    // A configuration that can't be used fails the unit, and is logged as an error. Once it is fixed, a client starts
+    // the daemon.
     machine.ok("echo 'nosuch = 1' >>/etc/leafd/leafd.toml");
     machine.fails("timeout 3 systemctl restart leafd");
     assert_eq!(machine.unit("ActiveState"), "failed", "it is not started again and again");
@@ -184,7 +187,7 @@ fn a_daemon_that_hangs_is_killed_and_started_again() {
     machine.ok("systemctl daemon-reload; systemctl restart leafd");
     let client = machine.client();
     let first = client.next_batch("orders", 1).unwrap().next().unwrap();
-    // One that works is left alone, for longer than the watchdog waits.
+    // A healthy daemon is left alone for longer than the watchdog waits.
     let pid = machine.unit("MainPID");
     std::thread::sleep(std::time::Duration::from_secs(3));
     assert_eq!(machine.unit("MainPID"), pid);
@@ -228,7 +231,7 @@ END
     machine.ok(&draw);
     assert_eq!(machine.unit("ActiveState"), "active");
 
-    // One that can't be used is refused to whoever reloads, and changes nothing.
+    // An invalid configuration makes the reload fail, and changes nothing.
     machine.ok("echo 'autonomy = 1' >>/etc/leafd/leafd.toml");
     machine.fails("systemctl reload leafd");
     machine.logged("autonomy");
@@ -250,20 +253,20 @@ fn the_keys_of_public_ids_are_a_credential() {
     let [first, second] = texts[..] else { panic!("{shown}") };
     let read = |text: &str| machine.ok(&format!("leafctl unmask orders {text} --prefix ord"));
     assert_eq!((read(first).trim(), read(second).trim()), ("17", "18"));
-    // Nobody else reads it, neither there nor where systemd puts it.
+    // No other user can read it, neither there nor where systemd puts it.
     for file in ["/etc/credstore/leafd.mask_key", "/run/credentials/leafd.service/mask_key"] {
         machine.ok(&format!("test -s {file}"));
         let alone = as_stranger("--clear-groups");
         let (_, said) = machine.fails(&format!("{alone} cat {file}"));
         assert!(said.contains("Permission denied"), "{said}");
     }
-    // A new key takes a restart, and leaves what is out in the world.
+    // A new key needs a restart, and existing public ids stay valid.
     machine.ok("leafd mask-key new /etc/credstore/leafd.mask_key --add
         sed -i '1{h;d};2G' /etc/credstore/leafd.mask_key
         systemctl restart leafd");
     assert!(machine.ok("leafctl mask orders 17 --prefix ord").starts_with("ord_2"));
     assert_eq!(read(first).trim(), "17");
-    // A host that lacks the file issues ids all the same.
+    // A host without the file still issues ids.
     machine.ok("rm /etc/credstore/leafd.mask_key; systemctl restart leafd; leafctl next orders");
     let (_, said) = machine.fails("leafctl mask orders 17");
     assert!(said.contains("MASK_KEY"), "{said}");

@@ -1,4 +1,5 @@
-//! A machine with a systemd of its own: this one's files, and over them a layer in memory that takes what is written.
+//! A booted machine with its own systemd: this machine's files, with a layer in memory above them that takes all
+//! writes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,10 +15,10 @@ use tempfile::NamedTempFile;
 use crate::host::{die_with_parent, eventually};
 use crate::package::packages;
 
-/// Where the packages are in it.
+/// The folder with the packages in the machine.
 pub const PACKAGES: &str = "/leafd-packages";
 
-/// Mounts this machine's files where the container finds them, in a control group of its own, and boots.
+/// Mounts this machine's files for the container, in a separate control group, and boots it.
 const BOOT: &str = r#"
 name=$1
 shift
@@ -32,42 +33,42 @@ mount --make-private /mnt
 exec systemd-nspawn --quiet --directory=/mnt --volatile=overlay --boot --register=no --keep-unit --link-journal=no --machine="$name" "$@"
 "#;
 
-/// Services of this machine's that would only take time.
+/// Services of this machine that would only take time.
 const MASKED: [&str; 4] =
     ["mariadb.service", "postgresql.service", "redis-server.service", "podman.socket"];
 
-/// How long a boot, or anything else that is waited for, may take on a busy machine.
+/// How long a boot, or any other wait, may take on a busy machine.
 pub const WITHIN: Duration = Duration::from_secs(60);
 
-/// How long the end may take before it is forced.
+/// How long a shutdown may take before it is forced.
 const END_WITHIN: Duration = Duration::from_secs(20);
 
 /// A booted machine.
 pub struct Machine {
     name: String,
     container: Child,
-    /// What the container says about itself.
+    /// The container's own messages.
     _said: NamedTempFile,
-    /// The process of its systemd, as seen from here.
+    /// The process of its systemd, in this machine's PID namespace.
     init: Pid,
 }
 
-/// On which network it is.
+/// The network of the machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Network {
-    /// One of its own, with a loopback only.
+    /// Its own, with only a loopback interface.
     Own,
     /// This machine's, for servers that a test starts here.
     Ours,
 }
 
 impl Machine {
-    /// Boots one without leafd.
+    /// Boots a machine without leafd.
     pub fn boot(network: Network) -> Machine {
         Machine::boot_with(network, &[])
     }
 
-    /// The same, with these of the services that would only take time.
+    /// The same, with these of the services that would otherwise only take time.
     pub fn boot_with(network: Network, services: &[&str]) -> Machine {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -96,12 +97,12 @@ impl Machine {
             let state = machine.run("systemctl is-system-running");
             ["running\n", "degraded\n"].contains(&text(&state.stdout).as_str()).then_some(())
         });
-        // Here a policy may keep packages from starting services, so that tests start their own.
+        // This machine may have a policy that keeps packages from starting services, so that tests can start their own.
         machine.ok("rm -f /usr/sbin/policy-rc.d");
         machine
     }
 
-    /// Boots one, with leafd as its package leaves it and a tag to draw.
+    /// Boots a machine with leafd as its package leaves it, and a tag to draw from.
     pub fn with_leafd() -> Machine {
         let machine = Machine::boot(Network::Own);
         machine.install(&packages().first);
@@ -109,14 +110,14 @@ impl Machine {
         machine
     }
 
-    /// Installs or upgrades, and tells what the package says.
+    /// Installs or upgrades a package, and returns its output.
     #[track_caller]
     pub fn install(&self, package: &str) -> String {
-        // What other packages do about manual pages takes longer than all the rest.
+        // Triggers of other packages for manual pages would take longer than everything else.
         self.ok(&format!("dpkg --no-triggers --install {PACKAGES}/{package}"))
     }
 
-    /// Runs a shell's commands in it, as root.
+    /// Runs shell commands in it, as root.
     pub fn run(&self, commands: &str) -> Output {
         let mut command = Command::new("nsenter");
         command.args(["--target", &self.init.to_string()]);
@@ -126,7 +127,7 @@ impl Machine {
         die_with_parent(&mut command).output().expect("nsenter is installed")
     }
 
-    /// Runs them, expects that they succeed, and tells what they printed.
+    /// Runs commands that must succeed, and returns their output.
     #[track_caller]
     pub fn ok(&self, commands: &str) -> String {
         let output = self.run(commands);
@@ -137,7 +138,7 @@ impl Machine {
         said
     }
 
-    /// Runs them, expects that they fail, and tells their exit status and what they said.
+    /// Runs commands that must fail, and returns their exit status and output.
     #[track_caller]
     pub fn fails(&self, commands: &str) -> (Option<i32>, String) {
         let output = self.run(commands);
@@ -146,19 +147,19 @@ impl Machine {
         (output.status.code(), said)
     }
 
-    /// Puts a file there.
+    /// Writes a file in the machine.
     pub fn write(&self, path: &str, content: &str) {
         let place = self.root().join(path.trim_start_matches('/'));
         fs::create_dir_all(place.parent().unwrap()).unwrap();
         fs::write(place, content).unwrap();
     }
 
-    /// Its file system, from here.
+    /// Its file system, as seen from here.
     fn root(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/root", self.init))
     }
 
-    /// leafd's socket, from here.
+    /// leafd's socket, as seen from here.
     pub fn socket(&self) -> PathBuf {
         self.root().join("run/leafd/leafd.sock")
     }
@@ -176,7 +177,7 @@ impl Machine {
             .to_owned()
     }
 
-    /// What the journal has of the daemon and its units.
+    /// The journal of the daemon and its units.
     pub fn log(&self) -> String {
         text(
             &self
@@ -185,7 +186,7 @@ impl Machine {
         )
     }
 
-    /// Waits until the journal has a text.
+    /// Waits until the journal contains a text.
     #[track_caller]
     pub fn logged(&self, what: &str) {
         let begun = Instant::now();
@@ -198,7 +199,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The container shuts down.
+        // The container shuts down on this signal.
         let _ = kill(Pid::from_raw(self.container.id() as i32), Signal::SIGTERM);
         let begun = Instant::now();
         while matches!(self.container.try_wait(), Ok(None)) {
@@ -214,7 +215,7 @@ impl Drop for Machine {
     }
 }
 
-/// Removes a control group and those in it, as far as nobody is left in them.
+/// Removes a control group and its children, unless processes are left in them.
 fn remove_group(group: &Path) {
     for entry in fs::read_dir(group).into_iter().flatten().flatten() {
         if entry.path().is_dir() {
@@ -225,7 +226,7 @@ fn remove_group(group: &Path) {
 }
 
 fn first_child(pid: u32) -> Option<Pid> {
-    // While it is still the shell that mounts, its children come and go.
+    // While this is still the shell that mounts, its children come and go.
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
     let child = children.split_whitespace().next()?.parse().ok()?;
@@ -237,10 +238,10 @@ pub fn text(bytes: impl AsRef<[u8]>) -> String {
     String::from_utf8_lossy(bytes.as_ref()).into_owned()
 }
 
-/// A user who has nothing to do with leafd, and whom no user namespace takes for nobody.
+/// A user without rights at leafd, and without the number that user namespaces use for "nobody".
 pub const STRANGER: u32 = 4711;
 
-/// The words before a command that is that user's, with these of `setpriv`'s arguments for its groups.
+/// A command prefix that runs a command as that user, with these `setpriv` arguments for its groups.
 pub fn as_stranger(groups: &str) -> String {
     format!("setpriv --reuid={STRANGER} --regid={STRANGER} {groups}")
 }

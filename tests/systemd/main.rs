@@ -1,5 +1,5 @@
-//! leafd under a real systemd: the package, its units, and what an operator does with them. Each test boots a machine
-//! of its own from this machine's files, on which nothing changes.
+//! leafd under a real systemd: the package, its units, and what operators do with them. Each test boots a separate
+//! machine from this machine's files, and changes nothing here.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod documents;

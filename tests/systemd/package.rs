@@ -1,5 +1,5 @@
-//! The package: built once from the binaries of the profile that is tested, installed, looked at, removed.
-//! `TESTED_PACKAGE` names another one to test, such as a release's.
+//! The package: built once from the binaries of the tested profile, installed, checked and removed. `TESTED_PACKAGE`
+//! names another package to test, such as a release's.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use std::sync::OnceLock;
 use crate::host::{leafd_binary, without_cargo_s_variables};
 use crate::machine::{Machine, Network, PACKAGES, text};
 
-/// The package in several versions that differ by their number only.
+/// Several versions of the package, which differ only in their version number.
 pub struct Packages {
-    /// Where they are.
+    /// The folder that contains them.
     pub folder: PathBuf,
-    /// The first one's file.
+    /// The file of the first version.
     pub first: String,
-    /// The files of later ones.
+    /// The files of the later versions.
     pub later: Vec<String>,
 }
 
-/// More than what a program's first run and a batch take.
+/// More ids than a program's first run and a batch take.
 const FIRST_RUNS: u64 = 500;
 
-/// How often a test upgrades.
+/// How often a test upgrades the package.
 const UPGRADES: usize = 3;
 
 pub fn packages() -> &'static Packages {
@@ -59,7 +59,7 @@ fn build_by_script(profile: &str, target: &Path, folder: &Path) -> PathBuf {
     let mut command = Command::new(script);
     without_cargo_s_variables(&mut command);
     command.args(["--profile", profile, "--output"]).arg(folder);
-    // Quick to pack and unpack; and the make that may run these tests has nothing to say to this one.
+    // Fast to pack and unpack. Flags of the make that may run these tests must not reach this one.
     command.env("CARGO_TARGET_DIR", target).env("LEAFD_DEB_COMPRESSION", "1");
     command.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
     let output = command.output().expect("the script runs");
@@ -67,7 +67,7 @@ fn build_by_script(profile: &str, target: &Path, folder: &Path) -> PathBuf {
     PathBuf::from(text(output.stdout).trim_end())
 }
 
-/// The same package with a suffix to its version.
+/// The same package, with a suffix added to its version.
 fn renumbered(package: &Path, suffix: &str) -> String {
     let name = format!("leafd{suffix}.deb");
     let folder = package.parent().unwrap();
@@ -96,7 +96,7 @@ fn lintian_has_nothing_to_say() {
     assert!(output.status.success(), "{said}{}", text(output.stderr));
 }
 
-/// The links of an installed document to others.
+/// The links from an installed document to others.
 fn links(text: &str) -> Vec<String> {
     let targets = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
     let targets = targets.map(|target| target.split('#').next().unwrap());
@@ -138,7 +138,7 @@ fn it_is_installed_used_removed_and_purged() {
     machine.ok("leafctl tag create orders");
     assert_eq!(machine.ok("leafctl next orders -n 3"), "1\n2\n3\n");
     assert!(machine.ok("systemctl --failed --no-legend").is_empty());
-    // What else is in it works where it is.
+    // The other content of the package works in its installed place.
     machine.ok("cd /tmp && for page in leafd leafctl leafctl-tag-create leafd-protocol; do man $page >page; test -s page; done");
     assert!(
         machine
@@ -148,7 +148,7 @@ fn it_is_installed_used_removed_and_purged() {
     machine.ok("cc /usr/share/doc/leafd/examples/orders.c $(pkg-config --cflags --libs leafd) -o /tmp/orders");
     assert!(machine.ok("ldconfig; /tmp/orders orders 3").starts_with("4\n5\n6\n"));
 
-    // A change of the configuration outlives an upgrade, and so do the numbers.
+    // A change of the configuration survives an upgrade, and so do the numbers.
     machine.ok("echo 'worker = \"static:7\"' >>/etc/leafd/leafd.toml");
     machine.install(&packages().later[0]);
     machine.ok("leafctl ping --ready segments --ready snowflake");
@@ -162,7 +162,7 @@ fn it_is_installed_used_removed_and_purged() {
     machine.fails("systemctl is-active leafd.service leafd.socket");
     machine.fails("leafctl ping");
     machine.ok("test -s /var/lib/leafd/journal.db && test -s /etc/leafd/leafd.toml");
-    // Back again, it goes on.
+    // After it is installed again, it continues.
     machine.install(&packages().later[1]);
     assert_eq!(number(), before + 1);
 

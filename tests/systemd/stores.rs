@@ -1,4 +1,4 @@
-//! A store on a server: the password is a credential, and a store that is away doesn't hold up the start.
+//! A store on a server: the password is a credential, and an unavailable store doesn't delay the start.
 
 use crate::host::eventually;
 use crate::machine::{Machine, Network, WITHIN};
@@ -8,13 +8,13 @@ use crate::servers::{PASSWORD, Postgres, Server as _};
 #[test]
 fn the_password_is_a_credential_and_a_store_that_is_away_holds_nothing_up() {
     let mut server = Postgres::new();
-    // A name has to be looked up, also in the sandbox.
+    // The name must be resolved even in the sandbox.
     let url = server.url().replace("127.0.0.1", "localhost");
     let machine = Machine::boot(Network::Ours);
     machine.write("/etc/leafd/leafd.toml", &format!("store = \"{url}\"\n"));
     machine.write("/etc/credstore/leafd.store_password", PASSWORD);
     machine.ok("chmod 700 /etc/credstore");
-    // The administrator's configuration is there before the package: it stays.
+    // The administrator's configuration exists before the package is installed, and is kept.
     machine.ok(&format!(
         "dpkg --no-triggers --force-confold --install /leafd-packages/{}",
         packages().first
@@ -29,7 +29,7 @@ fn the_password_is_a_credential_and_a_store_that_is_away_holds_nothing_up() {
         "setpriv --reuid=4711 cat /proc/{pid}/root/run/credentials/leafd.service/store_password"
     ));
 
-    // It starts, says what is wrong, and goes on with what it has; later it goes on as ever.
+    // It starts, reports what is wrong, and continues with its held ids. Later it works normally again.
     server.process_mut().kill();
     machine.ok("systemctl restart leafd");
     let text = machine.unit("StatusText");

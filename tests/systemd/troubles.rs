@@ -1,6 +1,6 @@
-//! The ten most likely troubles on a packaged host with a PostgreSQL of its own: each is made for real, found by the first
-//! message that an operator sees, and cured by the commands of the page that the message leads to. A Prometheus on the
-//! host shows each in an alert and in a panel of the dashboard.
+//! The ten most likely problems on a packaged host with its own PostgreSQL: each is really caused, identified by the
+//! first message that an operator sees, and fixed with the commands on the page that the message links to. A Prometheus
+//! on the host shows each one in an alert and in a panel of the dashboard.
 
 use std::time::{Duration, Instant};
 
@@ -10,13 +10,13 @@ use crate::host::eventually;
 use crate::machine::{Machine, Network, text};
 use crate::package::packages;
 
-/// How long a trouble may take to show, or its cure to help, on a busy machine: a lease of [`LEAFD`] and more.
+/// How long a problem may take to show, or its fix to help, on a busy machine: a lease of [`LEAFD`], and more.
 const WITHIN: Duration = Duration::from_secs(120);
 
-/// Most commands from the page to a daemon that is well.
+/// The maximum number of commands from the page to a healthy daemon.
 const COMMANDS_MAX: usize = 3;
 
-/// Where the package has the documents.
+/// The folder in which the package installs the documents.
 const DOCUMENTS: &str = "/usr/share/doc/leafd/";
 
 const LEAFD: &str = r#"store = "postgres://leafd@localhost/ids?sslrootcert=/etc/leafd/ca.pem"
@@ -26,7 +26,7 @@ failover_settle = "1s"
 identity = "host-1"
 "#;
 
-/// The database's certificates, good ones and one that has expired.
+/// The database's certificates: valid ones, and an expired one.
 const CERTIFICATES: &str = "
 install -d -m 755 /etc/tls
 cd /etc/tls
@@ -43,7 +43,7 @@ chmod 644 *.pem
 install -D -m 644 ca.pem /etc/leafd/ca.pem
 ";
 
-/// A database as the guide makes it, with those certificates.
+/// A database created as in the guide, with those certificates.
 const DATABASE: &str = "
 cat >/etc/postgresql/15/main/conf.d/tls.conf <<'END'
 ssl_cert_file = '/etc/tls/server.pem'
@@ -57,8 +57,8 @@ CREATE DATABASE ids OWNER owner;
 END
 ";
 
-/// The machine has its host's clock, which no test may set. So the daemon's clock is one of its own, and so is the time
-/// service's command that sets it.
+/// The machine shares its host's clock, which no test may set. So the daemon has a separate clock, and the time
+/// service's command sets that one.
 const CLOCK: &str = "
 echo +0 >/etc/leafd/clock
 library=$(ls /usr/lib/*/faketime/libfaketime.so.1)
@@ -75,7 +75,7 @@ END
 chmod 755 /usr/bin/chronyc
 ";
 
-/// Serves metrics as the page says, to a Prometheus with the package's rules.
+/// Serves metrics as the page describes, to a Prometheus with the package's rules.
 const PROMETHEUS: &str = r#"
 install -D -m 644 /usr/share/doc/leafd/examples/http.conf /etc/systemd/system/leafd.service.d/http.conf
 systemctl daemon-reload
@@ -89,7 +89,7 @@ END
 systemd-run --quiet --unit=watch prometheus --config.file=/root/prometheus.yml --storage.tsdb.path=/root/prometheus --web.listen-address=127.0.0.1:9099
 "#;
 
-/// Draws, whatever comes of it.
+/// Draws, and ignores errors.
 const DRAW: &str = "leafctl next orders -n 20000 --deadline-ms 300 >/dev/null 2>&1 || true\n";
 
 const DRAW_SNOWFLAKE: &str = "leafctl next snowflake --deadline-ms 300 >/dev/null 2>&1 || true\n";
@@ -98,24 +98,24 @@ const DRAW_SNOWFLAKE: &str = "leafctl next snowflake --deadline-ms 300 >/dev/nul
 const NEW_LOGIN: &str = "runuser -u postgres -- psql --quiet --command \"SELECT pg_terminate_backend(pid) FROM \
                          pg_stat_activity WHERE usename = 'leafd'\" >/dev/null\n";
 
-/// A trouble, and what is done about it.
+/// A problem, and how it is fixed.
 struct Trouble {
     name: &'static str,
-    /// Makes it.
+    /// Causes it.
     make: String,
-    /// What shows the first message; clients go on drawing meanwhile.
+    /// Shows the first message, while clients continue to draw.
     first: String,
-    /// Words of the message.
+    /// Words in the message.
     says: &'static str,
     /// The page and section that the message names.
     page: &'static str,
     alert: &'static str,
-    /// A panel of the dashboard, and which of its numbers show the trouble.
+    /// A panel of the dashboard, and a check of its numbers that shows the problem.
     panel: (&'static str, fn(f64) -> bool),
-    /// The commands of the cure: as the page prints them, and as they are run here. What the page leaves to the operator
-    /// has no form there.
+    /// The commands that fix it: as the page prints them, and as they are run here. A step that the page leaves to the
+    /// operator has no printed form.
     cure: Vec<(&'static str, String)>,
-    /// Fails until the daemon serves again what the trouble had stopped.
+    /// Fails until the daemon serves again what the problem had stopped.
     well: &'static str,
 }
 
@@ -186,7 +186,7 @@ fn troubles() -> Vec<Trouble> {
         },
         Trouble {
             name: "the port is taken",
-            // A scrape meanwhile would have the socket start leafd again.
+            // The socket is stopped first, because a scrape would make it start leafd again.
             make: "systemctl stop leafd-http.socket
                 systemctl stop leafd
                 systemd-run --quiet --unit=taken python3 -c '
@@ -336,7 +336,7 @@ impl Site {
         site
     }
 
-    /// The numbers that Prometheus finds.
+    /// The numbers that a Prometheus query returns.
     fn numbers(&self, query: &str) -> Vec<f64> {
         let quoted = query.replace('\'', r"'\''");
         let ask = format!("promtool query instant -o json http://127.0.0.1:9099 '{quoted}'");
@@ -358,7 +358,7 @@ impl Site {
         targets.map(query).collect()
     }
 
-    /// The section that a link leads to, and the pages to which that leads.
+    /// The section that a link leads to, and the pages that it links to.
     #[track_caller]
     fn page(&self, link: &str) -> String {
         let (path, anchor) = link.split_once('#').expect("a section");
@@ -382,7 +382,7 @@ impl Site {
         text
     }
 
-    /// Waits until the daemon reports nothing, and serves this.
+    /// Waits until the daemon reports no problem, and serves this.
     #[track_caller]
     fn is_well(&self, serves: &str) {
         let begun = Instant::now();
@@ -397,12 +397,12 @@ impl Site {
         }
     }
 
-    /// From the trouble to a daemon that is well.
+    /// Goes from the problem to a healthy daemon.
     #[track_caller]
     fn walk(&self, trouble: &Trouble) {
         let Trouble { name, make, first, says, page, alert, panel, cure, well } = trouble;
         self.machine.ok(make);
-        // The message names the page; the package's documents have it.
+        // The message names the page, or the package's installed copy of it.
         let named = [(*page).to_owned(), page.replacen("docs/", "/usr/share/doc/leafd/", 1)];
         let mut said = String::new();
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! Restarts, crashes and upgrades while applications draw: none of them sees an error, and no id comes twice.
+//! Restarts, crashes and upgrades while applications draw: no application gets an error, and no id is issued twice.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::package::packages;
 
 const TAG: &str = "orders";
 
-/// Threads that draw.
+/// The number of threads that draw.
 const CLIENTS: usize = 4;
 
-/// What is drawn between two blows.
+/// The time between two disruptions.
 const BETWEEN: Duration = Duration::from_millis(500);
 
 /// A machine, and clients that draw from its daemon.
@@ -28,7 +28,7 @@ fn drawing() -> (Machine, Load) {
     (machine, load)
 }
 
-/// Fails if an application saw an error; tells what it saw.
+/// Fails if an application got an error, and prints what it got.
 #[track_caller]
 fn nobody_noticed(what: &str, times: usize, load: Load, machine: &Machine) {
     load.each_draws(WITHIN);

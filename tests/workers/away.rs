@@ -1,5 +1,5 @@
-//! The registry is away: paused, killed, unreachable, stopped for long, without its session. Ids flow up to the lease,
-//! then there is an error that says why, and all goes on by itself.
+//! The registry is unavailable: paused, killed, unreachable, stopped for a long time, or without its session. Ids
+//! continue until the lease ends, then errors say why, and everything recovers without help.
 
 use std::time::{Duration, Instant};
 
@@ -12,13 +12,13 @@ use crate::fleet::{
 };
 use crate::registry::{Backend, Registry};
 
-/// The lease of hosts that lose their registry for longer.
+/// The lease of hosts that lose their registry for a longer time.
 const LEASE: Duration = Duration::from_secs(6);
 
-/// What is missing of it at most when the registry goes: a renewal and a busy machine.
+/// How much of the lease may have passed when the outage begins: a renewal interval, and what a busy machine adds.
 const LATE: Duration = Duration::from_secs(3);
 
-/// For how long ZooKeeper is stopped, unless the environment says otherwise: `LEAFD_TEST_OUTAGE=60` for a minute.
+/// How long ZooKeeper is stopped, unless the environment says otherwise: `LEAFD_TEST_OUTAGE=60` for a minute.
 const OUTAGE: Duration = Duration::from_secs(12);
 
 on_each_registry!(
@@ -59,7 +59,8 @@ fn a_registry_in_a_black_hole<B: Backend>() {
     );
 }
 
-/// Ids flow up to the lease, then they are refused with one of these causes, and come again as the same workers'.
+/// Ids continue until the lease ends, then they are refused with one of these causes, and afterwards they return with
+/// the same workers.
 fn past_the_lease<B: Backend>(
     registry: Registry<B>,
     fault: &str,
@@ -78,14 +79,14 @@ fn past_the_lease<B: Backend>(
             assert!(told.contains("this host's lease of worker"), "{told}");
             assert!(causes.iter().any(|cause| told.contains(cause)), "{causes:?} in {told}");
         }
-        // The load's requests wait too, and are told in the end.
+        // The load's requests also wait, and finally get the error.
         std::thread::sleep(Duration::from_secs(5));
         end(&mut fleet.registry);
         let recovered = recovery(load);
         assert_eq!(self::workers(fleet), workers, "nobody else came");
         Some(recovered)
     });
-    // On a busy machine a request's deadline passes, or its client gives up, a moment before it is told.
+    // On a busy machine, a request's deadline may pass, or its client may give up, just before the error arrives.
     only(&errors, &["NO_WORKER", "DEADLINE", "no answer"]);
     assert!(!errors.is_empty());
     fleet.finish();
@@ -111,7 +112,7 @@ fn a_registry_that_is_away_for_less_than_the_lease<B: Backend>() {
     fleet.finish();
 }
 
-/// The server forgets every session, which it does only of clients that it doesn't hear of.
+/// The server expires every session, which it does only for clients that it doesn't hear from.
 #[test]
 fn sessions_that_expire() {
     let mut fleet = Fleet::<ZooKeeper>::new(Registry::own(), 3, "40s", &[]);
@@ -141,7 +142,7 @@ fn an_ensemble_that_is_stopped_for_long() {
         let before = workers(fleet);
         fleet.registry.server().process.stop();
         served(load, outage / 2);
-        // A restart meanwhile has the journal.
+        // A host that restarts meanwhile uses its journal.
         fleet.hosts[2].kill();
         let (id, _) = fleet.hosts[2].first_id("snowflake");
         assert_eq!(worker_of(id), before[2]);
@@ -171,7 +172,7 @@ fn served_until(load: &Load, end: Instant) {
     served(load, end.saturating_duration_since(Instant::now()));
 }
 
-/// Who is who.
+/// The hosts' worker numbers.
 fn workers<B: Backend>(fleet: &Fleet<B>) -> Vec<u64> {
     let of = |host: &leafd_tests::host::Host| lease(host)["worker"].as_u64().expect("it has one");
     fleet.hosts.iter().map(of).collect()
@@ -186,7 +187,7 @@ fn a_worker_is_given_back_to_a_registry_that_answers_only<B: Backend>() {
     let refused = release();
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(!refused.status.success() && said.contains("unavailable"), "{refused:?}");
-    // It goes on as who it was.
+    // It keeps its worker.
     ids.extend(host.raw().draw(TAG, 10));
     assert!(ids.iter().all(|id| worker_of(*id) == worker_of(ids[0])), "{ids:?}");
     fleet.registry.relay.pass();

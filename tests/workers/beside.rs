@@ -1,4 +1,4 @@
-//! Numbers for good, beside Java Leafs: on Leaf's nodes in ZooKeeper, in its fork's table elsewhere.
+//! Permanent numbers, beside Java Leafs: on Leaf's nodes in ZooKeeper, and in its fork's table elsewhere.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn permanent_workers_beside_java_leafs<B: Backend>() {
         Some(took)
     });
     only(&errors, &[]);
-    // Who comes now is again somebody else.
+    // Hosts that start now get other numbers again.
     taken.push(fleet.registry.enter_leaf("10.0.1.9:8080"));
     let mut host = fleet.registry.permanent_host("10.0.0.9:8080");
     host.start();

@@ -1,4 +1,4 @@
-//! Pods that come and go without their disks, through few workers.
+//! Pods that come and go without their disks, with few workers.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,18 +10,18 @@ use leafd_tests::seed::seeds;
 use crate::fleet::{Fleet, TAG, held, id_of};
 use crate::registry::{Backend, Registry};
 
-/// Pods that are there at once.
+/// The number of pods that exist at the same time.
 const AT_ONCE: usize = 4;
 
-/// Lives of each.
+/// The number of starts of each pod.
 const LIVES: usize = 10;
 
-/// So many are stopped for one that is killed.
+/// The number of clean stops for each kill.
 const STOPPED_FOR_ONE_KILLED: usize = 9;
 
 on_each_registry!(pods_that_come_and_go);
 
-/// 8 workers are enough: 4 pods at once, and one crash in ten lives of more than a second each, times a lease of 3 s.
+/// 8 workers are enough: 4 pods at a time, and one crash in ten lives of more than a second each, times a lease of 3 s.
 fn pods_that_come_and_go<B: Backend>() {
     for mut random in seeds(1) {
         let mut fleet = Fleet::<B>::new(Registry::shared(), 0, "3s", &[]);

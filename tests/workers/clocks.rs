@@ -1,4 +1,4 @@
-//! Wall clocks that step, or are wrong from the start, in a fleet whose other hosts go on.
+//! Wall clocks that step, or are wrong from the start, in a fleet whose other hosts continue.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ fn clocks_that_are_years_off_at_the_start<B: Backend>() {
         let errors = fleet.under_load(fault, 3, |_, load| {
             clock.step(years * 365 * DAY);
             host.start();
-            // On a busy machine the registry's first answer can be late, which is said before.
+            // On a busy machine, the registry's first answer can be late, which is reported before the clock.
             eventually("the clock is refused", RESUMES_WITHIN, || {
                 let told = refusal(&host, RESUMES_WITHIN);
                 (told.contains(said) && told.contains("the worker registry's")).then_some(())
@@ -77,7 +77,7 @@ fn clocks_that_are_years_off_at_the_start<B: Backend>() {
             let begun = std::time::Instant::now();
             ids.push(id_of(&host));
             let recovered = begun.elapsed();
-            // And with a journal: nothing of it is burnt.
+            // The same with a journal, of which nothing is lost.
             host.kill();
             clock.step(years * 365 * DAY);
             host.start();

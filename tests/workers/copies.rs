@@ -1,4 +1,4 @@
-//! Journals that are where they don't belong: copied to a second host while the first goes on, and an old copy put back.
+//! Misplaced journals: one copied to a second host while the first continues, and an old copy that is restored.
 
 use std::process::Command;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use leafd_tests::load::Load;
 use crate::fleet::{Fleet, draw_of, id_of, only, worker_of};
 use crate::registry::{Backend, Registry};
 
-/// Gives a process and its children another machine's id.
+/// Gives a process and its children the id of another machine.
 const ANOTHER_MACHINE: &str = r#"set -e; mount --bind "$0" /etc/machine-id; exec "$@""#;
 
 on_each_registry!(a_journal_that_was_copied, an_old_journal_that_was_put_back);
@@ -54,17 +54,17 @@ fn a_journal_that_was_copied<B: Backend>() {
     fleet.finish();
 }
 
-/// The whole state directory, as a backup of a running host takes it.
+/// The whole state directory, as a backup of a running host copies it.
 fn copy(from: &Host, to: &Host) {
     let copied = Command::new("cp").arg("-a").args([from.state_dir(), to.state_dir()]).status();
     assert!(copied.unwrap().success());
-    // What belongs to the running daemon alone.
+    // These files belong to the running daemon.
     for name in ["lock", "leafd.lock"] {
         let _ = std::fs::remove_file(to.state_dir().join(name));
     }
 }
 
-/// Put back in its own place: inode and birth are the same, the contents are old.
+/// Restored in its own place: inode and birth time are the same, but the contents are old.
 fn an_old_journal_that_was_put_back<B: Backend>() {
     let settings = [("restart_grace", "0s")];
     let mut fleet = Fleet::<B>::new(Registry::shared(), 3, "4s", &settings);
@@ -73,7 +73,7 @@ fn an_old_journal_that_was_put_back<B: Backend>() {
     host.stop();
     let journal = host.state_dir().join("journal.db");
     let old = std::fs::read(&journal).unwrap();
-    // A minute later, as it were: its worker has another holder by then, or this host has it under another start.
+    // This simulates a later time: by then, its worker has another holder, or belongs to another start of this host.
     host.start();
     ids.extend(host.raw().draw("snowflake", 1_000));
     host.kill();

@@ -1,5 +1,5 @@
-//! A database that is the registry dies with claims that its standby never saw. Everybody who holds one tells the new
-//! primary before anybody claims anew.
+//! A database that is the registry dies with claims that its standby never received. All their holders report them to
+//! the new primary before any host claims a worker.
 
 use std::path::Path;
 use std::process::Command;
@@ -36,7 +36,7 @@ fn on_mysql() {
     }
 }
 
-/// So few workers that a new host would choose a lost claim's soon: as many as hosts, and one.
+/// There are so few workers that a new host would soon choose one of a lost claim: one more than there are hosts.
 fn claims_that_are_lost<S: Server>() {
     let mut pair = Pair::<S>::new();
     let settle = format!("{}s", SETTLE.as_secs());
@@ -50,7 +50,7 @@ fn claims_that_are_lost<S: Server>() {
     };
     let mut hosts: Vec<Host> = (0..5).map(|_| host()).collect();
     let mut all = Drawn::default();
-    // Known to the standby: the first host's claim. Of the next three it never hears.
+    // The standby knows the first host's claim, but never receives the next three.
     hosts[0].start();
     all.add_ids(TAG, &[id_of(&hosts[0])]);
     hosts[1].start();
@@ -64,7 +64,7 @@ fn claims_that_are_lost<S: Server>() {
     all.add_ids(TAG, &of_3);
     let workers: Vec<u64> = hosts[..4].iter().map(number).collect();
     assert_eq!(held(&hosts[0]).len(), 4);
-    // One of them is down while the standby takes over, and back in time.
+    // One of them is down while the standby takes over, and returns in time.
     hosts[3].kill();
 
     let before = load.issued();
@@ -73,7 +73,7 @@ fn claims_that_are_lost<S: Server>() {
     pair.standby.promote();
     hosts[4].start();
     hosts[3].start();
-    // A new host waits until all have spoken.
+    // A new host waits until all others have reported.
     let mut raw = hosts[4].raw();
     let id = raw.draw_until(TAG, SETTLE + RESUMES_WITHIN);
     let claimed = begun.elapsed();
@@ -104,7 +104,8 @@ fn claims_that_are_lost<S: Server>() {
     only(&errors, &[]);
 }
 
-/// An ensemble has no standby that lags; but its disks can be put back to an old copy. Those who have seen more tell.
+/// An ensemble has no standby that lags, but its disks can be reset to an old copy. The hosts that have seen later
+/// writes report it.
 #[test]
 fn on_zookeeper() {
     let settle = format!("{}s", SETTLE.as_secs());
@@ -121,8 +122,8 @@ fn on_zookeeper() {
         assert_eq!(held(&fleet.hosts[0]).len(), 3);
         let workers: Vec<u64> = fleet.hosts[..3].iter().map(number).collect();
         let server = fleet.registry.server();
-        // The daemons see that the copy is old while it has fewer writes than they have seen. Each makes a few as it
-        // comes back.
+        // The daemons can detect that the copy is old while it has fewer writes than they have seen. Each adds a few
+        // writes when it returns.
         write_to_zookeeper(server, 100);
         let written = Instant::now();
         for host in &fleet.hosts[..3] {

@@ -1,4 +1,4 @@
-//! A fleet under load, what a fault does to it, and what is to hold whatever happens.
+//! A fleet under load, the effect of a fault on it, and the properties that must hold in every case.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,26 +12,26 @@ use serde_json::{Value, json};
 
 use crate::registry::{Backend, Registry};
 
-/// What everybody draws.
+/// The layout that every host draws.
 pub const TAG: &str = "snowflake";
 
-/// Within which every host must have ids again once a fault is over.
+/// How soon every host must have ids again once a fault is over.
 pub const RESUMES_WITHIN: Duration = Duration::from_secs(60);
 
-/// How far ids may be ahead of the right time: as far as a clock may be off and drift.
+/// How far ids may be ahead of the right time: the tolerated error of a clock, and the drift.
 const AHEAD_MAX_MS: i64 = 10_500;
 
 /// Hosts of one registry.
 pub struct Fleet<B: Backend> {
     pub registry: Registry<B>,
     pub hosts: Vec<Host>,
-    /// All that was ever drawn.
+    /// Everything that was drawn.
     pub drawn: Drawn,
     rows: Vec<String>,
 }
 
 impl<B: Backend> Fleet<B> {
-    /// So many hosts of this registry, running, with these settings.
+    /// Starts this many hosts of this registry, with these settings.
     pub fn new(registry: Registry<B>, count: usize, lease: &str, set: &[(&str, &str)]) -> Fleet<B> {
         let mut fleet =
             Fleet { registry, hosts: Vec::new(), drawn: Drawn::default(), rows: Vec::new() };
@@ -43,8 +43,8 @@ impl<B: Backend> Fleet<B> {
         fleet
     }
 
-    /// Has the first `count` hosts under load while `work` does what goes wrong, which tells how long it took them all to
-    /// have ids again. Answers how often which status came.
+    /// Puts the first `count` hosts under load while `work` causes a fault. `work` returns how long it took until all
+    /// of them had ids again. Returns how often each status occurred.
     #[track_caller]
     pub fn under_load(
         &mut self,
@@ -64,7 +64,7 @@ impl<B: Backend> Fleet<B> {
         errors
     }
 
-    /// Writes a line of the table of faults.
+    /// Adds a line to the table of faults.
     pub fn row(
         &mut self,
         fault: &str,
@@ -76,14 +76,14 @@ impl<B: Backend> Fleet<B> {
         self.rows.push(row(B::TITLE, fault, issued, errors, duplicates, recovered));
     }
 
-    /// Adds ids that were drawn by hand, of one host in the order in which they came.
+    /// Adds ids that were drawn without the load, from one host in the order of their arrival.
     #[track_caller]
     pub fn add(&mut self, ids: &[u64]) {
         assert!(ids.is_sorted(), "ids of one host go up: {ids:?}");
         self.drawn.add_ids(TAG, ids);
     }
 
-    /// Prints the table, and fails if any id came twice, out of order, or out of the future.
+    /// Prints the table, and fails if any id was issued twice, out of order, or from the future.
     #[track_caller]
     pub fn finish(mut self) {
         println!("{}", self.rows.join("\n"));
@@ -94,7 +94,7 @@ impl<B: Backend> Fleet<B> {
     }
 }
 
-/// What a host draws: some thousand ids a second, so that the test's own threads leave room for many daemons.
+/// A host's load: some thousand ids per second, so that the test's own threads leave room for many daemons.
 pub fn draw_of(host: &Host) -> Draw {
     Draw { pause: Duration::from_millis(10), ..Draw::steady(&host.socket(), TAG) }
 }
@@ -115,7 +115,7 @@ pub fn row(
     format!("| {title} | {fault} | {issued} | {errors} | {duplicates} | {recovered} |")
 }
 
-/// Takes the errors out of what was drawn, and counts them by kind.
+/// Removes the errors from the drawn ids, and counts them by kind.
 pub fn errors_of(drawn: &mut Drawn) -> BTreeMap<String, u64> {
     let mut errors: BTreeMap<String, u64> = BTreeMap::new();
     for (text, count) in std::mem::take(&mut drawn.errors) {
@@ -124,7 +124,7 @@ pub fn errors_of(drawn: &mut Drawn) -> BTreeMap<String, u64> {
     errors
 }
 
-/// An error's kind: its status, or that there was no daemon, or that it did not answer.
+/// An error's kind: its status, or that there was no daemon, or that the daemon did not answer.
 fn kind_of(text: &str) -> String {
     if text.contains("did not answer") {
         return "no answer".to_owned();
@@ -132,7 +132,7 @@ fn kind_of(text: &str) -> String {
     text.split_once(':').map_or(text, |(status, _)| status).to_owned()
 }
 
-/// Fails if there were other errors than these.
+/// Fails if there were errors other than these.
 #[track_caller]
 pub fn only(errors: &BTreeMap<String, u64>, allowed: &[&str]) {
     let others: Vec<&String> =
@@ -148,7 +148,7 @@ pub fn recovery(load: &Load) -> Duration {
     begun.elapsed()
 }
 
-/// Waits while every host of the load draws all the time.
+/// Waits for this time, and checks that every host of the load draws throughout.
 #[track_caller]
 pub fn served(load: &Load, time: Duration) {
     let end = Instant::now() + time;
@@ -157,20 +157,20 @@ pub fn served(load: &Load, time: Duration) {
     }
 }
 
-/// What a request is refused with once it is refused.
+/// The text with which a request is refused, as soon as it is.
 #[track_caller]
 pub fn refusal(host: &Host, within: Duration) -> String {
     eventually("a refusal", within, || {
         let mut raw = host.raw();
         raw.send(&ids_request(TAG, 1, 1, 300));
         let reply = raw.reply();
-        // Before the registry has answered nothing is refused yet.
+        // Before the registry has answered, requests get another error.
         let refused = reply.status() == Status::NoWorker;
         refused.then(|| reply.text()).filter(|text| !text.contains("has not answered yet"))
     })
 }
 
-/// An id, as soon as there is one.
+/// An id, as soon as one is available.
 #[track_caller]
 pub fn id_of(host: &Host) -> u64 {
     host.raw().draw_until(TAG, RESUMES_WITHIN)
@@ -180,7 +180,7 @@ pub fn worker_of(id: u64) -> u64 {
     Layout::LEAF.decompose(id).unwrap().worker
 }
 
-/// The registry's rows that somebody has, as this host sees them.
+/// The registry's rows that have a holder, as seen by this host.
 #[track_caller]
 pub fn held(host: &Host) -> Vec<Value> {
     let list = host.admin(opcode::WORKER_LIST, &json!({}));
@@ -188,7 +188,7 @@ pub fn held(host: &Host) -> Vec<Value> {
     rows.filter(|row| !row["holder"].is_null()).cloned().collect()
 }
 
-/// What the status says of the lease.
+/// The lease in the status.
 #[track_caller]
 pub fn lease(host: &Host) -> Value {
     host.status()["snowflake"]["lease"].clone()

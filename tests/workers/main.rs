@@ -1,10 +1,9 @@
-//! Fleets of real daemons whose snowflake workers are leased, in everything that can go wrong with clocks, schedulers,
-//! networks, disks and registries: one suite for every registry. Every id that is issued is checked. Each fault prints
-//! a line: registry, fault, ids issued during it, errors by status, ids that came twice, time until every host
-//! had ids again.
+//! Fleets of real daemons whose snowflake workers are leased, under all kinds of faults of clocks, schedulers,
+//! networks, disks and registries: one suite for every registry. Every issued id is checked. Each fault prints a line:
+//! registry, fault, ids issued during it, errors by status, repeated ids, and the time until every host had ids again.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
-/// Makes a test of each check, which runs on every registry at once: they mostly wait.
+/// Makes a test of each check, which runs on all registries at the same time, because the checks mostly wait.
 macro_rules! on_each_registry {
     ($($check:ident),+ $(,)?) => {
         mod on_each_registry {
@@ -40,7 +39,7 @@ mod registry;
 mod restarts;
 mod sleeps;
 
-/// Runs these at once, each on a thread of this name; fails when any of them does.
+/// Runs these at the same time, each on a thread with this name. Fails if any of them does.
 fn at_once(checks: &[(&str, fn())]) {
     let threads: Vec<_> = checks
         .iter()

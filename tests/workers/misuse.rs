@@ -1,5 +1,5 @@
-//! What operators get wrong: too few workers, one identity twice, layouts and ranges that differ. It is refused in
-//! words, and harms nobody else.
+//! Operators' mistakes: too few workers, one identity twice, layouts and ranges that differ. Each is refused with an
+//! explanation, and harms no other host.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn all_workers_taken<B: Backend>() {
     let settings = [("worker_range", "4..6"), ("restart_grace", "0s")];
     let mut fleet = Fleet::<B>::new(Registry::shared(), 5, "5s", &settings);
     let errors = fleet.under_load("5 hosts on 2 workers; a holder is killed", 2, |fleet, load| {
-        // Whoever never draws holds none.
+        // A host that never draws holds no worker.
         assert_eq!(held(&fleet.hosts[4]).len(), 2);
         let told = refusal(&fleet.hosts[2], RESUMES_WITHIN);
         for part in [
@@ -26,7 +26,7 @@ fn all_workers_taken<B: Backend>() {
         ] {
             assert!(told.contains(part), "{part:?} in {told}");
         }
-        // Its worker is free when its lease has run out, not before.
+        // A killed host's worker becomes free when its lease has expired, not before.
         let last = id_of(&fleet.hosts[0]);
         let begun = Instant::now();
         fleet.hosts[0].kill();
@@ -35,7 +35,7 @@ fn all_workers_taken<B: Backend>() {
         assert!(worker_of(id) == worker_of(last) && id > last);
         assert!(took > Duration::from_secs(2), "{took:?} of a lease of 5 s");
         fleet.add(&[last, id]);
-        // Stopped cleanly it is free at once.
+        // After a clean stop, it is free immediately.
         fleet.hosts[2].stop();
         let begun = Instant::now();
         let next = id_of(&fleet.hosts[3]);
@@ -51,7 +51,7 @@ fn all_workers_taken<B: Backend>() {
     fleet.finish();
 }
 
-/// Leased and with a configured identity: the second refuses while the first lives.
+/// With leases and a configured identity, the second daemon refuses while the first one is alive.
 fn one_identity_twice<B: Backend>() {
     let mut fleet = Fleet::<B>::new(Registry::shared(), 3, "30s", &[("identity", "h0")]);
     fleet.hosts.truncate(1);
@@ -103,7 +103,7 @@ fn layouts_that_differ<B: Backend>() {
     fleet.finish();
 }
 
-/// Two registries that a host sees, and that would both give it the same numbers.
+/// A host knows two registries that would both lease it the same numbers.
 #[test]
 fn ranges_that_overlap() {
     let server = Postgres::empty(&[]);
@@ -133,7 +133,7 @@ fn ranges_that_overlap() {
     let mut west = host("store:west", "2..6");
     let mut right = host("store:west", "4..8");
     east.start();
-    // Until it has one of those that both may give.
+    // Starts hosts until one has a number that both registries may lease.
     let mut ids = Vec::new();
     let mut more = Vec::new();
     while !ids.iter().any(|id| worker_of(*id) >= 2) {

@@ -1,5 +1,5 @@
-//! The registries that fleets claim their workers in, each on a real server: one that the tests share, or one of its own
-//! for a test that stops it.
+//! The registries in which fleets claim their workers, each on a real server: a shared one, or a separate one for a
+//! test that stops it.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,48 +12,48 @@ use zookeeper_client::{Acls, Client, CreateMode};
 
 /// A kind of server that can be a registry.
 pub trait Backend: Send + Sync + Sized + 'static {
-    /// What it is, in a measured line.
+    /// Its name in printed results.
     const TITLE: &'static str;
 
-    /// A running server of the test's own.
+    /// A running server for one test.
     fn new_server() -> Self;
 
-    /// The one that tests share. It ends with the process.
+    /// The server that tests share. It ends with the process.
     fn shared() -> &'static Self;
 
-    /// Where it listens on the loopback interface.
+    /// Its port on the loopback interface.
     fn listens_on(&self) -> u16;
 
-    /// Makes an empty registry there.
+    /// Creates an empty registry there.
     fn make_place(&self, place: &str);
 
-    /// Has a host claim its worker there, connecting to this port.
+    /// Makes a host claim its worker there, through this port.
     fn lead(host: Host, port: u16, place: &str) -> Host;
 
-    /// Has it claim one for good.
+    /// Makes the host claim a permanent worker.
     fn keep_for_good(host: Host) -> Host {
         host.set("worker_mode", "permanent")
     }
 
-    /// Enters somebody who has a number for good and is not of leafd's. Tells the number.
+    /// Registers a holder of a permanent number that is not leafd. Returns the number.
     fn enter_leaf(&self, place: &str, address: &str) -> u64;
 
-    /// SIGSTOP.
+    /// Sends SIGSTOP.
     fn pause(&self);
 
-    /// SIGCONT.
+    /// Sends SIGCONT.
     fn resume(&self);
 
-    /// `kill -9`.
+    /// Sends SIGKILL.
     fn crash(&mut self);
 
-    /// Starts it again, with what it had.
+    /// Starts it again with its data.
     fn restart(&mut self);
 }
 
-/// An empty registry of the test's own.
+/// An empty registry for one test.
 pub struct Registry<B: Backend> {
-    /// A server that nobody else uses.
+    /// A server that no other test uses.
     pub own: Option<B>,
     /// Between the hosts and the server.
     pub relay: Relay,
@@ -61,12 +61,12 @@ pub struct Registry<B: Backend> {
 }
 
 impl<B: Backend> Registry<B> {
-    /// On the server that tests share.
+    /// An empty registry on the shared server.
     pub fn shared() -> Registry<B> {
         Registry::on(None)
     }
 
-    /// On a server that may be stopped.
+    /// An empty registry on a server that may be stopped.
     pub fn own() -> Registry<B> {
         Registry::on(Some(B::new_server()))
     }
@@ -79,9 +79,9 @@ impl<B: Backend> Registry<B> {
         Registry { relay: Relay::to(server.listens_on()), own, place }
     }
 
-    /// A host whose claims last so long.
+    /// A host with a lease of this length.
     pub fn host(&self, lease: &str) -> Host {
-        // In memory, like the journal: no disk's pace is measured.
+        // The store is in memory, like the journal, so that no disk's speed is measured.
         let host = Host::on_store("");
         let store = format!("sqlite:{}", host.path("store.db").display());
         let host = host
@@ -92,7 +92,7 @@ impl<B: Backend> Registry<B> {
         B::lead(host, self.relay.port(), &self.place)
     }
 
-    /// A host that has a number for good.
+    /// A host with a permanent number.
     pub fn permanent_host(&self, identity: &str) -> Host {
         B::keep_for_good(self.host("1m")).set("identity", identity)
     }
@@ -102,7 +102,7 @@ impl<B: Backend> Registry<B> {
         self.own.as_ref().unwrap_or_else(|| B::shared()).enter_leaf(&self.place, address)
     }
 
-    /// The server that is the test's own.
+    /// The test's own server.
     pub fn server(&mut self) -> &mut B {
         self.own.as_mut().expect("a server of its own")
     }
@@ -172,16 +172,16 @@ sql_backend!(Postgres);
 sql_backend!(MariaDb);
 sql_backend!(Mysql);
 
-/// The Leaf service whose nodes give numbers for good.
+/// The Leaf service whose nodes give permanent numbers.
 const SERVICE: &str = "acme";
 
-/// Does something as a client that knows nothing of leafd.
+/// Runs `work` with a client that knows nothing about leafd.
 fn at_zookeeper<T>(server: &ZooKeeper, work: impl AsyncFnOnce(Client) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async { work(Client::connect(&server.address()).await.unwrap()).await })
 }
 
-/// Writes to the ensemble, as others do who use it.
+/// Writes to the ensemble, like other programs that use it.
 pub fn write_to_zookeeper(server: &ZooKeeper, writes: u32) {
     at_zookeeper(server, async |client| {
         for _ in 0..writes {

@@ -1,4 +1,4 @@
-//! A host that starts again, in every way, has its worker at once; how long from exec to its first id.
+//! A host that restarts, in every way, has its worker immediately. Measures the time from exec to the first id.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,21 +12,21 @@ use crate::registry::{Backend, Registry};
 /// The lease, 10 minutes.
 const LEASE_MS: u64 = 600_000;
 
-/// Starts that are measured of each kind; the middle one is told.
+/// The number of starts that are measured for each kind; the median is reported.
 const TIMES: usize = 3;
 
-/// Within which a start must have an id: 1 s is waited for the registry, and a busy machine gets the rest.
+/// How soon a start must have an id: it waits 1 s for the registry, and the rest is for a busy machine.
 const STARTS_WITHIN: Duration = Duration::from_secs(8);
 
 on_each_registry!(a_restart_has_its_worker_at_once);
 
-/// What of the registry there is at a start.
+/// The state of the registry at a start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum There {
     Up,
-    /// Nobody listens.
+    /// Nothing listens.
     Down,
-    /// A black hole.
+    /// Connections lead to a black hole.
     Silent,
 }
 
@@ -80,7 +80,7 @@ fn again<B: Backend>(
     took
 }
 
-/// The next round must find the claim renewed, in the registry and in the journal: a kill between the two costs the
+/// Waits until the claim is renewed in the registry and in the journal, because a kill between the two would cost the
 /// worker.
 #[track_caller]
 fn wait_until_renewed(host: &Host, full_ms: u64) {

@@ -1,4 +1,4 @@
-//! Daemons that the scheduler doesn't run for longer than their lease, while others get their workers.
+//! Daemons that the scheduler doesn't run for longer than their lease, while other hosts get their workers.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::registry::{Backend, Registry};
 
 on_each_registry!(what_slept_past_its_lease_issues_nothing_past_its_bound);
 
-/// Three workers and four hosts. One host after the other is stopped, its worker is taken, and it wakes.
+/// Three workers and four hosts. One host after the other is stopped, loses its worker to another host, and resumes.
 fn what_slept_past_its_lease_issues_nothing_past_its_bound<B: Backend>() {
     let settings = [("worker_range", "0..3"), ("restart_grace", "0s")];
     let mut fleet = Fleet::<B>::new(Registry::shared(), 4, "4s", &settings);

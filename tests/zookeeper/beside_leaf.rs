@@ -1,4 +1,4 @@
-//! A Leaf and two daemons on Leaf's nodes: each has a worker of its own over every restart, and no id comes twice.
+//! A Leaf and two daemons on Leaf's nodes: each has its own worker across all restarts, and no id is issued twice.
 
 use std::time::Duration;
 

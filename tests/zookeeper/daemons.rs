@@ -31,7 +31,7 @@ fn report(fault: &str, issued: u64, drawn: &Drawn, recovered: Duration) {
     println!("| ZooKeeper | worker: {fault} | {issued} | {errors:?} | {twice} | {recovered:.2?} |");
 }
 
-/// The nodes have present holders only.
+/// The nodes record only current holders.
 #[test]
 fn who_issued_an_id_is_told_as_far_as_the_nodes_remember() {
     let server = ZooKeeper::new();
@@ -52,7 +52,7 @@ fn who_issued_an_id_is_told_as_far_as_the_nodes_remember() {
         words.contains("this host) holds now") && words.contains("record former holders"),
         "{words}"
     );
-    // A worker that nobody holds.
+    // This worker has no holder.
     let words = said(id ^ (1 << 21));
     assert!(words.contains("which no host holds now; ZooKeeper doesn't record former"), "{words}");
 }
@@ -119,12 +119,12 @@ fn a_permanent_worker_is_on_leaf_s_nodes_and_outlives_the_server() {
     report("permanent: killed daemon restarted without the server", 1, &drawn, took);
 }
 
-/// A Java Leaf that starts with the `ip:port` of a live leafd writes its node without looking whose it is.
+/// A Java Leaf that starts with the `ip:port` of a live leafd writes its node without checking who owns it.
 #[test]
 fn a_java_leaf_that_writes_the_node_of_a_live_leafd_stops_it_and_is_named() {
     let server = ZooKeeper::new();
     let raw = Raw::connect(&server.address());
-    // Its number is not the first one, so that a daemon that turned to another one would be seen.
+    // Its number is not the first one, so that the test would notice a daemon that switched to another number.
     raw.create_all(FOREVER);
     raw.create_counted(&format!("{FOREVER}/10.0.0.9:8080-"), b"{}");
     let mut host = host(&server)
@@ -144,7 +144,7 @@ fn a_java_leaf_that_writes_the_node_of_a_live_leafd_stops_it_and_is_named() {
         (!host.raw().info().snowflake_ready).then_some(())
     });
     println!("a foreign write was noticed after {:.2?}", begun.elapsed());
-    // For as long as the Leaf writes, there is none.
+    // As long as the Leaf writes, no ids are available.
     for _ in 0..2 {
         raw.set(&node, java(now()).as_bytes());
         let words = host.raw().refused(&ids_request(TAG, 1, 1, 100), Status::NoWorker);
@@ -156,7 +156,7 @@ fn a_java_leaf_that_writes_the_node_of_a_live_leafd_stops_it_and_is_named() {
     let last = now();
     raw.set(&node, java(last).as_bytes());
     assert!(host.log().contains("a Java Leaf has the identity"), "{}", host.log());
-    // Once that one is gone, it takes over, above whatever it may have issued.
+    // Once the Leaf has ended, leafd takes over, above everything that the Leaf may have issued.
     let id = eventually("it is leafd's again", Duration::from_secs(30), || {
         host.raw().info().snowflake_ready.then(|| host.raw().draw(TAG, 1)[0])
     });

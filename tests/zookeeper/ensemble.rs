@@ -1,4 +1,4 @@
-//! Which registry it is, the layouts, access, and addresses that lead nowhere.
+//! The registry's identity, the layouts, access, and addresses that lead nowhere.
 
 use std::process::Command;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn layouts_mean_the_same_to_all() {
     refused(one.register_layouts(&both), "snowflake");
     refused(one.register_layouts(&both), "worker_bits=10");
     refused(one.register_layouts(&both), "worker_bits=8");
-    // Nothing of a refused list is recorded.
+    // Nothing from a refused list is recorded.
     other.register_layouts(&[(tag("new"), Layout::LEAF)]).unwrap();
     place.raw.set("/leafd/layouts", b"garbage");
     refused(one.register_layouts(&[]), "/leafd/layouts");
@@ -141,19 +141,19 @@ fn one_path_has_one_mode() {
 
 #[test]
 fn nothing_is_leased_where_a_leaf_has_its_numbers() {
-    // A Leaf that was there first, whether or not any leafd was.
+    // A Leaf was there first, whether or not leafd was too.
     let place = Place::new();
     place.raw.create_all(FOREVER);
     place.raw.create(&format!("{FOREVER}/10.0.0.1:8080-0000000000"), b"{}");
     refused(place.leased().snapshot(0..9), "worker_mode = \"permanent\"");
     assert!(!place.raw.exists("/leafd/workers/00000"));
-    // One that comes later is found by the next look, over the same connection.
+    // A Leaf that comes later is found by the next read, over the same connection.
     let place = Place::new();
     let mut registry = place.leased();
     snapshot(&mut registry);
     place.raw.create_all(FOREVER);
     refused(registry.snapshot(0..9), FOREVER);
-    // Paths within Leaf's own tree, and the tree of the fork that gives numbers back.
+    // Paths within Leaf's own tree, and the tree of the fork that returns numbers.
     let place = Place::new();
     place.raw.create_all(&format!("{FOREVER}/10.0.0.1:8080-0000000000"));
     for inside in ["/snowflake", "/snowflake/com.acme-ids", FOREVER] {
@@ -163,13 +163,13 @@ fn nothing_is_leased_where_a_leaf_has_its_numbers() {
     let place = Place::new();
     place.raw.create_all("/snowflake/other/recycle/inuse");
     refused(place.leased().snapshot(0..9), "/snowflake/other/recycle");
-    // A folder that is none of Leaf's.
+    // This folder is not one of Leaf's.
     let place = Place::new();
     place.raw.create_all("/snowflake/pictures");
     snapshot(&mut place.leased());
 }
 
-/// A mistyped name, or a path at the wrong level, would begin a second tree, whose worker 0 a Leaf has.
+/// A mistyped name, or a path at the wrong level, would begin a second tree, whose worker 0 a Leaf already has.
 #[test]
 fn a_second_tree_begins_only_where_that_is_meant() {
     let place = Place::new();
@@ -182,7 +182,7 @@ fn a_second_tree_begins_only_where_that_is_meant() {
     refused(registry.snapshot(0..9), "leaf_name_new = true");
     snapshot(&mut PermanentRegistry::open(target(&place.address), &name, true));
     assert!(place.raw.exists(FOREVER));
-    // From now on it is there.
+    // The tree exists from now on.
     snapshot(&mut place.permanent());
 }
 
@@ -217,7 +217,7 @@ fn addresses_that_lead_nowhere_are_told() {
     let nobody = format!("127.0.0.1:{}", free_port());
     unavailable(LeasedRegistry::open(target(&nobody)).snapshot(0..9), "accepts the session");
     unavailable(LeasedRegistry::open(target("no-such-host.invalid")).snapshot(0..9), "");
-    // Of several the next one is tried.
+    // If there are several servers, the next one is tried.
     let place = Place::new();
     let (_, path) = place.address.split_once('/').unwrap();
     snapshot(&mut LeasedRegistry::open(target(&format!("{nobody},{server}/{path}"))));
@@ -230,7 +230,7 @@ fn keep(server: &ZooKeeper) {
     assert!(copied.unwrap().success());
 }
 
-/// Puts the copy back.
+/// Restores the copy.
 fn restore(server: &ZooKeeper) {
     let dir = &server.process.dir;
     std::fs::remove_dir_all(dir.join("data")).unwrap();
@@ -259,7 +259,7 @@ fn an_ensemble_restored_from_a_copy_of_its_running_servers_is_in_another_life() 
         let answer = registry.compare_and_set(&before.registry, &swap);
         (!matches!(answer, Err(RegistryError::Unavailable { .. }))).then_some(answer)
     });
-    // A session that has survived finds the entry gone, and the loss with its next reading.
+    // A session that has survived finds the entry missing, and detects the loss with its next read.
     let is_refused =
         matches!(told, Err(RegistryError::Changed { .. } | RegistryError::Conflict { .. }));
     assert!(is_refused, "{told:?}");
@@ -297,6 +297,6 @@ fn a_server_that_forgot_writes_is_in_another_life() {
     assert_eq!(after.registry.id, before.registry.id);
     assert_ne!(after.registry.history, before.registry.history);
     assert!(after.history_age.unwrap() < Duration::from_secs(60), "{:?}", after.history_age);
-    // To others as well.
+    // Other clients see the same registry.
     assert_eq!(snapshot(&mut place.leased()).registry, after.registry);
 }

@@ -1,4 +1,5 @@
-//! Sessions that expire, connections that break or swallow, servers that are stopped, and writes that arrive late.
+//! Sessions that expire, connections that break or swallow bytes, servers that are stopped, and writes that arrive
+//! late.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +13,10 @@ use leafd_tests::servers::zookeeper::ZooKeeper;
 
 use crate::scene::*;
 
-/// A call's bound where it is waited for.
+/// A call's time limit in tests that wait for it.
 const SHORT: Duration = Duration::from_millis(800);
 
-/// Longer than any thread of a busy machine is late.
+/// Longer than any delay of a thread on a busy machine.
 const LATE: Duration = Duration::from_millis(1_500);
 
 fn through(relay: &Relay, place: &Place) -> LeasedRegistry {
@@ -48,7 +49,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound() {
     bounded(|| registry.compare_and_set(&under, &again), "");
     bounded(|| registry.snapshot(0..9), "");
     server.process.thaw();
-    // One of them may have been carried out after all.
+    // One of these writes may have been carried out.
     let found =
         eventually("a look", BOUND, || registry.snapshot(0..9).ok()).entries.remove(0).holding;
     assert!(found == ours || found == again.next, "{found:?}");
@@ -68,13 +69,13 @@ fn a_stopped_server_is_found_again() {
     let begun = Instant::now();
     unavailable(registry.snapshot(0..9), "accepts the session");
     assert!(begun.elapsed() < LATE, "nobody listens there, which is known at once");
-    // Longer than the sessions live, as far as the server knows.
+    // Longer than the sessions last, as far as the server knows.
     std::thread::sleep(Duration::from_secs(3));
     server.start();
     let begun = Instant::now();
     registry.compare_and_set(&under, &swap_of(1, Some(ours.clone()), ours.clone())).unwrap();
     println!("a swap {:?} after the server came back", begun.elapsed());
-    // And when nobody asked while it was away.
+    // The same if no call was made while the server was stopped.
     server.process.stop();
     server.start();
     eventually("a look", BOUND, || registry.snapshot(0..9).ok());
@@ -90,7 +91,8 @@ fn an_expired_session_is_replaced() {
     let ours = held("h", "i", soon(&mut registry));
     let under = snapshot(&mut registry).registry;
     registry.compare_and_set(&under, &swap_of(1, None, ours.clone())).unwrap();
-    // The server hears nothing for longer than it keeps a session; when it is asked for it again it knows none.
+    // The server hears nothing for longer than it keeps a session. When the client asks for the session again, it no
+    // longer exists.
     relay.swallow();
     std::thread::sleep(Duration::from_secs(8));
     relay.pass();
@@ -114,14 +116,15 @@ fn a_black_hole_holds_a_call_no_longer_than_its_bound() {
     seen_soon(&mut registry);
 }
 
-/// What a registry shows once its server answers again. A call's bound is short for a server that collects garbage.
+/// A registry's content as soon as its server answers again. A call's time limit is short for a server that collects
+/// garbage.
 fn seen_soon(registry: &mut dyn Registry) -> Snapshot {
     eventually("a look", BOUND, || registry.snapshot(0..1024).ok())
 }
 
 #[test]
 fn a_session_outlives_its_silence() {
-    // What is kept alive between calls needs no new session, and so no write that all servers agree on.
+    // A session that is kept alive between calls needs no replacement, and so no write that all servers must agree on.
     let server = ZooKeeper::new();
     let place = Place::on(&server.address());
     let relay = Relay::to(server.process.port);
@@ -140,7 +143,8 @@ fn a_write_that_arrives_late_undoes_nothing() {
     let bound = soon(&mut direct);
     let under = snapshot(&mut direct).registry;
     let (mut first, mut too_late) = (0, 0);
-    // Of three round trips two are reads; somewhere here the write is sent and its answer isn't waited for any more.
+    // Two of three round trips are reads. With some of these delays, the write is sent but its answer is no longer
+    // awaited.
     let delays_ms = (0..4).flat_map(|_| [175, 165, 155, 150, 145, 140, 135, 125]);
     for (worker, delay_ms) in delays_ms.enumerate() {
         let (worker, creates) = (worker as u64, worker % 2 == 0);
@@ -164,7 +168,7 @@ fn a_write_that_arrives_late_undoes_nothing() {
         let entries = snapshot(&mut direct).entries;
         let found = entries.into_iter().find(|entry| entry.worker.0 == worker).unwrap().holding;
         if won.is_ok() {
-            // If the late one came, it found another version.
+            // If the late write arrived, it found another version.
             assert_eq!(found, other);
             too_late += 1;
         } else {
@@ -196,7 +200,7 @@ fn a_number_that_was_given_unheard_is_found_again() {
     );
     let ours = held("10.0.0.1:80", "i", soon(&mut slow));
     let under = snapshot(&mut slow).registry;
-    // Somewhere on its way it is given up, each time a little further; what was sent arrives later.
+    // The call is abandoned at some point, each time a little later. What was already sent arrives later.
     let mut given_up = 0;
     for delay_ms in [250, 120, 90, 70, 60, 50] {
         relay.delay(Duration::from_millis(delay_ms));
@@ -231,7 +235,7 @@ fn an_ensemble_goes_on_without_its_leader() {
         servers[leader].process.kill();
         let next = held("h", &format!("{round}"), bound);
         let begun = Instant::now();
-        // One that was cut off may have been carried out.
+        // A write that was cut off may have been carried out.
         eventually("a swap", Duration::from_secs(60), || {
             let answer =
                 registry.compare_and_set(&under, &swap_of(1, Some(last.clone()), next.clone()));
@@ -248,7 +252,7 @@ fn an_ensemble_goes_on_without_its_leader() {
         });
         println!("a swap {:?} after the leader was killed", begun.elapsed());
         last = next;
-        // Whichever server it comes to, what was answered is there; and it is the same life.
+        // Whichever server it connects to, acknowledged writes are there, and the registry is in the same life.
         let seen = eventually("a look", BOUND, || other.snapshot(0..9).ok());
         assert_eq!((&seen.registry, seen.history_age), (&under, None));
         assert_eq!(seen.entries[0].holding, last);

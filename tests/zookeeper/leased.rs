@@ -1,4 +1,4 @@
-//! Leased workers: what stands in the nodes, and that one of many writers wins.
+//! Leased workers: the content of the nodes, and that only one of several writers wins.
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -37,7 +37,7 @@ fn a_claim_is_a_node() {
     assert_eq!((entry.worker, &entry.holding), (WorkerId(17), &ours));
     assert_eq!((entry.seen, entry.written), (UnixMs(1), at));
 
-    // Given back, its bound stays.
+    // After its release, the expiry stays.
     let free = LeaseRecord { holder: None, expires: bound };
     compare_and_set(&mut registry, 17, Some(ours.clone()), free.clone()).unwrap();
     assert_eq!(
@@ -60,7 +60,7 @@ fn bounds_are_judged_by_the_ensembles_clock() {
     };
     assert!(bound == far && clock >= now, "{clock:?} {bound:?}");
     assert!(!place.raw.exists("/leafd/workers/00001"));
-    // From the past it is judged anew, and so for a node that was last written long ago.
+    // An expiry in the past is judged again, and so is a node that was last written long ago.
     let ours = held("h", "i", UnixMs(5));
     compare_and_set(&mut registry, 1, None, ours.clone()).unwrap();
     let near = held("h", "i", UnixMs(now.0 + 60_000));
@@ -130,7 +130,7 @@ fn what_is_odd_is_nobodys_until_it_is_repaired() {
             "can't be read",
         );
     }
-    // What is no worker's node says nothing of any.
+    // Nodes with other names are not workers' nodes, and are ignored.
     for name in ["5", "000005", "x", "-0005", "+0005", "99999999999999999999999"] {
         place.raw.create(&format!("/leafd/workers/{name}"), b"garbage");
     }
@@ -166,8 +166,8 @@ fn a_pool_is_looked_at_as_a_whole() {
     assert!(part.iter().map(|entry| entry.worker.0).eq(100..200));
 }
 
-/// Hosts that claim, renew, give back and take over at random, each believing only what it was answered: what a holder
-/// believes to have is what is recorded, and no bound goes back.
+/// Hosts claim, renew, release and take over workers at random, each relying only on the answers that it got: what a
+/// holder believes to hold is what is recorded, and no expiry decreases.
 #[test]
 fn believing_answers_is_enough() {
     for mut random in seeds(3) {

@@ -1,5 +1,5 @@
-//! Worker registries in a real ZooKeeper: what is recorded, byte for byte, and what becomes of it when sessions,
-//! connections and the server itself fail.
+//! Worker registries in a real ZooKeeper: what is recorded, byte for byte, and what happens to it when sessions,
+//! connections or the server itself fail.
 #![allow(clippy::unwrap_used, reason = "in a test an unwrap is an assertion")]
 
 mod beside_leaf;

@@ -1,4 +1,5 @@
-//! Permanent workers on Leaf's nodes: what Java Leaf reads and writes there, and what others may have left.
+//! Permanent workers on Leaf's nodes: what Java Leaf reads and writes there, and what other programs may have left
+//! there.
 
 use leafd::registry::Registry as _;
 use leafd_core::registry::{LeaseRecord, RegistryError};
@@ -6,7 +7,7 @@ use leafd_core::{UnixMs, WorkerId};
 
 use crate::scene::*;
 
-/// How Java Leaf enters itself, and what it writes every 3 s.
+/// The payload that Java Leaf writes when it registers, and every 3 s.
 fn java(address: &str, timestamp: u64) -> Vec<u8> {
     let (ip, port) = address.split_once(':').unwrap();
     format!(r#"{{"ip":"{ip}","port":"{port}","timestamp":{timestamp}}}"#).into_bytes()
@@ -36,7 +37,7 @@ fn a_number_is_a_node_of_leafs() {
     assert_eq!(place.raw.get(&node).1.mtime.unsigned_abs(), written.0);
     let entries = snapshot(&mut registry).entries;
     assert_eq!((entries.len(), &entries[0].holding, entries[0].seen), (1, &next, UnixMs(1)));
-    // The next host is counted on, whoever it is.
+    // The next host gets the next number, whoever it is.
     let java_node = place.raw.create_counted(&forever("10.0.0.2:8080-"), &java("10.0.0.2:8080", 5));
     assert_eq!(java_node, "10.0.0.2:8080-0000000001");
     let third = assign(&mut registry, &held("10.0.0.3:8080", "i", bound)).unwrap();
@@ -56,10 +57,10 @@ fn a_java_leaf_is_seen_and_succeeded() {
         (&*holder.id, &*holder.name, &*holder.incarnation.0),
         ("10.0.0.1:80", "10.0.0.1:80", "")
     );
-    // What it issued since it last wrote is covered.
+    // The ids that it has issued since its last write are covered.
     assert_eq!((entry.holding.expires, entry.seen), (UnixMs(now + 10_000), UnixMs(now)));
 
-    // It writes on: who saw the former payload is told.
+    // The Leaf writes again, so a caller that has seen the former payload gets a conflict.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now + 3_000));
     let ours = held("10.0.0.1:80", "i1", UnixMs(now + 20_000));
     let found =
@@ -68,7 +69,7 @@ fn a_java_leaf_is_seen_and_succeeded() {
     compare_and_set(&mut registry, 0, Some(found), ours.clone()).unwrap();
     assert_eq!(snapshot(&mut registry).entries[0].holding, ours);
 
-    // And back: a Java Leaf starts again and writes, which nobody takes for leafd's.
+    // Then a Java Leaf starts again and writes. Its payload is not mistaken for leafd's.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now + 15_000));
     let back = snapshot(&mut registry).entries.remove(0).holding;
     assert_eq!(&*back.holder.clone().unwrap().incarnation.0, "");
@@ -77,7 +78,7 @@ fn a_java_leaf_is_seen_and_succeeded() {
         conflict(compare_and_set(&mut registry, 0, Some(ours.clone()), ours.clone())),
         Some(back.clone())
     );
-    // Its clock was set back meanwhile: what leafd had recorded still counts.
+    // Its clock was set back meanwhile, but leafd's recorded time still counts.
     place.raw.set(&forever(&name), &java("10.0.0.1:80", now - 60_000));
     assert_eq!(snapshot(&mut registry).entries[0].holding.expires, ours.expires);
 }
@@ -127,7 +128,8 @@ fn beyond_the_pool_numbers_of_deleted_nodes_are_given_again() {
         }
         other => panic!("{other:?}"),
     }
-    // While what its host recorded may still be used, a number isn't given, though its node was deleted.
+    // As long as the ids recorded by its host may still be used, a number isn't assigned again, even if its node was
+    // deleted.
     place.raw.delete(&forever("10.0.0.2:80-0000000002"));
     let short = held("10.0.0.1:80", "i", UnixMs(1));
     compare_and_set(&mut place.permanent(), 1, Some(held("10.0.0.1:80", "i", bound)), short)
@@ -135,10 +137,10 @@ fn beyond_the_pool_numbers_of_deleted_nodes_are_given_again() {
     place.raw.delete(&forever("10.0.0.1:80-0000000001"));
     assert_eq!(assign(4).unwrap().worker, WorkerId(1));
     assert_eq!(place.raw.children(FOREVER)[2], "10.0.0.4:80-0000000001");
-    // A host whose node was deleted gets its own number back, if it is the one that asks.
+    // A host whose node was deleted gets its own number back if it asks for one.
     assert_eq!(assign(2).unwrap().worker, WorkerId(2));
     assert!(matches!(assign(5), Err(RegistryError::Exhausted(_))));
-    // A counter that stands at a number which somebody took plainly isn't followed.
+    // The counter is not used if it has reached a number that was taken without it.
     let place = Place::new();
     let mut registry = place.permanent();
     snapshot(&mut registry);
@@ -173,7 +175,7 @@ fn a_host_has_one_number_and_a_number_one_host() {
         Err(RegistryError::Exhausted(words)) => assert!(words.contains("0 to 4"), "{words}"),
         other => panic!("{other:?}"),
     }
-    // Named otherwise than by the counter, it is renewed all the same.
+    // A node whose name doesn't come from the counter is renewed all the same.
     let java_wrote = snapshot(&mut registry).entries.remove(0).holding;
     compare_and_set(&mut registry, 5, Some(java_wrote), ours.clone()).unwrap();
     assert_eq!(snapshot(&mut registry).entries[0].holding, ours);
@@ -215,7 +217,7 @@ fn what_others_left_harms_nobody() {
     compare_and_set(&mut registry, 0, Some(entry.holding), later.clone()).unwrap();
     assert_eq!(assign(&mut registry, &later).unwrap().holding, later);
 
-    // In the own node it is refused, and not overwritten.
+    // An invalid payload in the host's own node is refused, and not overwritten.
     for odd in ["", "{}", "garbage", r#"{"ip":"10.0.0.1","port":"80","timestamp":"5"}"#] {
         place.raw.set(&forever("10.0.0.1:80-0000000000"), odd.as_bytes());
         refused(assign(&mut registry, &later), "10.0.0.1:80-0000000000");
@@ -224,7 +226,7 @@ fn what_others_left_harms_nobody() {
         refused(compare_and_set(&mut registry, 0, Some(seen), later.clone()), "payload");
         assert_eq!(place.raw.get(&forever("10.0.0.1:80-0000000000")).0, odd);
     }
-    // And so is what is not leafd's in leafd's own.
+    // So is invalid content in leafd's own node.
     place.raw.set(&forever("10.0.0.1:80-0000000000"), &java("10.0.0.1:80", 5));
     place.raw.set("/leafd/permanent/com.acme-ids/hosts/10.0.0.1:80", b"garbage");
     refused(assign(&mut registry, &later), "leafd node");
@@ -262,14 +264,14 @@ fn what_can_t_be_for_good_is_refused() {
 
 #[test]
 fn leafs_folder_is_there_before_anybody_and_not_made_again() {
-    // A Java Leaf that is the first one, and several at once, run as worker 0 where it isn't there.
+    // If the folder were missing, a Java Leaf that starts first, or several at once, would run as worker 0.
     let place = Place::new();
     let mut registry = place.permanent();
     let bound = soon(&mut registry);
     assert!(place.raw.children(FOREVER).is_empty());
     let ours = held("10.0.0.1:80", "i", bound);
     assign(&mut registry, &ours).unwrap();
-    // Numbers would be given again from 0 on, while hosts that had them go on.
+    // Numbers would be assigned again from 0 on while hosts with these numbers continue.
     place.raw.delete(&forever("10.0.0.1:80-0000000000"));
     place.raw.delete(FOREVER);
     for mut registry in [registry, place.permanent()] {

@@ -1,4 +1,4 @@
-//! A place of its own on a shared server for each test, registries there, and a client that knows nothing of leafd.
+//! A separate path on a shared server for each test, registries there, and a client that knows nothing about leafd.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -15,16 +15,16 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use zookeeper_client::{Acls, Client, CreateMode, Stat};
 
-/// Every call's bound in these tests.
+/// Every call's time limit in these tests.
 pub const BOUND: Duration = Duration::from_secs(5);
 
-/// How far bounds may lie ahead.
+/// How far expiries may lie ahead.
 pub const AHEAD_MAX: Duration = Duration::from_secs(700);
 
 /// The Leaf service whose nodes are used.
 pub const SERVICE: &str = "com.acme-ids";
 
-/// Where Java Leafs of it have their nodes.
+/// The folder with the nodes of that service's Java Leafs.
 pub const FOREVER: &str = "/snowflake/com.acme-ids/forever";
 
 /// The server that most tests share. It ends with the process.
@@ -33,16 +33,16 @@ pub fn shared() -> &'static ZooKeeper {
     SHARED.get_or_init(ZooKeeper::new)
 }
 
-/// A part of an ensemble that nobody else uses, and a client there.
+/// A part of an ensemble that no other test uses, and a client for it.
 pub struct Place {
     pub address: String,
     pub raw: Raw,
 }
 
-/// A client that does what it is told, as another program would.
+/// A client that writes arbitrary nodes, as another program would.
 pub struct Raw {
     handle: Handle,
-    /// Dropped, it ends the thread that keeps the session alive.
+    /// When this is dropped, the thread that keeps the session alive ends.
     _stop: oneshot::Sender<()>,
     pub client: Client,
 }
@@ -88,13 +88,13 @@ impl Raw {
         self.run(self.client.create(path, data, &options)).unwrap();
     }
 
-    /// A node without data, and those above it.
+    /// Creates a node without data, and its parents.
     pub fn create_all(&self, path: &str) {
         let options = CreateMode::Persistent.with_acls(Acls::anyone_all());
         self.run(self.client.mkdir(path, &options)).unwrap();
     }
 
-    /// As Java Leaf enters itself: the name that it gets.
+    /// Registers like Java Leaf. Returns the name of the node.
     pub fn create_counted(&self, prefix: &str, data: &[u8]) -> String {
         let options = CreateMode::PersistentSequential.with_acls(Acls::anyone_all());
         let (_, sequence) = self.run(self.client.create(prefix, data, &options)).unwrap();
@@ -147,7 +147,7 @@ pub fn snapshot(registry: &mut dyn Registry) -> Snapshot {
     registry.snapshot(0..1024).unwrap()
 }
 
-/// Swaps under whatever the registry says it is.
+/// Replaces an entry in the registry's current life.
 pub fn compare_and_set(
     registry: &mut dyn Registry,
     worker: u64,
@@ -168,13 +168,13 @@ pub fn swap_of(worker: u64, expected: Option<LeaseRecord>, next: LeaseRecord) ->
     }
 }
 
-/// Binds in 0..1024, under whatever the registry says it is.
+/// Assigns a number in 0..1024, in the registry's current life.
 pub fn assign(registry: &mut dyn Registry, holding: &LeaseRecord) -> Result<Entry, RegistryError> {
     let under = snapshot(registry).registry;
     registry.assign(&under, 0..1024, holding)
 }
 
-/// A little ahead of now on the ensemble's clock.
+/// A little later than now on the ensemble's clock.
 pub fn soon(registry: &mut dyn Registry) -> UnixMs {
     UnixMs(snapshot(registry).now.0 + 10_000)
 }
@@ -195,7 +195,7 @@ pub fn unavailable<T: std::fmt::Debug>(result: Result<T, RegistryError>, part: &
     }
 }
 
-/// What a conflict found.
+/// The entry that a conflict has found.
 #[track_caller]
 pub fn conflict<T: std::fmt::Debug>(result: Result<T, RegistryError>) -> Option<LeaseRecord> {
     match result {
