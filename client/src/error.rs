@@ -170,7 +170,7 @@ impl fmt::Display for Error {
             Error::Connect { path, source } => {
                 write!(f, "can't connect to leafd at {}: {source}; ", path.display())?;
                 let named = if is_from_environment(path) {
-                    "has named this path"
+                    "names this path"
                 } else {
                     "can name another path"
                 };
@@ -201,7 +201,7 @@ impl fmt::Display for Error {
                 "leafd did not answer within {} ms; retry, allow a longer deadline, or check `systemctl status leafd`",
                 waited.as_millis()
             ),
-            Error::Interrupted => f.write_str("a signal ended the call"),
+            Error::Interrupted => f.write_str("the call was interrupted by a signal"),
             Error::Protocol { what } => write!(
                 f,
                 "the peer broke leafd's protocol: {what}; check that the socket is leafd's and that client and daemon \

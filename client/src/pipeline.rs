@@ -128,7 +128,7 @@ impl Pipeline {
     /// connection can be made.
     pub fn push(&mut self, tag: &str, count: u32) -> Result<u64> {
         if !(1..=COUNT_MAX).contains(&count) {
-            return Err(Error::invalid(format!("a request takes 1 to {COUNT_MAX} ids")));
+            return Err(Error::invalid(format!("a request can draw 1 to {COUNT_MAX} ids")));
         }
         let tag = self.core.entry(tag)?.name().into();
         let number = self.first + self.pushed.len() as u64;

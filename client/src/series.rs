@@ -71,7 +71,7 @@ impl Series {
             all.extend(text.split('\n').map(str::to_owned));
             left -= asked;
             if all.len() != (count - left) as usize || all.iter().any(String::is_empty) {
-                return Err(Error::protocol("another count of numbers than was asked for"));
+                return Err(Error::protocol("a different count of numbers than was requested"));
             }
         }
         Ok(all)

@@ -55,9 +55,7 @@ impl<B: Backend + ?Sized + 'static> Handle<B> {
         std::thread::Builder::new()
             .name(B::THREAD_NAME.to_owned())
             .spawn(move || serve(backend, inbox, &told))
-            .map_err(|cause| {
-                B::unavailable(name, format!("the system gave no thread for it: {cause}"))
-            })?;
+            .map_err(|cause| B::unavailable(name, format!("can't start its thread: {cause}")))?;
         Ok(Handle { name: name.into(), calls, busy })
     }
 
@@ -124,7 +122,8 @@ fn serve<B: ?Sized>(backend: Box<B>, mut inbox: mpsc::Receiver<Call<B>>, busy: &
 fn panicked<B: Backend + ?Sized>(name: &str, panic: &(dyn Any + Send)) -> B::Error {
     let words = panic.downcast_ref::<&str>().copied();
     let words = words.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    let cause = format!("its backend failed from a bug: {}", words.unwrap_or("no message"));
+    let cause =
+        format!("its backend panicked, which is a bug in leafd: {}", words.unwrap_or("no message"));
     tracing::error!(backend = name, %cause, "a call panicked");
     B::unavailable(name, cause)
 }

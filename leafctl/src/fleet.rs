@@ -100,7 +100,7 @@ pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
         eprintln!("leafctl: {left_out} quiet hosts are left out; --all lists them");
     }
     for (source, error) in &away {
-        eprintln!("leafctl: the {source} is missing in this list: {}", text(error));
+        eprintln!("leafctl: the {source} is missing from this list: {}", text(error));
     }
     if away.is_empty() { Ok(()) } else { Err(CommandError::Reported(1)) }
 }

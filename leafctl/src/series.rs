@@ -169,7 +169,7 @@ fn account(client: &Client, args: &AccountArgs) -> Result<(), CommandError> {
     let tag = format!("{}{}{slash}{period}", text(&row["tags"]), tenant.to_lowercase());
     match gaps::account(client, json!({ "tag": tag, "first": 1 }), *output) {
         Err(error) if error.is_unknown_tag() => Err(CommandError::Other(anyhow::anyhow!(
-            "tag {tag:?} doesn't exist: check the period (the present one is {present}) and --tenant; a period without \
+            "tag {tag:?} doesn't exist: check the period (the current one is {present}) and --tenant; a period without \
              numbers has no tag, and retention deletes old ones"
         ))),
         done => done,

@@ -103,7 +103,7 @@ fn details(out: &mut impl Write, status: &Snapshot) -> io::Result<()> {
     some(out, "worker", snowflake.state.worker)?;
     let is_idle = snowflake.state.worker.is_none() && snowflake.worker_error.is_none();
     if snowflake.lease.is_some() && is_idle {
-        line(out, "worker", "none; the next snowflake id leases one")?;
+        line(out, "worker", "none; the next request for a snowflake id leases one")?;
     }
     if host.host.is_empty() {
         // The rest is for administrators.

@@ -68,7 +68,7 @@ fn number(client: &Client, args: &WhoseArgs) -> Result<u64, CommandError> {
     let prefix = args.id.rsplit_once('_').map_or("", |(prefix, _)| prefix);
     let public = client.public_ids(&args.tag).prefix(prefix).bits(args.bits);
     let ids = public.unmask_text(std::slice::from_ref(&args.id))?;
-    ids.first().copied().ok_or_else(|| anyhow!("the daemon unmasked nothing").into())
+    ids.first().copied().ok_or_else(|| anyhow!("the daemon returned no unmasked id").into())
 }
 
 fn write_claims(out: &mut impl Write, answer: &Value) -> io::Result<()> {

@@ -93,12 +93,12 @@ fn release(client: &Client, worker: Option<u64>, json: bool) -> Result<(), Comma
     } else if answer["own"] == true {
         writeln!(
             out,
-            "released worker {}; the next snowflake id leases one again",
+            "released worker {}; the next request for a snowflake id leases one again",
             answer["worker"]
         )?;
     } else {
         let worker = &answer["worker"];
-        writeln!(out, "released worker {worker}; it is free when its host's lease expires")?;
+        writeln!(out, "released worker {worker}; it becomes free when its host's lease expires")?;
     }
     Ok(())
 }

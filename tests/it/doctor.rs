@@ -126,7 +126,13 @@ fn a_state_directory_that_cant_be_used_is_told() {
     says(&found, "failed", "free space", "only 0 MiB are free", "free some space");
     says(&found, "warning", "file system", "tmpfs", "mount a disk");
     let host = within(host, MOUNT_READ_ONLY);
-    says(&doctor(&host), "failed", "state directory", "can't write to", "mounted read-write");
+    says(
+        &doctor(&host),
+        "failed",
+        "state directory",
+        "can't write to",
+        "mount its file system read-write",
+    );
 }
 
 #[test]

@@ -259,9 +259,12 @@ fn a_journal_that_contradicts_what_is_held_has_tags_start_over() {
     }
     let log = host.log();
     let told = |what: &str| log.lines().filter(|line| line.contains(what)).count();
-    assert_eq!(told("disagree about this tag"), 1, "{log}");
-    assert_eq!(told("disagree about this layout"), 1, "{log}");
-    let line = log.lines().find(|line| line.contains("disagree about this tag")).unwrap();
+    assert_eq!(told("contradicts the running daemon about this tag"), 1, "{log}");
+    assert_eq!(told("contradicts the running daemon about this layout"), 1, "{log}");
+    let line = log
+        .lines()
+        .find(|line| line.contains("contradicts the running daemon about this tag"))
+        .unwrap();
     assert!(line.contains("tag=orders") && line.contains("store.db"), "{line}");
     assert!(line.contains("Only leafd may write to the state directory"), "{line}");
     host.stop();
@@ -298,7 +301,7 @@ fn a_layout_that_the_journal_has_otherwise_is_not_ready_and_that_is_told() {
         let conditions = status["health"]["conditions"].as_array().unwrap();
         let told = conditions.iter().any(|found| {
             found["code"] == "layout_contradicted"
-                && found["message"].as_str().unwrap().contains("another definition")
+                && found["message"].as_str().unwrap().contains("a different definition")
         });
         told.then_some(status)
     });

@@ -12,7 +12,7 @@ use crate::activation;
 use crate::host::{Host, eventually};
 use leafd_tests::http::{get, get_with, send};
 
-const SERVED: &str = "served by HTTP";
+const SERVED: &str = "serving metrics and health";
 
 fn host() -> (Host, String) {
     let mut host = Host::new().set("http", "127.0.0.1:0");

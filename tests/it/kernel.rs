@@ -304,8 +304,8 @@ fn slow_heads_of_one_user_leave_connections_for_http_to_others() {
     let mut host = open().set("http", "127.0.0.1:0").set("leaf_http", "127.0.0.1:0");
     host.start();
     for (what, path, many) in [
-        ("served by HTTP", "/livez", 100),
-        ("Leaf's paths are open", "/decodeSnowflakeId?snowflakeId=1", 1_100),
+        ("serving metrics and health", "/livez", 100),
+        ("serving Leaf's paths", "/decodeSnowflakeId?snowflakeId=1", 1_100),
     ] {
         let address = host.http(what);
         let slow: Vec<TcpStream> = (0..many)
@@ -350,7 +350,7 @@ fn slow_heads_on_the_unix_socket_leave_connections_to_others() {
 fn one_user_has_one_rate_for_leaf_s_paths_whatever_its_address() {
     let mut host = open().set("leaf_http", "127.0.0.1:0").set("leaf_http_requests_per_second", "5");
     host.start();
-    let address = host.http("Leaf's paths are open");
+    let address = host.http("serving Leaf's paths");
     let begun = Instant::now();
     let mut served = 0;
     for last in 1..=100 {
@@ -385,7 +385,7 @@ fn unread_pages_of_one_user_leave_pages_to_others() {
     host.start();
     // Escaped as HTML, these names are long.
     (0..TAGS).for_each(|number| host.create(&format!("{number:&>100}")));
-    let address = host.http("Leaf's paths are open");
+    let address = host.http("serving Leaf's paths");
     let ask = |uid| {
         let mut stream = tcp_as(&address, uid).unwrap();
         setsockopt(&stream, sockopt::RcvBuf, &4_096).unwrap();

@@ -18,7 +18,7 @@ fn host(settings: &[(&str, &str)]) -> (Host, String) {
     let mut host = Host::new().worker(17).set("leaf_http", "127.0.0.1:0");
     settings.iter().for_each(|(key, value)| host.change(key, value));
     host.start();
-    let address = host.http("Leaf's paths are open");
+    let address = host.http("serving Leaf's paths");
     (host, address)
 }
 
@@ -238,7 +238,7 @@ fn pages_of_the_web_draw_no_ids() {
     for (host, what) in [
         ("0.0.0.0:80", "the Host header"),
         ("[::1].evil.example", "the Host header"),
-        ("10.0.0.5", "any page could"),
+        ("10.0.0.5", "any web page could"),
     ] {
         let answer = ask(&format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{mozilla}\r\n\r\n"));
         assert!(answer.status == 403 && answer.body.contains(what), "{}", answer.body);
@@ -300,7 +300,7 @@ fn reserved_tags_are_for_those_who_have_the_token() {
     fs::write(&file, "s3cret").unwrap();
     host.change("leaf_http_token_file", file.to_str().unwrap());
     host.start();
-    let address = host.http("Leaf's paths are open");
+    let address = host.http("serving Leaf's paths");
     for path in kept.into_iter().chain([open]) {
         let answer = get_with(&address, path, "Authorization: Bearer s3cret\r\n");
         assert_eq!(answer.status, 200, "{answer:?}");
@@ -315,7 +315,7 @@ fn only_those_who_may_are_answered() {
     plain.change("leaf_http_token_file", file.to_str().unwrap());
     plain.change("leaf_http_requests_per_second", "3");
     plain.start();
-    let address = plain.http("Leaf's paths are open");
+    let address = plain.http("serving Leaf's paths");
     let path = "/api/snowflake/get/x";
     assert_eq!(get(&address, path).status, 401);
     assert_eq!(get_with(&address, path, "Authorization: Bearer wrong\r\n").status, 401);
@@ -332,5 +332,5 @@ fn only_those_who_may_are_answered() {
     plain.stop();
     fs::write(&file, "two words").unwrap();
     let refusal = plain.try_start().unwrap_err();
-    assert!(refusal.said.contains("must hold one token"), "{refusal:?}");
+    assert!(refusal.said.contains("must contain one token"), "{refusal:?}");
 }

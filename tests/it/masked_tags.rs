@@ -94,7 +94,7 @@ fn without_the_key_nothing_is_issued() {
     crate::public_ids::write_keys(&file, "1 ffffffffffffffffffffffffffffffff\n");
     host.change("mask_key_file", file.to_str().unwrap());
     host.start();
-    refused(&host, "not the one");
+    refused(&host, "not the key");
     crate::public_ids::write_keys(&file, KEYS);
     host.signal(nix::sys::signal::Signal::SIGHUP);
     let client = host.client();

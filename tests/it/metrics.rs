@@ -112,7 +112,7 @@ fn busy(tags: &[&str], settings: &[(&str, &str)]) -> (Host, String) {
         let _ = client.next_batch(tag, 100 * (tags.len() - place) as u64).unwrap().count();
     }
     assert!(client.next("snowflake").unwrap() > 0);
-    let address = host.http("served by HTTP");
+    let address = host.http("serving metrics and health");
     (host, address)
 }
 
@@ -278,7 +278,7 @@ fn only_administrators_read_them_over_the_socket() {
 fn what_goes_wrong_is_counted() {
     let mut host = Host::new().set("http", "127.0.0.1:0");
     host.start();
-    let address = host.http("served by HTTP");
+    let address = host.http("serving metrics and health");
     let _ = host.client().next("nosuch").unwrap_err();
     host.create("orders");
     assert_eq!(host.raw().draw("orders", 1), [1]);

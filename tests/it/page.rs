@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::host::Host;
 use crate::raw::ids_request;
 
-const SERVED: &str = "served by HTTP";
+const SERVED: &str = "serving metrics and health";
 
 /// Names that would do harm if they were not shown as text.
 const HOSTILE: [&str; 5] = [

@@ -135,7 +135,7 @@ fn every_query_of_the_dashboard_finds_something() {
     let client = host.client();
     draw(&client);
     let folder = tempfile::tempdir().unwrap();
-    let prometheus = Prometheus::start(folder.path(), &host.http("served by HTTP"));
+    let prometheus = Prometheus::start(folder.path(), &host.http("serving metrics and health"));
     let up = || {
         std::net::TcpStream::connect(&prometheus.address).ok()?;
         prometheus.query("leafd_build_info").ok().filter(|found| !found.is_empty())

@@ -97,7 +97,7 @@ fn setting_names() -> BTreeSet<String> {
 fn metrics_and_status() -> [BTreeSet<String>; 2] {
     let mut host = Host::new().set("http", "127.0.0.1:0");
     host.start();
-    let address = host.http("served by HTTP");
+    let address = host.http("serving metrics and health");
     host.create("orders");
     assert_eq!(host.client().next("orders").unwrap(), 1);
     assert!(host.client().next("snowflake").unwrap() > 0);

@@ -79,10 +79,10 @@ fn the_rest_waits_for_a_restart_and_what_cant_be_used_changes_nothing() {
     reload(&host, "changed settings that need a restart: waiters_max");
     for bad in ["log = 'loud'", "nosuch = 1", "= = =", "[[access]]\ntags = []"] {
         fs::write(&file, bad).unwrap();
-        reload(&host, "changed nothing");
+        reload(&host, "nothing was changed");
     }
     fs::remove_file(&file).unwrap();
-    reload(&host, "changed nothing");
+    reload(&host, "nothing was changed");
     host.create("orders");
     assert_eq!(host.raw().draw("orders", 1), [1]);
 }

@@ -295,20 +295,20 @@ fn what_makes_no_sense_is_refused_in_words() {
         refused(&host, &[&words[..], rest].concat())
     };
     for (said, part) in [
-        (create("bills", "C{n:3}", &[]), "exists already"),
-        (create("others", "B{n:3}", &[]), "has this format already"),
+        (create("bills", "C{n:3}", &[]), "already exists"),
+        (create("others", "B{n:3}", &[]), "already has this format"),
         (create("Bills", "C{n:3}", &[]), "can't name a series"),
         (create("c", "C{n:3}{yyyy}", &[]), "no fixed length"),
         (create("c", "C{MM}-{n:3}", &[]), "so they would repeat"),
-        (create("c", "C{n:3}", &["--timezone", "Mars/Olympus"]), "no time zone"),
+        (create("c", "C{n:3}", &["--timezone", "Mars/Olympus"]), "unknown on this host"),
         (create("c", "C{n:3}", &["--tenants-max", "0"]), "tenants_max"),
         (refused(&host, &["series", "next", "nosuch"]), "no series"),
         (refused(&host, &["series", "next", "bills", "--tenant", "x"]), "no {tenant}"),
         (refused(&host, &["series", "account", "nosuch"]), "no series"),
-        (refused(&host, &["series", "account", "bills", "2026"]), "the present one is all"),
+        (refused(&host, &["series", "account", "bills", "2026"]), "the current one is all"),
         (refused(&host, &["series", "account", "bills"]), "doesn't exist"),
-        (refused(&host, &["tag", "create", "series/bills/all"]), "such names count"),
-        (refused(&host, &["tag", "create", "series.dense/x"]), "such names count"),
+        (refused(&host, &["tag", "create", "series/bills/all"]), "such names are reserved"),
+        (refused(&host, &["tag", "create", "series.dense/x"]), "such names are reserved"),
     ] {
         assert!(said.contains(part), "{said}");
     }
@@ -349,7 +349,7 @@ fn time_zones_are_known_where_the_host_has_none() {
     };
     assert!(day("east") > day("west"));
     let words = ["series", "create", "c", "--format", "C{n:3}", "--timezone", "Mars/Olympus"];
-    assert!(refused(&host, &words).contains("no time zone"));
+    assert!(refused(&host, &words).contains("unknown on this host"));
 }
 
 /// This lets a system package bring new rules.
@@ -363,7 +363,7 @@ fn the_host_s_time_zones_come_before_the_program_s() {
     host.start();
     create(&host, "bills", "B{n:3}", &["--timezone", "Test/Zone"]);
     let words = ["series", "create", "c", "--format", "C{n:3}", "--timezone", "Europe/Berlin"];
-    assert!(refused(&host, &words).contains("no time zone"));
+    assert!(refused(&host, &words).contains("unknown on this host"));
 }
 
 /// The embedded store's clock is the host's clock.

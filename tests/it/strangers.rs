@@ -239,7 +239,7 @@ fn leaf_s_pages_show_no_positions_of_masked_tags() {
         for tag in ["plain", "masked"] {
             host.raw().draw_until(tag, Duration::from_secs(20));
         }
-        let address = host.http("Leaf's paths are open");
+        let address = host.http("serving Leaf's paths");
         for path in ["/cache", "/db"] {
             let page = get_with(&address, path, &format!("Authorization: Bearer {token}\r\n")).body;
             assert!(page.contains("<td>plain</td>"), "{path}: {page}");
@@ -257,7 +257,7 @@ fn nothing_names_a_store_s_user_host_or_database_to_strangers() {
     host.change("store", url);
     host.change("worker", "store");
     host.start();
-    let address = host.http("served by HTTP");
+    let address = host.http("serving metrics and health");
     eventually("the store's problem is known", Duration::from_secs(60), || {
         let known = host.status().to_string();
         (secrets.iter().all(|secret| known.contains(secret)) && known.contains("registry_away"))

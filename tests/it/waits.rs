@@ -70,7 +70,7 @@ fn a_socket_that_a_variable_names_is_said_to_be() {
         text(&command.arg("ping").env("LEAFD_SOCKET", host.socket()).output().unwrap())
     };
     let said = leafctl();
-    assert!(said.contains("LEAFD_SOCKET has named this path"), "{said}");
+    assert!(said.contains("LEAFD_SOCKET names this path"), "{said}");
     assert!(said.contains("systemctl status leafd"), "{said}");
     // The daemon names the variable too, because an exported variable also moves the daemon.
     let mut command = Command::new(leafd_binary());

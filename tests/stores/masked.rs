@@ -70,7 +70,7 @@ fn hosts_share_a_permutation_or_stay_out<S: Server>() {
     // A host with another key can't influence this tag's ids or public ids.
     let stranger = host_with(&server.url(), "1 0f0e0d0c0b0a09080706050403020100\n");
     let client = stranger.client();
-    assert!(refused(&client).contains("not the one"));
+    assert!(refused(&client).contains("not the key"));
     let masked = client.public_ids("orders").mask(&[17]);
     assert!(matches!(masked, Err(Error::Service { status: Status::MaskKey, .. })), "{masked:?}");
     let mut keyless = Host::on_store(&server.url());

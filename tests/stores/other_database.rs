@@ -104,7 +104,7 @@ fn assert_told(raw: &mut Raw, tag: &str, drawn: &mut Drawn) {
     let statuses = [Status::StoreRefused, Status::StoreUnavailable, Status::Deadline];
     assert!(statuses.contains(&status), "{status}: {text}");
     assert!(
-        text.contains("another database") || text.contains("has changed: it was"),
+        text.contains("is not the database that") || text.contains("has changed: it was"),
         "{status}: {text}"
     );
     *drawn.errors.entry(format!("{status}: {text}")).or_default() += 1;

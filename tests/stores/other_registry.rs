@@ -50,14 +50,14 @@ fn another_database_gives_nobody_a_worker<S: Server>() {
     relay.lead_to(staging.port());
     hosts[..2].iter_mut().for_each(Host::start);
     for host in &hosts[..2] {
-        let told = refusal(host, "is another database than this host used before");
+        let told = refusal(host, "is not the database that this host used before");
         assert!(told.contains("adopt-store"), "{told}");
     }
-    let told = refusal(&hosts[2], "is another database than the one in use");
+    let told = refusal(&hosts[2], "is not the database that was in use");
     assert!(told.contains("adopt-store"), "{told}");
     // This host can neither list nor take the workers of others.
     let listed = hosts[2].client().admin(opcode::WORKER_LIST, "{}").unwrap_err().to_string();
-    assert!(listed.contains("another database"), "{listed}");
+    assert!(listed.contains("is not the database that"), "{listed}");
     assert_eq!(given(&staging, DATABASE), 0);
     assert!(staging.sql("SELECT name FROM leafd_layout").is_empty());
 

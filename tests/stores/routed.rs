@@ -158,7 +158,7 @@ fn the_fleet_is_listed_without(host: &Host, away: Option<&str>) {
         let output = host.leafctl(words);
         assert_eq!(output.status.code(), Some(away.is_some().into()), "{output:?}");
         let said = String::from_utf8(output.stderr).unwrap();
-        let told = away.map(|store| format!("the store {store} is missing in this list: "));
+        let told = away.map(|store| format!("the store {store} is missing from this list: "));
         assert_eq!(said.lines().count(), told.iter().len(), "{said}");
         assert!(told.is_none_or(|told| said.contains(&told)), "{said}");
         String::from_utf8(output.stdout).unwrap()

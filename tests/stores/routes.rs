@@ -407,7 +407,7 @@ fn no_id_comes_twice_over_changes_of_era() {
         let next = fleet(names, era);
         let wrong_era = refused(&fleet(names, era - 1).apply(&[]).output().unwrap());
         // The third list omits a store.
-        let advice = if era == 3 { "--former".to_owned() } else { format!("give it era {era}") };
+        let advice = if era == 3 { "--former".to_owned() } else { format!("set its era to {era}") };
         assert!(wrong_era.contains(&advice), "{wrong_era}");
         let former = hosts[0].path("former.toml");
         let text = format!("stores = {}\nroutes = {}\n", present.stores_toml(), present.routes);

@@ -407,7 +407,7 @@ fn a_period_begins_while_the_store_is_down<S: Server>() {
     let unknown = client.build().unwrap().series("unknown");
     eventually("a look-up ends at the deadline", WITHIN, || {
         let error = unknown.next().unwrap_err().to_string();
-        error.contains("has not answered about series").then_some(())
+        error.contains("did not answer in time for series").then_some(())
     });
     server.thaw();
 }

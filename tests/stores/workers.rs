@@ -307,7 +307,7 @@ fn another_database_gives_no_worker_until_it_is_adopted<S: Server>() {
     let mut ids = host.raw().draw(TAG, 10);
     relay.lead_to(other.port());
     let told = eventually("the other database is seen", Duration::from_secs(10), || {
-        Some(worker_error(&host)).filter(|error| error.contains("is another database"))
+        Some(worker_error(&host)).filter(|error| error.contains("is not the database that"))
     });
     assert!(told.contains("adopt-store"), "{told}");
     eventually("the end of the claim", Duration::from_secs(10), || {

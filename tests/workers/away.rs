@@ -194,7 +194,7 @@ fn a_worker_is_given_back_to_a_registry_that_answers_only<B: Backend>() {
     eventually("it is given back", RESUMES_WITHIN, || release().status.success().then_some(()));
     assert_eq!(held(host).len(), 0);
     let shown = String::from_utf8(host.leafctl(&["status"]).stdout).unwrap();
-    assert!(shown.contains("none; the next snowflake id leases one"), "{shown}");
+    assert!(shown.contains("none; the next request for a snowflake id leases one"), "{shown}");
     for of_a_claim in ["worker_error", "lease left", "renewed ago"] {
         assert!(!shown.contains(of_a_claim), "{of_a_claim} in {shown}");
     }

@@ -406,7 +406,8 @@ fn subordinate_uids(course: &Course<'_>) {
 
 /// Others are still served by HTTP.
 fn slow_heads(course: &Course<'_>) {
-    let addresses = ["served by HTTP", "Leaf's paths are open"].map(|what| course.host.http(what));
+    let addresses =
+        ["serving metrics and health", "serving Leaf's paths"].map(|what| course.host.http(what));
     let mut held = Vec::new();
     course.until_over(|| {
         for address in &addresses {

@@ -66,7 +66,7 @@ fn panicked(panic: &(dyn Any + Send)) -> CallError {
     let said = panic.downcast_ref::<&str>().copied();
     let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     let said = said.unwrap_or("a panic without a message");
-    let message = format!("a defect in libleafd: {said}; please report it");
+    let message = format!("a bug in libleafd: {said}; please report it");
     LeafdError::new(LeafdStatus::Panic, &message)
 }
 
@@ -149,7 +149,7 @@ mod tests {
         assert_eq!(status, LeafdStatus::Panic);
         // SAFETY: a message is NUL-terminated.
         let why = unsafe { CStr::from_ptr(error.message.as_ptr()) }.to_str().unwrap();
-        assert!(why.contains("a defect in libleafd: a slot went missing"), "{why}");
+        assert!(why.contains("a bug in libleafd: a slot went missing"), "{why}");
         assert_eq!(number_or(7, || panic!("again")), 7);
         assert_eq!(number_or(7, || Ok(8)), 8);
     }

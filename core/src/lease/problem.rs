@@ -85,8 +85,7 @@ impl fmt::Display for LeaseProblem {
                 let (expected, found) = &**both;
                 write!(
                     f,
-                    "the worker registry is now {found}, but this host's lease is from {expected}: restore the first \
-                     one"
+                    "the worker registry is now {found}, but this host's lease is from {expected}: restore the latter"
                 )
             }
             LeaseProblem::GivingBack => f.write_str("the worker is being released"),

@@ -34,7 +34,7 @@ pub enum MaskKeysError {
     #[error("it contains no key")]
     Empty,
     /// A malformed line.
-    #[error("its line {line} is not a number from 1 to 31 and 32 hexadecimal digits")]
+    #[error("its line {line} is not a number from 1 to 31 followed by 32 hexadecimal digits")]
     Line {
         /// Counted from 1.
         line: usize,

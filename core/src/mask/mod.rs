@@ -38,7 +38,7 @@ pub struct Mask {
 
 /// A number outside a mask's range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{number} is not between 1 and 2^{bits} - 1, where this mask's numbers are")]
+#[error("{number} is out of range: the numbers of this mask are 1 to 2^{bits} - 1")]
 pub struct OutsideMask {
     pub number: u64,
     pub bits: MaskBits,

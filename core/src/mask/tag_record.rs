@@ -22,12 +22,14 @@ pub struct Masking {
 pub enum NoSuchKey {
     /// It has no key with this number.
     #[error(
-        "this host has no mask key {0}, which makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
+        "this host doesn't have mask key {0}, with which the tag is masked; set mask_key_file to a copy of the other \
+         hosts' file"
     )]
     Missing(KeyNumber),
     /// Its key with this number is a different one.
     #[error(
-        "mask key {0} of this host is not the one that makes the tag's ids; name a copy of the other hosts' keys in mask_key_file"
+        "mask key {0} of this host is not the key with which the tag is masked; set mask_key_file to a copy of the \
+         other hosts' file"
     )]
     Another(KeyNumber),
 }

@@ -32,7 +32,7 @@ pub enum StoreError {
     },
     /// Another host holds the strict tag. Nothing was claimed.
     #[error(
-        "another host holds tag {tag:?}; it gives the tag up within {ms} ms, and this host then goes on"
+        "another host holds tag {tag:?} and releases it within {ms} ms; this host then continues"
     )]
     Held {
         tag: Tag,

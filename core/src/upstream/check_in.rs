@@ -17,8 +17,8 @@ pub(super) struct CheckingIn {
 }
 
 /// What to do about another database. If it was swapped in on purpose, it may grant the former one's ids again.
-const PUT_BACK: &str = "Restore the first one. If the change is intended, follow docs/operate/another-database.md (stop all \
-     hosts, raise the tags, then run leafd adopt-store)";
+const PUT_BACK: &str = "Restore the original one. If the change is intended, follow docs/operate/another-database.md \
+     (stop all hosts, raise the tags, then run leafd adopt-store)";
 
 /// A store that answers within this time is not crowded, in milliseconds.
 const CROWDED_FROM_MS: u64 = 25;
@@ -43,8 +43,8 @@ impl Monitor {
         };
         if trusted.id != found.id {
             self.refuse(StoreError::refused_for(Why::AnotherDatabase, format!(
-                "the store {} is another database than the one in use: it was {trusted}, and now it is {found}; \
-                 nothing is claimed from it. {PUT_BACK}",
+                "the store {} is not the database that was in use: it was {trusted}, and now it is {found}; nothing is \
+                 claimed from it. {PUT_BACK}",
                 self.settings.url
             )));
             return Ok(());
@@ -206,7 +206,7 @@ impl Monitor {
             let error = StoreError::refused_for(
                 Why::AnotherDatabase,
                 format!(
-                    "the store {} is another database than this host used before ({known}, now {}); nothing is claimed \
+                    "the store {} is not the database that this host used before ({known}, now {}); nothing is claimed \
                  from it. {PUT_BACK}",
                     self.settings.url, found.id
                 ),

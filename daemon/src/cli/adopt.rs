@@ -49,8 +49,8 @@ pub fn adopt_store(args: &Args) -> Result<String> {
     let mut said = String::new();
     if let Some(kept) = &recovered.set_aside {
         said.push_str(&format!(
-            "the journal belongs to another host (a different identity or machine id, or a copy) or is a restored old \
-             one; it was set aside as {}, and the ids held in it are skipped\n",
+            "the journal belongs to another host (a different identity or machine id, or a copy) or is an old copy \
+             that was restored; it was set aside as {}, and the ids held in it are skipped\n",
             kept.display()
         ));
     }
@@ -60,7 +60,7 @@ pub fn adopt_store(args: &Args) -> Result<String> {
             StoreUrl::Sqlite(path) => {
                 let adopted = sqlite::adopt(path.as_ref(), &identity, false)?;
                 said.push_str(&format!(
-                    "adopted the store {} for this host, with the id {adopted}\n",
+                    "adopted the store {} for this host; its id is now {adopted}\n",
                     spec.url
                 ));
             }
@@ -88,7 +88,7 @@ async fn adopt_database(
     let found = store.call(|store| store.identity()).await?;
     let before = recovered.at(&url).map(|record| record.store.clone());
     if before.as_ref() == Some(&found.id) {
-        return Ok(format!("this host already uses the store {url}, with the id {}\n", found.id));
+        return Ok(format!("this host already uses the store {url} (id {})\n", found.id));
     }
     let known = recovered.tokens_known(&found.id);
     let (under, host, token) = (found.clone(), recovered.host.clone(), recovered.token.clone());
@@ -109,5 +109,8 @@ async fn adopt_database(
     }
     journal.commit(writes).await?;
     let before = before.map_or_else(|| "none".to_owned(), |before| before.to_string());
-    Ok(format!("adopted the store {url} with the id {}; the former id was {before}\n", found.id))
+    Ok(format!(
+        "adopted the store {url}: its id is {}, and the previous id was {before}\n",
+        found.id
+    ))
 }

@@ -196,7 +196,7 @@ fn parse_rule(node: &ConfigNode) -> Result<Rule, InvalidValue> {
     let (members, unmaskers) = (members("uids", "gids")?, members("unmask_uids", "unmask_gids")?);
     let rate = |key: &str| node.field(key, |value| value.integer(1, QUOTA_MAX));
     let quota = match (rate("ids_per_second")?, rate("burst")?) {
-        (None, Some(_)) => return Err(node.bad_for("burst together with ids_per_second")),
+        (None, Some(_)) => return Err(node.bad_because("burst requires ids_per_second")),
         (ids_per_second, burst) => ids_per_second
             .map(|ids_per_second| Quota { ids_per_second, burst: burst.unwrap_or(ids_per_second) }),
     };

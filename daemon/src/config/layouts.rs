@@ -45,7 +45,7 @@ pub(super) fn parse(node: &ConfigNode) -> Result<Layouts, InvalidValue> {
     }
     node.entries(|name, value| {
         let tag = Tag::parse(name.as_bytes())
-            .map_err(|cause| value.bad_for(format!("a valid tag as its name: {cause}")))?;
+            .map_err(|cause| value.bad_because(format!("its name must be a valid tag: {cause}")))?;
         let layout = match value.value {
             // A fleet that has outgrown its number of workers moves on to another layout.
             Value::Boolean(false) if name == LEAF_NAME => {
@@ -64,7 +64,7 @@ pub(super) fn parse(node: &ConfigNode) -> Result<Layouts, InvalidValue> {
         Ok(())
     })?;
     if layouts.is_empty() {
-        return Err(node.bad_for("another layout beside snowflake = false"));
+        return Err(node.bad_because("at least one layout must remain"));
     }
     Ok(Layouts(layouts))
 }
@@ -73,8 +73,8 @@ fn parse_layout(node: &ConfigNode) -> Result<Layout, InvalidValue> {
     node.table().map_err(|_| node.bad_for(format!("a table with the keys {LAYOUT_KEYS}")))?;
     node.only_keys(LAYOUT_KEYS)?;
     let missing = |name: &str| {
-        let allowed = format!("a layout with {name}; only unit may be left out");
-        move || node.bad_for(allowed)
+        let reason = format!("{name} is missing; only unit may be left out");
+        move || node.bad_because(reason)
     };
     let bits = |name: &str| -> Result<u8, InvalidValue> {
         let bits = node.field(name, |value| value.integer(0, 63))?.ok_or_else(missing(name))?;
@@ -87,9 +87,7 @@ fn parse_layout(node: &ConfigNode) -> Result<Layout, InvalidValue> {
         unit_ms: node.field("unit", parse_unit)?.unwrap_or(1),
         epoch_ms: node.field("epoch", parse_epoch)?.ok_or_else(missing("epoch"))?,
     };
-    layout
-        .check()
-        .map_err(|cause| node.bad_for(format!("a valid layout of at most 63 bits: {cause}")))?;
+    layout.check().map_err(|cause| node.bad_because(cause.to_string()))?;
     Ok(layout)
 }
 

@@ -344,7 +344,7 @@ fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routin
         for key in ["store", "store_password_file"] {
             if let Some(source) = read.source_of(key) {
                 let words = format!(
-                    "{key} can't be given together with stores ({other}); leave one of them out"
+                    "{key} can't be set together with stores ({other}); remove one of them"
                 );
                 return Err(ConfigError::new(source, words));
             }
@@ -357,7 +357,7 @@ fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routin
         let url = read.computed("store", default, store_url::parse)?;
         let file = read.optional("store_password_file", types::path)?;
         read.optional::<()>("routes", |node| {
-            Err(node.bad_for("none without stores, which defines the stores to route to"))
+            Err(node.bad_because("routes require stores, which defines the stores to route to"))
         })?;
         sources::check_passwords(env, &[""])?;
         return Ok(Routing::unrouted(vec![StoreSpec::new("", url, file, env)]));
@@ -370,9 +370,9 @@ fn read_routing(read: &mut Reader, env: &Env, state_dir: &Path) -> Result<Routin
         let rules = routes::parse(node, &stores)?;
         Routing::compile(stores.clone(), rules).map_err(|bytes| {
             let found = routes::counted(node, &format!("rules that take {bytes} bytes to record"));
-            found.bad_for(format!(
-                "rules that each store can record in {ROLE_BYTES_MAX} bytes: use fewer patterns, such as pay.* for all \
-                 tags with that prefix"
+            found.bad_because(format!(
+                "a store can record at most {ROLE_BYTES_MAX} bytes; use fewer patterns, such as pay.* for all tags \
+                 with that prefix"
             ))
         })
     })?;

@@ -47,9 +47,9 @@ fn user_state(env: &Env) -> Result<PathBuf, String> {
     if let Some(dir) = absolute(env, "XDG_STATE_HOME") {
         return Ok(dir);
     }
-    absolute(env, "HOME").map(|home| home.join(".local/state")).ok_or_else(|| {
-        "neither HOME nor an XDG directory is an absolute path in the environment".to_owned()
-    })
+    absolute(env, "HOME")
+        .map(|home| home.join(".local/state"))
+        .ok_or_else(|| "neither HOME nor an XDG variable contains an absolute path".to_owned())
 }
 
 /// By the XDG rules, relative paths are ignored.

@@ -126,9 +126,12 @@ impl Reader {
     ) -> Result<T, ConfigError> {
         let value = parse(&node).map_err(|bad| {
             let place = format!("{}{}", setting.key, bad.place);
+            let (shown, source) = (show(setting, &bad.node), source.at(bad.node.line));
+            if let Some(reason) = bad.reason {
+                return ConfigError::new(source, format!("{place} can't be {shown}: {reason}"));
+            }
             let allowed = bad.allowed.unwrap_or_else(|| setting.kind.to_string());
-            let shown = show(setting, &bad.node);
-            ConfigError::of_value(source.at(bad.node.line), &place, &shown, &allowed)
+            ConfigError::of_value(source, &place, &shown, &allowed)
         })?;
         let shown = Some(show_typed(setting, &node));
         self.effective.push(Effective { key: &setting.key, value: shown, source });

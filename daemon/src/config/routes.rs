@@ -43,8 +43,9 @@ pub(super) fn parse(node: &ConfigNode, stores: &[StoreSpec]) -> Result<Vec<Rule>
         let rule = parse_rule(item, stores)?;
         patterns_count += rule.patterns.len();
         if patterns_count > PATTERNS_MAX {
-            let found = counted(item, "rules with more tags");
-            return Err(found.bad_for(format!("at most {PATTERNS_MAX} tags in all rules")));
+            let found = counted(item, "this rule");
+            return Err(found
+                .bad_because(format!("all rules together may have at most {PATTERNS_MAX} tags")));
         }
         check_reached(item, &rule, &rules)?;
         check_shared(item, &rule, &rules, stores)?;
@@ -54,8 +55,8 @@ pub(super) fn parse(node: &ConfigNode, stores: &[StoreSpec]) -> Result<Vec<Rule>
     let unused = (0..stores.len())
         .find(|store| !rules.iter().any(|rule| rule.home.stores().contains(store)));
     if let Some(store) = unused.and_then(|store| stores.get(store)) {
-        let allowed = format!("rules that use every store, and none uses {:?}", store.name);
-        return Err(counted(node, "these rules").bad_for(allowed));
+        let reason = format!("every store must be used, and no rule uses {:?}", store.name);
+        return Err(counted(node, "these rules").bad_because(reason));
     }
     Ok(rules)
 }
@@ -75,11 +76,11 @@ fn parse_rule(node: &ConfigNode, stores: &[StoreSpec]) -> Result<Rule, InvalidVa
     let primaries = match (node.field("primaries", list(PRIMARIES_MAX))?, era) {
         (Some(members), Some(era)) => Some(RouteTarget::Primaries(members, era)),
         (Some(_), None) => {
-            return Err(node.bad_for(
-                "primaries with their era: 1 at first, and one more whenever the list changes",
+            return Err(node.bad_because(
+                "primaries require an era: 1 at first, and one more whenever the list changes",
             ));
         }
-        (None, Some(_)) => return Err(node.bad_for("an era only with primaries")),
+        (None, Some(_)) => return Err(node.bad_because("an era requires primaries")),
         (None, None) => None,
     };
     let one = node.field("store", |value| store_of(value, stores))?.map(RouteTarget::One);
@@ -88,7 +89,7 @@ fn parse_rule(node: &ConfigNode, stores: &[StoreSpec]) -> Result<Rule, InvalidVa
     let homes: Vec<RouteTarget> = [one, hashed, primaries].into_iter().flatten().collect();
     match (patterns, <[RouteTarget; 1]>::try_from(homes)) {
         (_, Err(homes)) if homes.len() > 1 => {
-            Err(node.bad_for("a table with only one of store, hash and primaries"))
+            Err(node.bad_because("a rule has only one of store, hash and primaries"))
         }
         (Some(patterns), Ok([home])) => Ok(Rule { patterns, home }),
         _ => Err(shape()),
@@ -102,7 +103,7 @@ fn store_of(node: &ConfigNode, stores: &[StoreSpec]) -> Result<usize, InvalidVal
         node.bad_for(format!("the name of a store in stores: {}", names.join(", ")))
     })?;
     if stores.get(place).is_some_and(StoreSpec::is_embedded) {
-        return Err(node.bad_for(format!("in routes {NO_SQLITE}; it needs no routes")));
+        return Err(node.bad_because(format!("{NO_SQLITE}; it needs no routes")));
     }
     Ok(place)
 }
@@ -121,7 +122,7 @@ fn list_of(
     node.items(|item| {
         let store = store_of(item, stores)?;
         if members.contains(&store) {
-            return Err(item.bad_for("each store once"));
+            return Err(item.bad_because("each store may be listed only once"));
         }
         members.push(store);
         Ok(store)
@@ -134,11 +135,10 @@ fn check_reached(node: &ConfigNode, rule: &Rule, earlier: &[Rule]) -> Result<(),
         let covers = |other: &Rule| other.patterns.iter().any(|one| one.covers(pattern));
         if let Some(first) = earlier.iter().position(covers) {
             let tag = item_of(node, "tags", place);
-            let allowed = format!(
-                "tags that no earlier rule has; routes[{first}] matches all of these, so put this rule before it, or \
-                 leave it out"
+            let reason = format!(
+                "routes[{first}] already matches all of these tags, so put this rule before it, or remove it"
             );
-            return Err(tag.bad_for(allowed).within(format!(".tags[{place}]")));
+            return Err(tag.bad_because(reason).within(format!(".tags[{place}]")));
         }
     }
     Ok(())
@@ -157,9 +157,8 @@ fn check_shared(
             either && other.home.stores().contains(store)
         });
         if let (Some(first), Some(store)) = (shared, stores.get(*store)) {
-            return Err(node.bad_for(format!(
-                "stores that are not primaries elsewhere; {:?} is in routes[{first}] too, and a primary can be in \
-                 one rule only (which may list many tags)",
+            return Err(node.bad_because(format!(
+                "{:?} is also in routes[{first}], and a primary can be in only one rule (which may list many tags)",
                 store.name
             )));
         }

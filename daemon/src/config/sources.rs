@@ -162,7 +162,7 @@ fn insert_argument(
     let setting = known(key, &source)?;
     let node = untyped(setting, value, &source)?;
     if let Some((_, other)) = given.insert(&setting.key, (node, source.clone())) {
-        let words = format!("{key} is given twice, also as {other}; leave one of them out");
+        let words = format!("{key} is set twice, also by {other}; remove one of them");
         return Err(ConfigError::new(source, words));
     }
     Ok(())

@@ -132,8 +132,8 @@ fn network(text: &str, rest: &str, scheme: &Scheme) -> Result<NetworkUrl, String
     let (user, hosts) = authority.rsplit_once('@').ok_or_else(wrong("no USER@ before the host"))?;
     if user.contains(':') {
         return Err(format!(
-            "{}, without a password: give that in store_password_file (a named store's in its password_file), as the \
-             systemd credential store_password, or in the environment as LEAFD_STORE_PASSWORD",
+            "{}, without a password: put it into store_password_file (for a named store: its password_file), the \
+             systemd credential store_password, or the variable LEAFD_STORE_PASSWORD",
             scheme.allowed
         ));
     }

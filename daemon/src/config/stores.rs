@@ -44,9 +44,9 @@ pub(super) fn parse(
             value: Value::Other("table", format!("{} stores without routes", entries.len())),
             line: node.line,
         };
-        return Err(
-            found.bad_for("one store, or several and routes that say which tags are in which")
-        );
+        return Err(found.bad_because(
+            "several stores require routes, which say which tags are in which store",
+        ));
     }
     let mut stores: Vec<StoreSpec> = Vec::new();
     node.entries(|name, value| {
@@ -55,11 +55,11 @@ pub(super) fn parse(
         // Without its parameters, because a store with other certificate checks is the same store.
         let shown = store.url.to_string();
         if let Some(same) = stores.iter().find(|other| other.url.to_string() == shown) {
-            let why = format!("another store; {} is this one already", same.name);
-            return Err(value.bad_for(why));
+            let why = format!("{} is already this store", same.name);
+            return Err(value.bad_because(why));
         }
         if store.is_embedded() && entries.len() > 1 {
-            return Err(value.bad_for(format!("among several stores {NO_SQLITE}")));
+            return Err(value.bad_because(format!("{NO_SQLITE}; use postgres:// or mysql://")));
         }
         stores.push(store);
         Ok(())
@@ -69,20 +69,21 @@ pub(super) fn parse(
 }
 
 /// Why the embedded store is refused beside others.
-pub(super) const NO_SQLITE: &str = "one on postgres:// or mysql://; sqlite serves one host only, as its sole store, \
-                                    and other hosts could not find the tags in it";
+pub(super) const NO_SQLITE: &str = "sqlite serves only one host, as its only store, because other hosts could not find \
+                                    the tags in it";
 
 fn check_name(name: &str, value: &ConfigNode) -> Result<(), InvalidValue> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(plain) {
-        return Err(
-            value.bad_for(format!("names of 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and -"))
-        );
+        return Err(value.bad_because(format!(
+            "the name of a store has 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and -"
+        )));
     }
     if name == "file" {
         let variable = password::variable_of(name);
-        return Err(value.bad_for(format!(
-            "another name, because its password's variable, {variable}, is that of the setting store_password_file"
+        return Err(value.bad_because(format!(
+            "this store needs another name, because the variable for its password, {variable}, is that of the setting \
+             store_password_file"
         )));
     }
     Ok(())

@@ -40,6 +40,8 @@ pub(super) struct InvalidValue {
     pub(super) node: ConfigNode,
     /// What is allowed there; `None` for the setting's own text.
     pub(super) allowed: Option<String>,
+    /// Why it can't be used, if that says more than what is allowed.
+    pub(super) reason: Option<String>,
 }
 
 impl ConfigNode {
@@ -49,12 +51,17 @@ impl ConfigNode {
 
     /// An error: the setting doesn't allow this value.
     pub(super) fn bad(&self) -> InvalidValue {
-        InvalidValue { place: String::new(), node: self.clone(), allowed: None }
+        InvalidValue { place: String::new(), node: self.clone(), allowed: None, reason: None }
     }
 
     /// An error: this value is not one of `allowed`.
     pub(super) fn bad_for(&self, allowed: impl Into<String>) -> InvalidValue {
         InvalidValue { allowed: Some(allowed.into()), ..self.bad() }
+    }
+
+    /// An error: this value can't be used, for this reason.
+    pub(super) fn bad_because(&self, reason: impl Into<String>) -> InvalidValue {
+        InvalidValue { reason: Some(reason.into()), ..self.bad() }
     }
 
     /// As TOML on one line; `show` renders each text.

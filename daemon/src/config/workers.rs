@@ -54,31 +54,29 @@ fn check_permanent(
 ) -> Result<(), InvalidValue> {
     if context.mode == Mode::Leased {
         return match context.leaf_name {
-            Some(_) if zookeeper => Err(node.bad_for(
-                "zookeeper with leaf_name only together with worker_mode = \"permanent\": a leased number may be one that a \
-                 Leaf has",
+            Some(_) if zookeeper => Err(node.bad_because(
+                "with leaf_name, it requires worker_mode = \"permanent\", because a leased number may be one that a \
+                 Java Leaf has",
             )),
             _ => Ok(()),
         };
     }
     let plain = |text: &str| text.bytes().all(|byte| byte.is_ascii_graphic());
     let Some(identity) = context.identity.filter(|identity| plain(identity)) else {
-        return Err(node.bad_for(
-            "a registry with worker_mode = \"permanent\" only together with an identity of printable ASCII without \
-             spaces, such as \"10.0.0.1:8080\"",
+        return Err(node.bad_because(
+            "worker_mode = \"permanent\" requires an identity of printable ASCII without spaces, such as \
+             \"10.0.0.1:8080\"",
         ));
     };
     if !zookeeper {
         return Ok(());
     }
     if context.leaf_name.is_none() {
-        return Err(
-            node.bad_for("zookeeper with worker_mode = \"permanent\" only together with leaf_name")
-        );
+        return Err(node.bad_because("with worker_mode = \"permanent\", it requires leaf_name"));
     }
     match identity.parse::<LeafAddress>() {
         Ok(_) => Ok(()),
-        Err(words) => Err(node.bad_for(format!("zookeeper on Leaf's nodes like this: {words}"))),
+        Err(words) => Err(node.bad_because(words)),
     }
 }
 
@@ -89,17 +87,16 @@ pub(super) fn parse(node: &ConfigNode, context: &Context<'_>) -> Result<WorkerSp
         "static" => {
             let mine = context.numbers.iter().find(|(host, _)| host == context.host);
             let (_, number) = mine.ok_or_else(|| {
-                node.bad_for(format!(
-                    "static only where workers has a number for this host, which is called {:?} (identity, else the \
-                     host's name)",
+                node.bad_because(format!(
+                    "workers has no number for this host, whose name is {:?} (its identity, or else its host name)",
                     context.host
                 ))
             })?;
             return Ok(WorkerSpec::Static(*number));
         }
         "store" if context.stores.len() > 1 => {
-            return Err(node.bad_for(format!(
-                "store:NAME where there are several stores, which are {}: always the same one on every host",
+            return Err(node.bad_because(format!(
+                "there are several stores; use store:NAME with one of {}, the same one on every host",
                 context.stores.join(", ")
             )));
         }
@@ -108,9 +105,9 @@ pub(super) fn parse(node: &ConfigNode, context: &Context<'_>) -> Result<WorkerSp
             return Ok(WorkerSpec::Store(0));
         }
         "zookeeper" => {
-            let servers = context.zookeeper.ok_or_else(|| {
-                node.bad_for("zookeeper only together with the setting zookeeper")
-            })?;
+            let servers = context
+                .zookeeper
+                .ok_or_else(|| node.bad_because("it requires the setting zookeeper"))?;
             check_permanent(node, context, true)?;
             return Ok(WorkerSpec::Zookeeper(servers.clone()));
         }
@@ -119,7 +116,9 @@ pub(super) fn parse(node: &ConfigNode, context: &Context<'_>) -> Result<WorkerSp
     if let Some(name) = text.strip_prefix("store:") {
         // A single store has no name.
         if context.stores.iter().all(|store| store.is_empty()) {
-            return Err(node.bad_for("store:NAME only with several stores; with one: store"));
+            return Err(node.bad_because(
+                "store:NAME requires several stores; with a single store, use store",
+            ));
         }
         let index = context.stores.iter().position(|store| *store == name);
         let index = index.filter(|_| !name.is_empty()).ok_or_else(|| {
@@ -155,9 +154,7 @@ pub(super) fn parse_numbers(
             ))
         })?;
         if let Some((other, _)) = numbers.iter().find(|(_, taken)| taken.0 == number) {
-            return Err(
-                value.bad_for(format!("a number that no other host has; {other:?} has this one"))
-            );
+            return Err(value.bad_because(format!("{other:?} already has this number")));
         }
         numbers.push((host.to_owned(), WorkerId(number)));
         Ok(())

@@ -143,7 +143,8 @@ impl Masks {
         self.upstream.reachable().await.map_err(|error| Failure::from(&error))?;
         let Some(under) = self.upstream.present() else {
             let reason = self.upstream.unavailable_reason();
-            return Err(reason.unwrap_or_else(|| Failure::store_away("the store is not known yet")));
+            return Err(reason
+                .unwrap_or_else(|| Failure::store_away("the store has not been identified yet")));
         };
         for key in keys.iter() {
             let (number, own) = (key.number, key.check_value());

@@ -127,15 +127,18 @@ impl SeriesBook {
             Some(Ok(present)) => Ok(present),
             Some(Err(left)) => {
                 let words = format!(
-                    "a period of series {name:?} ends, and the store's clock is not known to better than {left} ms; \
-                     retry after that"
+                    "a period of series {name:?} is ending, and the store's clock is known only to within {left} ms; \
+                     retry after that time"
                 );
                 let retry_after_ms = u32::try_from(left).unwrap_or(u32::MAX);
                 Err(Failure { retry_after_ms, ..Failure::new(Status::Deadline, words) })
             }
             None => Err(Failure::new(
                 Status::StoreRefused,
-                format!("the clock of {} is far from the present", self.upstream.url),
+                format!(
+                    "the clock of {} shows a date that is out of range; correct the server's clock",
+                    self.upstream.url
+                ),
             )),
         }
     }
@@ -224,7 +227,7 @@ impl SeriesBook {
                 continue;
             }
             let series = serde_json::from_str(&text)
-                .map_err(|why| format!("its record makes no sense: {why}"))
+                .map_err(|why| format!("its record can't be read: {why}"))
                 .and_then(KnownSeries::new)
                 .map_err(|why| {
                     let words = format!("this host can't issue numbers of series {name:?}: {why}");
@@ -271,12 +274,12 @@ impl KnownSeries {
                 "{name:?} can't name a series: a name is a lower-case letter and up to 39 further letters, digits, _ and -"
             ));
         }
-        let format =
-            Format::parse(format).map_err(|why| format!("{format:?} is not a format: {why}"))?;
+        let format = Format::parse(format)
+            .map_err(|why| format!("{format:?} is not a valid format: {why}"))?;
         let zone = TimeZone::get(timezone).map_err(|_| {
             format!(
-                "this host knows no time zone {timezone:?}: use an IANA name, such as Europe/Berlin; for a new zone, \
-                 update tzdata and restart leafd"
+                "the time zone {timezone:?} is unknown on this host: use an IANA name, such as Europe/Berlin; for a \
+                 new zone, update tzdata and restart leafd"
             )
         })?;
         let (creating, in_use) = Default::default();
@@ -321,7 +324,7 @@ impl Place {
         if record.overflow == Overflow::Grow && beyond && !self.warned.replace(true) {
             warn!(
                 tag = %self.tag,
-                "80 % of this period's numbers that fit the format are used: then numbers get longer"
+                "80 % of this period's numbers that fit the format are used; after the rest, numbers get longer"
             );
         }
         let numbers = runs.iter().flat_map(|run| run.range().step_by(run.stride as usize));

@@ -27,8 +27,9 @@ struct Origins {
 }
 
 /// A new database doesn't know the ids that the former one granted, so adopting it is no quick remedy.
-const PUT_BACK: &str = "restore the first database; leafd then continues. If the change is intended, stop leafd on all hosts, \
-     raise the tags in the new one, and run leafd adopt-store on each host (docs/operate/another-database.md)";
+const PUT_BACK: &str = "restore the original database; leafd then continues. If the change is intended, stop leafd on \
+     all hosts, raise the tags in the new one, and run leafd adopt-store on each host \
+     (docs/operate/another-database.md)";
 
 /// An embedded registry uses the host's clock.
 const CLOCK: &str = "correct the host's clock and keep it synchronized (timedatectl, chronyc tracking); no restart is needed";
@@ -72,8 +73,8 @@ impl Remedies {
             Code::TagUsedUp | Code::TagNearCeiling => return ceiling_remedy(subject),
             Code::WorkerStarting | Code::WorkerReleased => "",
             Code::RegistryReplaced if subject == ZOOKEEPER => {
-                "restore the first ensemble. If the change is intended, start leafd once with --worker none, and then as \
-                 before"
+                "restore the original ensemble. If the change is intended, start leafd once with --worker none, and \
+                 then as before"
             }
             Code::RegistryReplaced => PUT_BACK,
             Code::WorkersTaken => {
@@ -110,7 +111,7 @@ impl Remedies {
                 "check that no other daemon on this host uses the number, then restart leafd"
             }
             _ if &*cause.subject == ZOOKEEPER && cause.code == Code::WorkerRefused => {
-                "ZooKeeper answers but refuses: fix what the message names; leafd retries"
+                "ZooKeeper answers but refuses the call: fix what the message names; leafd retries"
             }
             _ if &*cause.subject == ZOOKEEPER => {
                 "check that ZooKeeper has a quorum and that this host can reach it; leafd retries"
@@ -144,7 +145,8 @@ impl Remedies {
             Why::Certificate => {
                 let authority = origins.map_or("the configured CA", |origins| &*origins.authority);
                 return format!(
-                    "the server's certificate is verified against {authority}: correct whichever is wrong{then}"
+                    "the server's certificate is verified against {authority}: correct whichever of the two is \
+                     wrong{then}"
                 );
             }
             Why::NoTls => {
@@ -252,7 +254,7 @@ mod tests {
             (Code::TagNearCeiling, "leafctl tag set \"orders\" --ceiling N"),
             (Code::RegistryAway, "database is running"),
             (Code::WorkerRefused, "database is running"),
-            (Code::RegistryReplaced, "restore the first database"),
+            (Code::RegistryReplaced, "restore the original database"),
             (Code::WorkersTaken, "leafctl worker release --worker N;"),
             (Code::WorkerShared, "static:N"),
             (Code::WorkerLost, "wait"),

@@ -26,7 +26,7 @@ pub(super) static LIMITS: ConnectionLimits = ConnectionLimits {
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// The text of an answer to an unknown path.
-const PATHS: &str = "the paths here are /, /metrics, /livez and /readyz\n";
+const PATHS: &str = "not found; the paths are /, /metrics, /livez and /readyz\n";
 
 /// Serves metrics and health.
 pub(super) struct Monitoring {
@@ -68,7 +68,7 @@ impl Monitoring {
         let Some(ready) = is_ready(&found, query) else {
             return plain(
                 StatusCode::BAD_REQUEST,
-                "ask for /readyz, or for the kinds that are needed: /readyz?segments, /readyz?snowflake or \
+                "use /readyz, or name the kinds of ids that you need: /readyz?segments, /readyz?snowflake or \
                  /readyz?segments&snowflake\n",
             );
         };

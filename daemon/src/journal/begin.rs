@@ -122,7 +122,7 @@ fn exists(path: &Path) -> Result<bool, Fault> {
     match fs::symlink_metadata(path) {
         Ok(_) => Ok(true),
         Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-        Err(e) => Err(Fault::io(&format!("looking for {}", path.display()))(e)),
+        Err(e) => Err(Fault::io(&format!("inspecting {}", path.display()))(e)),
     }
 }
 

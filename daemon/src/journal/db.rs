@@ -119,7 +119,7 @@ impl Db {
     pub fn open(dir: &StateDir) -> Result<Db, Fault> {
         let path = file_in(dir);
         let log = beside(&path, "-wal");
-        let database_id = FileId::of(&path).map_err(Fault::io("looking for it"))?;
+        let database_id = FileId::of(&path).map_err(Fault::io("inspecting it"))?;
         schema::check_file(&path)?;
         let conn = connect(&path, Syncs::Commits)?;
         // A crashed process may have written to the log without syncing it. Such data can be in the system's cache,
@@ -131,7 +131,7 @@ impl Db {
         let mut embedded = verify::rows(&conn)?;
         embedded.retain(is_embedded);
         let meta = Meta::read(&conn)?;
-        let log_id = FileId::of(&log).map_err(Fault::io("looking for its write-ahead log"))?;
+        let log_id = FileId::of(&log).map_err(Fault::io("inspecting its write-ahead log"))?;
         let files = [(path, database_id), (log, log_id)];
         let db = Db { conn, meta, files, embedded, dir: dir.clone(), stopped_as: None };
         db.check_in_place()?;
@@ -308,7 +308,7 @@ impl Db {
                 Ok(found) if found == *id => continue,
                 Ok(_) => "replaced by another file".to_owned(),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => "moved away or deleted".to_owned(),
-                Err(e) => return Err(Fault::io("looking for it")(e)),
+                Err(e) => return Err(Fault::io("inspecting it")(e)),
             };
             return Err(Fault(format!(
                 "{} was {what} while in use; put the original back, or restart leafd",
@@ -325,7 +325,9 @@ pub(super) fn fold(conn: &Connection) -> Result<(), Fault> {
         .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))
         .map_err(|e| Fault::from(e).while_trying("checkpointing its write-ahead log"))?;
     if busy != 0 {
-        return Err(Fault("its write-ahead log is in use by another program: close it".to_owned()));
+        return Err(Fault(
+            "its write-ahead log is in use by another program: close that program".to_owned(),
+        ));
     }
     Ok(())
 }

@@ -12,8 +12,8 @@ use crate::state_dir::explain;
 pub(super) struct Fault(pub String);
 
 /// What to do after damage. A mark can't be repaired by hand.
-const AFTER_DAMAGE: &str = "leafd will not guess. Check the disk, move journal.db and journal.db-wal to a safe place, \
-    and start leafd again: it creates a new journal and skips the ids that the old one held";
+const AFTER_DAMAGE: &str = "check the disk, move journal.db and journal.db-wal to a safe place, and start leafd again: \
+    it creates a new journal and skips the ids that the old one held";
 
 // === impl Fault ===
 

@@ -27,7 +27,7 @@ pub fn look(dir: &Path, identity: &Identity) -> Result<Option<JournalSummary>, J
     match path.try_exists() {
         Ok(false) => Ok(None),
         Ok(true) => read(&path, identity).map(Some),
-        Err(error) => Err(Fault::io("looking for it")(error)),
+        Err(error) => Err(Fault::io("inspecting it")(error)),
     }
     .map_err(|fault| JournalError::of(&path, fault))
 }
@@ -39,7 +39,7 @@ fn read(path: &Path, identity: &Identity) -> Result<JournalSummary, Fault> {
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(immutable(path), flags)?;
     let Meta { host, fingerprint, .. } = Meta::read(&conn)?;
-    let now = identity.fingerprint(path).map_err(Fault::io("looking for it"))?;
+    let now = identity.fingerprint(path).map_err(Fault::io("inspecting it"))?;
     Ok(JournalSummary {
         host: host.0.as_ref().to_owned(),
         is_foreign: !is_same(&fingerprint, &now),

@@ -145,7 +145,7 @@ impl Journal {
         let missing = match fs::symlink_metadata(path) {
             Ok(_) => false,
             Err(e) if e.kind() == ErrorKind::NotFound => true,
-            Err(e) => return Err(Fault::io("looking for it")(e)),
+            Err(e) => return Err(Fault::io("inspecting it")(e)),
         };
         let witnesses = Witnesses::look(dir, outside.memory)?;
         if missing {
@@ -155,7 +155,7 @@ impl Journal {
             begin::first(dir, identity)?;
         }
         let mut db = db::Db::open(dir)?;
-        let found = identity.fingerprint(path).map_err(Fault::io("looking for it"))?;
+        let found = identity.fingerprint(path).map_err(Fault::io("inspecting it"))?;
         let mut verdict = match missing {
             true => Freshness::Current,
             false => witnesses.judge(&db)?,
@@ -174,12 +174,15 @@ impl Journal {
             let old = witnesses.set_aside(&db, restored, why.clone())?;
             (outside.may_begin_anew)(&old).map_err(Fault)?;
             let kept = begin::instead_of(db, dir, identity, kind)?;
-            let is =
-                if restored { "an old one, restored" } else { "a copy from another host or disk" };
+            let is = if restored {
+                "an old copy that was restored"
+            } else {
+                "a copy from another host or disk"
+            };
             tracing::error!(
                 journal = %path.display(), why, kept = %kept.display(),
-                "the journal in the state directory is {is}: it was moved aside, and this host starts with a new one. Ids that it \
-                 held are skipped; none repeats"
+                "the journal in the state directory is {is}: it was moved aside, and this host starts with a new one. \
+                 The ids that it held are skipped; none is repeated"
             );
             set_aside = Some(kept);
             db = db::Db::open(dir)?;

@@ -40,7 +40,11 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
         Err(e) if e.kind() != ErrorKind::UnexpectedEof => {
             return Err(Fault::io("reading it")(e));
         }
-        _ => return Err(Fault(format!("it is not a journal, not even a SQLite database; {kept}"))),
+        _ => {
+            return Err(Fault(format!(
+                "it is not a SQLite database, so it is not a journal; {kept}"
+            )));
+        }
     }
     let number = |at: usize| {
         let mut bytes = [0; 4];
@@ -59,9 +63,9 @@ pub(super) fn check_file(path: &Path) -> Result<(), Fault> {
     }
     if version < FORMAT_VERSION {
         return Err(Fault(format!(
-            "its format has version {version}, of a leafd from before the first release, and this leafd reads only \
-             version {FORMAT_VERSION}. leafd left it unchanged. Move journal.db and journal.db-wal to a safe place and \
-             start leafd again: it creates a new journal and skips the ids that the old one held"
+            "its format, version {version}, is from before the first release, and this leafd reads only version \
+             {FORMAT_VERSION}. Move journal.db and journal.db-wal to a safe place and start leafd again: it creates a \
+             new journal and skips the ids that the old one held"
         )));
     }
     Ok(())

@@ -289,7 +289,7 @@ impl JournalThread {
         let fingerprint = self
             .identity
             .fingerprint(&db::file_in(&self.dir))
-            .map_err(Fault::io("looking for it"))?;
+            .map_err(Fault::io("inspecting it"))?;
         if !is_same(&fingerprint, &known.fingerprint) {
             return Err(impostor());
         }

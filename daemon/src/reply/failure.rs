@@ -39,7 +39,7 @@ impl Failure {
     pub fn deadline(tag: &Tag, waited_for: &str) -> Self {
         Failure::new(
             Status::Deadline,
-            format!("no id of tag {tag:?} within the deadline: {waited_for}"),
+            format!("no id of tag {tag:?} was available before the deadline: {waited_for}"),
         )
     }
 
@@ -70,7 +70,7 @@ impl Failure {
 
     /// Too many requests wait already.
     pub fn overloaded(what: &str, setting: &str, limit: usize) -> Self {
-        let message = format!("{what} (a share of {setting} = {limit}); retry later");
+        let message = format!("{what} (one user's share of {setting} = {limit}); retry later");
         Failure::soon_over(Status::Overloaded, message)
     }
 

@@ -80,7 +80,8 @@ impl Conversion {
         let prefix = prefix.map(|prefix| match std::str::from_utf8(prefix) {
             Ok(text) if Prefix::new(text).is_some() => Ok(text.to_owned()),
             _ => Err(refused(format!(
-                "{:?} is not a prefix: it must have 1 to 32 of a to z, 0 to 9 and _, begin with a letter and not end with _",
+                "{:?} is not a valid prefix: it must have 1 to 32 of the characters a to z, 0 to 9 and _, begin with a \
+                 letter, and not end with _",
                 String::from_utf8_lossy(prefix)
             ))),
         });

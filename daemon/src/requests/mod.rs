@@ -182,7 +182,7 @@ impl Dispatcher {
         if request.count == 0 || request.count > COUNT_MAX {
             return Err(Failure::new(
                 Status::CountInvalid,
-                format!("a request takes 1 to {COUNT_MAX} ids, not {}", request.count),
+                format!("a request can draw 1 to {COUNT_MAX} ids, not {}", request.count),
             ));
         }
         if let Some(failure) = self.writer.failure() {
@@ -193,7 +193,7 @@ impl Dispatcher {
             && is_tag_of_series(tag)
         {
             return Err(tags::refused(format!(
-                "tag {tag:?} belongs to a series: draw with leafctl series next"
+                "tag {tag:?} belongs to a series: draw its numbers with leafctl series next"
             )));
         }
         let (source, quota) = self.source(session, request.tag)?;

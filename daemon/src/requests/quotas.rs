@@ -23,8 +23,8 @@ pub(super) fn charge(
     bucket.draw(u64::from(want.count), now).map_err(|wait_ms| {
         let tag = String::from_utf8_lossy(tag);
         let message = format!(
-            "uid {uid} may draw {ids_per_second} ids/s of tag {tag:?}, {burst} at once (an access rule): this request for \
-             {} exceeds what is left",
+            "an access rule lets uid {uid} draw {ids_per_second} ids/s of tag {tag:?}, and {burst} at once; this \
+             request for {} exceeds what is left",
             want.count
         );
         let retry_after_ms = wait_ms.map_or(0, |ms| u32::try_from(ms).unwrap_or(u32::MAX));

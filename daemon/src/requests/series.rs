@@ -62,7 +62,8 @@ impl Dispatcher {
         let PeerRequest { session, header, body } = *request;
         let asked = IdsRequest::decode(body)?;
         if asked.count == 0 || asked.count > NUMBERS_MAX {
-            let words = format!("a request takes 1 to {NUMBERS_MAX} numbers, not {}", asked.count);
+            let words =
+                format!("a request can draw 1 to {NUMBERS_MAX} numbers, not {}", asked.count);
             return Err(Failure::new(Status::CountInvalid, words));
         }
         if let Some(failure) = self.writer.failure() {
@@ -95,7 +96,7 @@ impl Dispatcher {
                 Ok(Err(failure)) => reply.failure(&failure),
                 Err(_) => reply.failure(&Failure::new(
                     Status::Deadline,
-                    format!("the store has not answered about series {:?} in time", draw.name),
+                    format!("the store did not answer in time for series {:?}", draw.name),
                 )),
             }
         });
@@ -190,7 +191,8 @@ impl Dispatcher {
                 }
                 Err(failure) if failure.status == Status::TagExhausted => {
                     return Err(refused(format!(
-                        "series {:?} has all the tenants it may have; to allow more: leafctl tag set {counter} --ceiling N",
+                        "series {:?} has reached its limit of tenants; to raise it: leafctl tag set {counter} \
+                         --ceiling N",
                         record.name,
                     )));
                 }
@@ -203,7 +205,7 @@ impl Dispatcher {
     async fn create_tag(&self, record: &Series, tag: &Tag, ceiling: u64) -> Result<(), Failure> {
         let stores = self.segments.upstreams_of(tag)?;
         if record.dense && stores.len() > 1 {
-            let words = "a dense series can't live in independent primaries: change routes";
+            let words = "a dense series can't live in independent primaries: change the routes";
             return Err(Failure::new(Status::StoreRefused, words));
         }
         let mut start = 1;

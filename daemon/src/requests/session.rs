@@ -120,8 +120,8 @@ impl PeerRequest<'_> {
             match work.await {
                 // The texts of a store's rows may be of any length.
                 Ok(body) if body.len() + HEADER_BYTES > REPLY_LENGTH_MAX as usize => {
-                    let words = "the answer would be longer than a reply may be: request smaller pages if the request has a \
-                                 limit, or shorten the longest texts in the store's tables";
+                    let words = "the reply would be longer than the protocol allows: request smaller pages if the \
+                                 request has a limit, or shorten the longest texts in the store's tables";
                     reply.failure(&Failure::new(Status::ValueRefused, words));
                 }
                 Ok(body) => reply.body(&body),

@@ -263,7 +263,7 @@ impl Dispatcher {
         let tag = self.segment_tag(&tag)?;
         if is_tag_of_series(tag.as_str()) {
             return Err(refused(format!(
-                "{tag:?} can't name a tag: such names count the numbers of series (leafctl series create)"
+                "{tag:?} can't be the name of a tag: such names are reserved for series (leafctl series create)"
             )));
         }
         let masked = match masked {

@@ -105,8 +105,8 @@ impl Dispatcher {
             Ok(Err(error @ RegistryError::Unavailable { .. })) => {
                 Err(Failure::store_away(format!(
                     "worker {worker} may or may not have been released: {error}. This daemon no longer uses it, and \
-                     its next snowflake id leases a worker again. If it was not released, it is free when its lease \
-                     expires"
+                     its next snowflake id leases a worker again. If it was not released, it becomes free when its \
+                     lease expires"
                 )))
             }
             Ok(Err(error)) => Err(failure(&error)),

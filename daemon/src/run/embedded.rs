@@ -43,10 +43,9 @@ pub fn refuse_doubtful(config: &Config, dir: &StateDir, journal: &SetAside) -> R
     for path in files(config) {
         if in_doubt(path, dir, journal).map_err(|error| error.to_string())? {
             return Err(format!(
-                "it is not this host's latest journal ({}), and nothing shows that the store {} is the latest either. \
-                 If the store was restored too, it would issue again all ids issued since then. Put the latest files \
-                 back. If they are lost, raise each tag above every id in use (docs/operate/restored-state.md), and then \
-                 adopt the store with: leafd adopt-store",
+                "it is not this host's latest journal ({}), and the store {} may be old too, in which case ids would \
+                 repeat. Put the latest files back. If they are lost, raise each tag above every id in use \
+                 (docs/operate/restored-state.md), then run: leafd adopt-store",
                 journal.why,
                 path.display()
             ));
@@ -63,9 +62,8 @@ pub fn report_lost(config: &Config, recovered: &Recovered) {
         if let Some(known) = known.filter(|_| !Path::new(path).exists()) {
             error!(
                 store = %spec.url, was = %known.store,
-                "the store's file is missing: leafd creates a new one without any tag. Put the file back if it was \
-                 moved; otherwise create the tags again, and they continue above the highest ids in this host's \
-                 journal"
+                "the store's file is missing: leafd creates a new one without tags. Put the file back if it was moved; \
+                 otherwise create the tags again, and they continue above the highest ids in this host's journal"
             );
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn bind(config: &Config, given: Option<HttpListener>) -> Result<Liste
     let monitoring = open(config.http.as_ref(), given)?;
     if let (Some(bound), true, Some(address)) = (&monitoring, handed_over, &config.http) {
         tracing::info!(
-            "HTTP is served on {}, the socket that systemd passed; the setting http, {address}, is not used",
+            "serving HTTP on {}, the socket passed by systemd; the setting http ({address}) is not used",
             bound.place()
         );
     }
@@ -73,12 +73,12 @@ fn read_token(file: &std::path::Path) -> Result<String> {
     let name = file.display();
     let (text, _) = read_regular_file(file, BYTES_MAX)
         .map_err(anyhow::Error::msg)
-        .with_context(|| format!("cannot read {name}, the file of leaf_http_token_file"))?;
+        .with_context(|| format!("cannot read {name} (leaf_http_token_file)"))?;
     let token = text.trim();
     let plain = !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_graphic());
     ensure!(
         plain,
-        "{name} must hold one token of visible ASCII characters, for leaf_http_token_file"
+        "{name} (leaf_http_token_file) must contain one token of visible ASCII characters"
     );
     Ok(token.to_owned())
 }
@@ -104,13 +104,13 @@ pub(super) fn serve(
     if let Some(bound) = listeners.monitoring {
         let place = bound.place();
         served.push(bound.serve_monitoring(dispatcher).context("cannot serve HTTP")?);
-        tracing::info!("metrics and health are served by HTTP on {place}");
+        tracing::info!("serving metrics and health over HTTP on {place}");
     }
     if let Some((bound, token)) = listeners.leaf {
         let place = bound.place();
         let leaf = bound.serve_leaf(dispatcher, config.leaf_http_callers.clone(), token);
-        served.push(leaf.context("cannot serve Leaf's paths by HTTP")?);
-        tracing::info!("Leaf's paths are open to HTTP on {place}");
+        served.push(leaf.context("cannot serve Leaf's paths over HTTP")?);
+        tracing::info!("serving Leaf's paths over HTTP on {place}");
     }
     Ok(served)
 }

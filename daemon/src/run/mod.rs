@@ -315,7 +315,7 @@ fn open_socket(config: &Config, handed_over: Option<PassedSocket>) -> Result<Soc
     };
     if given.path != config.socket {
         warn!(
-            "serving on {}, the socket passed by systemd; the setting socket, {}, is not used",
+            "serving on {}, the socket passed by systemd; the setting socket ({}) is not used",
             given.path.display(),
             config.socket.display()
         );
@@ -350,7 +350,8 @@ fn connections_max(config: &Config) -> usize {
     let possible =
         usize::try_from(soft.max(hard).saturating_sub(OWN_DESCRIPTORS)).unwrap_or(usize::MAX);
     warn!(
-        "connections_max is {}, but the limit of open files leaves room for {possible}; raise it (LimitNOFILE=, ulimit -n)",
+        "connections_max is {}, but the open-file limit leaves room for only {possible}; raise that limit \
+         (LimitNOFILE=, ulimit -n)",
         config.connections_max
     );
     possible

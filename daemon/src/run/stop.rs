@@ -102,7 +102,7 @@ impl Daemon {
         let ended = self.dispatcher.segments.claims_ended();
         if tokio::time::timeout(within, ended).await.is_err() {
             warn!(
-                "the store has not answered; ids that it may have claimed for this host are skipped"
+                "the store has not answered; ids that it may have granted to this host are skipped"
             );
         }
     }

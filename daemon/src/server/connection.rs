@@ -371,7 +371,7 @@ impl Connection {
         let failure = Failure::new(
             Status::ConnectionLimit,
             format!(
-                "the connections of uid {uid} have used up one user's share of peer_memory_mib: close some, or read \
+                "the connections of uid {uid} have exhausted one user's share of peer_memory_mib: close some, or read \
                  the pending replies; this connection is closed"
             ),
         );

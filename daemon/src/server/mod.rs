@@ -165,8 +165,8 @@ impl Server {
             (connections.of(claimant.uid), connections.capacity)
         };
         let message = format!(
-            "uid {} has {own} connections, its share of connections_max = {limit}: no user may have more than remain \
-             for all others; close some, or retry later",
+            "uid {} has {own} connections, its share of connections_max = {limit}: no user may have more connections \
+             than remain for all others; close some, or retry later",
             claimant.uid
         );
         if !self.warned.replace(true) {

@@ -67,7 +67,7 @@ impl Socket {
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed("looking for it")(error)),
+            Err(error) => return Err(failed("inspecting it")(error)),
         }
         let lock =
             LockFile::acquire(&beside(path, ".lock"), 0o600).map_err(|error| match error {
@@ -79,7 +79,7 @@ impl Socket {
         let fresh = beside(path, ".new");
         match fs::remove_file(&fresh) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(failed("removing what a crash left beside it")(error));
+                return Err(failed("removing a stale file beside it")(error));
             }
             _ => {}
         }

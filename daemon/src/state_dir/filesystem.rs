@@ -40,7 +40,7 @@ pub(super) fn check(dir: &Path) -> Result<(), String> {
 /// Why the file system can't be used, and what to do.
 pub fn look(dir: &Path) -> Result<Option<&'static str>, String> {
     let found = statfs(dir).map_err(|e| {
-        super::explain("finding out the directory's file system", &std::io::Error::from(e))
+        super::explain("determining the directory's file system", &std::io::Error::from(e))
     })?;
     // The kernel's numbers have 32 bits; some platforms sign-extend them.
     let magic = (found.filesystem_type().0 as u64 & 0xffff_ffff) as u32;

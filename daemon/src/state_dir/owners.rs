@@ -32,8 +32,8 @@ fn check_one(path: &Path, sticky_will_do: bool) -> Result<(), String> {
     }
     Err(format!(
         "the daemon runs as root, but others may write to {} (owner {owner}, mode {mode:o}) and could replace the \
-         journal by an old one. Make root the owner and the only writer, configure another directory, or run the \
-         daemon as a user of its own",
+         journal with an old one. Make root the owner and the only writer, configure another directory, or run the \
+         daemon as a dedicated user",
         path.display()
     ))
 }

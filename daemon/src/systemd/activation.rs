@@ -74,7 +74,7 @@ pub fn handed_over() -> Result<HandedOver> {
             );
         } else {
             bail!(
-                "systemd passed a socket named {name:?}, but leafd serves the one named leafd, and HTTP on the one named \
+                "systemd passed a socket named {name:?}, but leafd uses only sockets named leafd and, for HTTP, \
                  leafd-http: set FileDescriptorName="
             );
         }
@@ -100,7 +100,7 @@ fn verified_http(fd: RawFd) -> Result<HttpListener> {
     match address.ok().and_then(|address| address.family()) {
         Some(AddressFamily::Unix) => Ok(HttpListener::Unix(socket.into())),
         Some(AddressFamily::Inet | AddressFamily::Inet6) => Ok(HttpListener::Tcp(socket.into())),
-        _ => Err(refused(fd, "neither a Unix socket nor one of TCP", allowed)),
+        _ => Err(refused(fd, "neither a Unix socket nor a TCP socket", allowed)),
     }
 }
 

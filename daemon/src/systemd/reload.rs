@@ -39,7 +39,7 @@ impl Reload {
             let outcome = self.apply().await;
             self.dispatcher.counters.reloaded(outcome.is_ok());
             if let Err(cause) = outcome {
-                error!("reload: changed nothing: {cause}");
+                error!("reload failed, nothing was changed: {cause}");
             }
             service.reloaded();
         }

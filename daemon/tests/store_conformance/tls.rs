@@ -242,7 +242,7 @@ fn a_server_that_sends_without_end_fills_no_memory() {
             sent
         });
         let error = on_postgres::ENGINE.open(target.clone()).identity().unwrap_err();
-        assert!(error.to_string().contains("bytes at once"), "{error}");
+        assert!(error.to_string().contains("bytes in one answer"), "{error}");
         let sent = rogue.join().unwrap();
         assert!(sent <= READ_MAX, "{sent} bytes were read");
     }

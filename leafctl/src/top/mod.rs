@@ -47,8 +47,9 @@ pub fn run(socket: &Path, args: &TopArgs) -> Result<(), CommandError> {
             match ask(socket) {
                 Ok(status) => (title, lines) = rendered(&status)?,
                 Err(failure) => {
-                    title =
-                        format!("the daemon doesn't answer; the values below are old: {failure}");
+                    title = format!(
+                        "the daemon doesn't answer; the values below are out of date: {failure}"
+                    );
                 }
             }
             due = Instant::now() + Duration::from_millis(args.every_ms);

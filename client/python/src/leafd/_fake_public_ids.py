@@ -52,7 +52,7 @@ class FakePublicIds:
         if not 20 <= self._form.bits <= 63:
             raise _refused(f"public ids have 20 to 63 bits, not {self._form.bits}")
         if not _PREFIX.fullmatch(self._form.prefix):
-            raise _refused(f"{self._form.prefix!r} is not a prefix")
+            raise _refused(f"{self._form.prefix!r} is not a valid prefix")
 
     def _mirrored(self, ids: List[int]) -> List[int]:
         end = 1 << self._form.bits

@@ -187,7 +187,7 @@ def unreachable(path: str, error: OSError) -> Error:
             "from systemd's unit leafd.socket, or from the daemon's settings socket_group and socket_mode"
         )
     elif number in (numbers.ENOENT, numbers.ECONNREFUSED):
-        named = "has named this path" if os.environ.get("LEAFD_SOCKET") == path else "can name another path"
+        named = "names this path" if os.environ.get("LEAFD_SOCKET") == path else "can name another path"
         hint = (
             "is the daemon running, and is this its socket? `systemctl status leafd` shows the state of the system's "
             f"daemon; LEAFD_SOCKET {named}"

@@ -104,7 +104,7 @@ fn check_config(report: &mut Report, config: &Config) {
 /// Whether a server of ZooKeeper accepts connections.
 fn check_port(report: &mut Report, host: &str, port: u16, config: &Config) {
     let connect = || {
-        let mut failure = std::io::Error::other("the name has no address");
+        let mut failure = std::io::Error::other("the name resolves to no address");
         for at in (host, port).to_socket_addrs()? {
             match TcpStream::connect_timeout(&at, config.store_connect_timeout) {
                 Ok(_) => return Ok(at),

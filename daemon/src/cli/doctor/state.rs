@@ -94,7 +94,7 @@ fn check_dir(report: &mut Report, dir: &Path) -> bool {
         report.failed(
             SUBJECT,
             format!("user {me} can't write to {shown} (owner {owner}, mode {mode:o}): {error}"),
-            "make leafd's user its owner, on a file system that is mounted read-write",
+            "make leafd's user its owner, and mount its file system read-write",
         );
         return false;
     } else if let Err(words) = state_dir::check_owners(dir) {

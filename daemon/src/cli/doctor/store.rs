@@ -41,7 +41,10 @@ pub fn check(
         .ok("login", format!("logged in to {} as {:?}; it is {version}", found.endpoint, url.user));
     check_clock(report, config, spec, &found, is_registry);
     if !found.lax.is_empty() {
-        let text = format!("{} of {}: a crash of its machine loses commits", found.lax, spec.url);
+        let text = format!(
+            "{}: {}, so a crash of the server's machine loses commits",
+            spec.url, found.lax
+        );
         let remedy = "make the server write each commit to disk before it acknowledges it; see docs/operate/engines.md";
         report.warning("durability", text, remedy);
     }
@@ -183,7 +186,7 @@ fn check_tables(
             "configure the same routes on every host; to change them: leafd routes apply",
         );
     } else {
-        report.ok("tables", format!("{} is the store {}", spec.url, identity.id));
+        report.ok("tables", format!("{} has the id {}", spec.url, identity.id));
     }
     check_ceilings(report, spec, tags, more);
 }

@@ -30,7 +30,7 @@ pub fn check(report: &mut Report, config: &Config) {
     let value = |name: &str| said.get(name).map_or("", String::as_str);
     if value("NeedDaemonReload") == "yes" {
         let text = format!("{UNIT} has changed on disk since systemd read it");
-        report.warning("unit", text, "systemctl daemon-reload, then systemctl restart leafd");
+        report.warning("unit", text, "run systemctl daemon-reload, then systemctl restart leafd");
     }
     let state = value("ActiveState");
     match state {
@@ -41,8 +41,8 @@ pub fn check(report: &mut Report, config: &Config) {
         "inactive" => report.warning(
             "unit",
             format!("{UNIT} is inactive"),
-            "systemctl start leafd; with leafd.socket, the next client starts it (systemctl stop leafd.socket leafd stops \
-             both)",
+            "run systemctl start leafd; with leafd.socket, the next client starts it (systemctl stop leafd.socket \
+             leafd stops both)",
         ),
         _ => report.ok("unit", format!("{UNIT} is {state}")),
     }
@@ -62,7 +62,9 @@ fn check_writable(report: &mut Report, config: &Config, sandbox: [&str; 3]) {
         report.failed(
             "sandbox",
             format!("{UNIT} can't write to the state directory {dir}"),
-            format!("systemctl edit leafd: ReadWritePaths={dir}; or run the doctor with the unit's --config"),
+            format!(
+                "run systemctl edit leafd and add ReadWritePaths={dir}; or run the doctor with the unit's --config"
+            ),
         );
     }
 }

@@ -71,7 +71,7 @@ pub fn check(
         );
         is_well = false;
     } else if free < pool.div_ceil(FEW_FREE) {
-        report.warning(SUBJECT, format!("{text}: few are left for more hosts"), remedy);
+        report.warning(SUBJECT, format!("{text}, so few are left for new hosts"), remedy);
         is_well = false;
     }
     if is_well {

@@ -129,7 +129,8 @@ fn shown(members: &[Member], found: &Survey) -> String {
     if !found.known.is_empty() {
         let _ = writeln!(
             text,
-            "{} names were used before; in each store that they move to, they continue above every id claimed under them",
+            "{} names were used before; in the stores to which they move, their ids continue above every id claimed \
+             under them",
             found.known.len()
         );
     }

@@ -69,7 +69,8 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
         }
         match Frozen::parse(member.role()) {
             Some(frozen) if frozen.to != member.to => bail!(
-                "another change of the store {:?} to {:?} is unfinished; finish it first, with its configuration",
+                "an earlier change of the store {:?} to {:?} is unfinished; finish it first: run leafd routes apply \
+                 with its configuration",
                 member.name,
                 frozen.to
             ),
@@ -85,8 +86,8 @@ pub(super) fn check_places(members: &[Member], routing: &Routing) -> Result<()> 
         for name in stores_named(&member.place()) {
             if !members.iter().any(|member| member.name == name) {
                 bail!(
-                    "the store {:?} records routes that name a store {name:?}, but the configuration doesn't: give the \
-                     former configuration too, with --former",
+                    "the store {:?} records routes that name a store {name:?}, but the configuration doesn't: pass the \
+                     former configuration with --former",
                     member.name
                 );
             }
@@ -114,8 +115,8 @@ fn check_eras(members: &[Member], routing: &Routing) -> Result<()> {
         let highest = former.max(own);
         if primary.era <= highest {
             bail!(
-                "the list of primaries with {:?} changes (and with it the role of {:?}), but its era is {} and the \
-                 stores have had era {highest}: give it era {}",
+                "the list of primaries that contains {:?} changes (and with it the role of {:?}), but its era is {}, \
+                 and the stores have already had era {highest}: set its era to {}",
                 member.name,
                 changed.name,
                 primary.era,

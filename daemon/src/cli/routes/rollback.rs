@@ -25,7 +25,7 @@ pub(super) async fn refuse(
     if !may_thaw {
         return Ok(format!(
             "an earlier run has changed some stores already; the others stay frozen until the change is finished. \
-             Correct with SQL what is named here, then run this again with the same configuration: {refusal}"
+             Correct the following with SQL, then run this again with the same configuration: {refusal}"
         ));
     }
     if !yes {

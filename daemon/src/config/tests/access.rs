@@ -77,7 +77,7 @@ fn bad_access_rules_are_refused() {
     check("[[access]]\ntags = ['a', 'b*c']\nuids = []", &["access[0].tags[1] can't be \"b*c\""]);
     check("[[access]]\ntags = ['']\nuids = []", &["access[0].tags[0]"]);
     check("[[access]]\ntags = ['a']\nuids = [-1]", &["access[0].uids[0] can't be -1", "line 3"]);
-    check("[[access]]\ntags = ['a']\nburst = 1", &["burst together with ids_per_second"]);
+    check("[[access]]\ntags = ['a']\nburst = 1", &["burst requires ids_per_second"]);
     check("[[access]]\ntags = ['a']\nids_per_second = 0", &["access[0].ids_per_second"]);
     check("[[access]]\ntags = ['a']\nusers = [1]", &["access[0].users", "tags, uids, gids"]);
 }

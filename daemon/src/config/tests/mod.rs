@@ -124,7 +124,7 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
     check("socket_group = 'no-such-group-here'", &["no-such-group-here", "group of this host"]);
     check("state_dir = 7", &["state_dir can't be 7"]);
     check("worker = 'static'", &["workers", "host-a"]);
-    check("worker = 'store:x'", &["store:NAME only with several stores"]);
+    check("worker = 'store:x'", &["store:NAME requires several stores"]);
     check("worker = 'zookeeper'", &["zookeeper"]);
     check("worker = 'redis'", &["static:N", "zookeeper"]);
     check("workers = {a = 1, b = 1}", &["workers.b", "\"a\""]);
@@ -186,7 +186,7 @@ fn bad_layouts_are_refused() {
     check("[layouts]\njs53 = false", &["layouts.js53 can't be false"]);
     check("[layouts]\nx = 5", &["layouts.x can't be 5"]);
     check(&format!("worker = 'static:8'\n{}", sized(41, 3, 12)), &["static:7", "\"x\""]);
-    check("[layouts]\nsnowflake = false", &["layouts", "another layout"]);
+    check("[layouts]\nsnowflake = false", &["layouts", "at least one layout"]);
     let wide = "[layouts]\nsnowflake = false\nwide = {time_bits = 39, worker_bits = 14, sequence_bits = 10, epoch = 0}";
     assert_eq!(from_text(wide).unwrap().worker_range, 0..16_384);
     let dated = layout("epoch = 2025-01-01T00:00:00Z");

@@ -219,7 +219,7 @@ fn the_first_match_is_the_home_and_roles_are_equal_just_where_homes_are() {
 fn bad_routes_are_refused() {
     let bad = |routes: &str, parts: &[&str]| check(&with_routes(routes), parts);
     let one_of = "one of store, hash and primaries";
-    check("routes = [{tags = ['*'], store = 'a'}]", &["routes can't be", "none without stores"]);
+    check("routes = [{tags = ['*'], store = 'a'}]", &["routes can't be", "routes require stores"]);
     check("stores = {a = 'mysql://u@h/d'}\nroutes = 5", &["routes can't be 5"]);
     bad("", &["routes can't be []", "at least one rule"]);
     bad("7", &["routes[0] can't be 7", one_of]);
@@ -238,26 +238,26 @@ fn bad_routes_are_refused() {
     bad("{tags = ['x'], hash = ['a', 'a']}", &["routes[0].hash[1] can't be \"a\"", "once"]);
     bad("{tags = ['x'], hash = ['a', 3]}", &["routes[0].hash[1] can't be 3"]);
     bad("{tags = ['x'], primaries = ['a'], era = 1}", &["routes[0].primaries", "2 to 64"]);
-    bad("{tags = ['x'], primaries = ['a', 'b']}", &["routes[0]", "with their era"]);
+    bad("{tags = ['x'], primaries = ['a', 'b']}", &["routes[0]", "primaries require an era"]);
     for era in ["0", "-1", "4294967296", "'1'", "1.5"] {
         let rule = format!("{{tags = ['x'], primaries = ['a', 'b'], era = {era}}}");
         bad(&rule, &["routes[0].era can't be", "1 to 4294967295"]);
     }
-    bad("{tags = ['x'], store = 'a', era = 1}", &["routes[0]", "an era only with primaries"]);
-    bad("{tags = ['x'], hash = ['a', 'b', 'd', 'e']}", &["none uses \"c\""]);
+    bad("{tags = ['x'], store = 'a', era = 1}", &["routes[0]", "an era requires primaries"]);
+    bad("{tags = ['x'], hash = ['a', 'b', 'd', 'e']}", &["no rule uses \"c\""]);
     for tag in ["y", "x.*", "x.1", "x.1*", "x."] {
         let first = "{tags = ['y', 'x.*'], store = 'a'}";
         let rules = format!("{first}, {{tags = ['ok', '{tag}'], store = 'b'}}, {REST}");
         let shown = format!("routes[1].tags[1] can't be \"{tag}\"");
-        bad(&rules, &[&shown, "routes[0] matches all of these"]);
+        bad(&rules, &[&shown, "routes[0] already matches all of these"]);
     }
     bad(&format!("{REST}, {{tags = ['x'], store = 'a'}}"), &["routes[1].tags[0]", "routes[0]"]);
     let primaries = "{tags = ['p'], primaries = ['a', 'b'], era = 1}";
-    bad(&format!("{primaries}, {REST}"), &["routes[1] can't be", "\"a\" is in routes[0] too"]);
+    bad(&format!("{primaries}, {REST}"), &["routes[1] can't be", "\"a\" is also in routes[0]"]);
     let again = "{tags = ['q'], primaries = ['b', 'c'], era = 1}";
-    bad(&format!("{primaries}, {again}"), &["routes[1] can't be", "\"b\" is in routes[0] too"]);
+    bad(&format!("{primaries}, {again}"), &["routes[1] can't be", "\"b\" is also in routes[0]"]);
     let alone = "stores = {a = 'sqlite:/x'}\nroutes = [{tags = ['*'], store = 'a'}]";
-    check(alone, &["routes[0].store can't be \"a\"", "serves one host only"]);
+    check(alone, &["routes[0].store can't be \"a\"", "serves only one host"]);
 }
 
 #[test]

@@ -111,7 +111,7 @@ fn arguments_by_key() {
     assert!(error.contains("argument --set: there is no setting \"mark\""), "{error}");
     let twice = Args { store: Some("sqlite:a".into()), ..set(&["store=sqlite:b"]) };
     let error = load(twice).unwrap_err().to_string();
-    assert!(error.contains("given twice, also as argument --store"), "{error}");
+    assert!(error.contains("set twice, also by argument --store"), "{error}");
 }
 
 #[test]

@@ -118,8 +118,8 @@ fn bad_tables_of_stores_are_refused() {
     let all =
         |list: &str| format!("routes = [{{tags = ['*'], hash = ['a', 'b']}}]\n{}", named(list));
     let same = all("a = 'mysql://u@h/d'\nb = 'mysql://u@h/d?sslmode=require'");
-    check(&same, &["line 4", "stores.b can't be", "a is this one already"]);
-    check(&all("a = 'sqlite:/a'\nb = 'mysql://u@h/d'"), &["stores.a", "serves one host only"]);
+    check(&same, &["line 4", "stores.b can't be", "a is already this store"]);
+    check(&all("a = 'sqlite:/a'\nb = 'mysql://u@h/d'"), &["stores.a", "serves only one host"]);
     let many: String = (0..257).map(|i| format!("s{i} = 'mysql://u@h{i}/d'\n")).collect();
     check(&named(&many), &["1 to 256"]);
 }
@@ -128,11 +128,8 @@ fn bad_tables_of_stores_are_refused() {
 fn one_store_or_several_but_not_both() {
     let stores = "[stores]\na = 'mysql://u@h/d'";
     let text = format!("store = 'sqlite:x'\n{stores}");
-    check(&text, &["line 1", "store can't be given together with stores", "line 2"]);
-    check(
-        &format!("store_password_file = '/x'\n{stores}"),
-        &["store_password_file can't be given"],
-    );
+    check(&text, &["line 1", "store can't be set together with stores", "line 2"]);
+    check(&format!("store_password_file = '/x'\n{stores}"), &["store_password_file can't be set"]);
     let args = Args { store: Some("sqlite:x".into()), ..set(&["stores={a = 'mysql://u@h/d'}"]) };
     let error = Config::load_from(&args, &root_with(&[])).unwrap_err().to_string();
     assert!(error.contains("argument --store") && error.contains("argument --set"), "{error}");

@@ -89,8 +89,8 @@ impl Worker {
                 if let Ok(worker) = &*worker.borrow() {
                     worker.note(mark).map_err(|error| {
                         format!(
-                            "can't record in the lock file of worker {} until when ids may be issued: {error}; check \
-                             the permissions and the free space of worker_lock_dir, then restart leafd",
+                            "can't record in the lock file of worker {} up to which time ids may be issued: {error}; \
+                             check the permissions and the free space of worker_lock_dir, then restart leafd",
                             worker.worker()
                         )
                     })?;

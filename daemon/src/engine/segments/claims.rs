@@ -146,7 +146,7 @@ impl Segments {
             self.losses.lose(&tag.tag, Cause::Store, claim.run);
             let error = StoreError::Unavailable {
                 store: shard.upstream.url.to_string(),
-                cause: "it failed over, or may have, while a claim was in flight".into(),
+                cause: "it may have failed over while a claim was in flight".into(),
             };
             return self.retry_claim(tag, Failure::from(&error));
         }

@@ -126,7 +126,8 @@ impl SegmentTag {
             Form::Plain => return Ok(None),
             Form::Masked(masked) => masked.1.as_ref().ok_or_else(|| {
                 mask_key(format!(
-                    "tag {:?} is masked with key {}, which this host lacks",
+                    "tag {:?} is masked with key {}, which this host doesn't have; set mask_key_file to a copy of the \
+                     other hosts' file",
                     self.tag.as_str(),
                     masked.0.key
                 ))
@@ -148,8 +149,6 @@ impl SegmentTag {
 fn too_many(count: u64) -> Failure {
     Failure::new(
         Status::CountInvalid,
-        format!(
-            "a request for ids of a masked tag is for at most {MASKED_COUNT_MAX} ids, not for {count}"
-        ),
+        format!("a request can draw at most {MASKED_COUNT_MAX} ids of a masked tag, not {count}"),
     )
 }

@@ -275,7 +275,7 @@ impl Segments {
         }
         if !reply.take_place(&tag.places) {
             return reply.failure(&Failure::overloaded(
-                "too many requests of this user are waiting for the tag",
+                "too many of this user's requests are waiting for the tag",
                 "waiters_max",
                 self.settings.waiters_max,
             ));

@@ -42,15 +42,15 @@ impl Segments {
         if !restarts.failing() {
             error!(
                 tag = %tag.tag, store, %refused,
-                "the state directory and the running daemon disagree about this tag: its held ids are dropped, and it is \
-                 read again. \
-                 Only leafd may write to the state directory: if something else did, stop that and restart leafd"
+                "the journal contradicts the running daemon about this tag: its held ids are dropped, and it is loaded \
+                 again. Only leafd may write to the state directory: stop any other program that does, and restart \
+                 leafd"
             );
         }
         let wait = Duration::from_millis(restarts.next_ms(fastrand::u64(..)));
         self.leave(tag);
         let failure = Failure::journal(format!(
-            "the state directory and the running daemon disagree about tag {:?}, which is being loaded again; retry",
+            "the journal contradicts the running daemon about tag {:?}, which is being loaded again; retry",
             tag.tag.as_str()
         ));
         self.abandon(tag, &failure);

@@ -185,7 +185,7 @@ impl SegmentTag {
             match excuses.into_iter().collect::<Option<Vec<_>>>().and_then(|mut all| all.pop()) {
                 Some(unavailable_reason) => Failure {
                     message: format!(
-                        "no id of tag {:?} within the deadline: {}",
+                        "no id of tag {:?} was available before the deadline: {}",
                         self.tag, unavailable_reason.message
                     ),
                     ..unavailable_reason

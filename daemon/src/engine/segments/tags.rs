@@ -104,8 +104,9 @@ impl Segments {
                 return Err(Some(Failure::new(
                     Status::StoreRefused,
                     format!(
-                        "tag {name:?} would issue ids again: this host has seen {seen} as its next id in {url}, which it no \
-                         longer uses, but {} has {end}: raise it with leafctl tag raise {} --to {seen}",
+                        "tag {name:?} would repeat ids: this host has seen {seen} as its next id in {url}, which it \
+                         used before, but in {} its next id is {end}. Raise the tag with: leafctl tag raise {} --to \
+                         {seen}",
                         shard.upstream.url,
                         shell_word(name)
                     ),

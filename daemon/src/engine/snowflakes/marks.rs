@@ -54,8 +54,8 @@ impl Snowflakes {
         if !tag.restarts.borrow().failing() {
             error!(
                 layout = %tag.name, %refused,
-                "the state directory and the running daemon disagree about this layout: its ids continue above what is \
-                 recorded. Only leafd may write to the state directory: if something else did, stop that and restart \
+                "the journal contradicts the running daemon about this layout: its ids continue above what is \
+                 recorded. Only leafd may write to the state directory: stop any other program that does, and restart \
                  leafd"
             );
         }
@@ -85,7 +85,7 @@ impl Snowflakes {
             if found.as_ref().is_some_and(|found| found.layout != tag.layout) {
                 self.refuse_for_now(
                     &tag,
-                    "it records another definition; restart leafd, or rename the layout",
+                    "it records a different definition; restart leafd, or rename the layout",
                 );
                 continue;
             }

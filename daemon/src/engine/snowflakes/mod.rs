@@ -177,7 +177,10 @@ impl Snowflakes {
         }
         Err(Failure::new(
             Status::CountInvalid,
-            format!("a request to layout {:?} takes 1 to {count_max} ids, not {count}", tag.name),
+            format!(
+                "a request can draw 1 to {count_max} ids of layout {:?}, not {count}",
+                tag.name
+            ),
         ))
     }
 
@@ -222,7 +225,7 @@ impl Snowflakes {
         let refused = tag.waiting.borrow_mut().push(asker, waiter).err();
         if let Some(waiter) = refused {
             return waiter.reply.failure(&Failure::overloaded(
-                "too many requests of this user are waiting for the layout",
+                "too many of this user's requests are waiting for the layout",
                 "waiters_max",
                 self.waiters_max,
             ));
@@ -446,8 +449,8 @@ impl SnowflakeTag {
             self.warned.set(Some(now.boot));
             tracing::warn!(
                 layout = %self.name.as_str(),
-                "the layout's time bits will be exhausted in {} days, and no more ids are possible then: move to a new \
-                 layout",
+                "the layout's time bits will be exhausted in {} days, after which no more ids are possible: move to a \
+                 new layout",
                 left_ms / 86_400_000
             );
         }

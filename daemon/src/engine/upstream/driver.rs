@@ -156,9 +156,9 @@ impl Driver {
         if check_in(tokens).await? == CheckIn::Stale {
             error!(
                 store = %self.upstream.url, host = %self.tenants.host(),
-                "the store has recorded a start of this host that its journal doesn't know: the journal or the store was \
-                 restored from an older copy, or another host runs a copy of the journal; this host skips the ids left \
-                 in it and continues as a new host"
+                "the store has recorded a start of this host that the host's journal doesn't contain: the journal or \
+                 the store was restored from an older copy, or another host uses a copy of the journal. This host \
+                 skips the ids left in the journal and continues as a new host"
             );
             self.upstream.stale.set(true);
             self.tenants.set_all_aside();
@@ -318,14 +318,14 @@ impl Driver {
             Event::FailedOver(to) => warn!(
                 %store, history = %to,
                 "the store has failed over or was restored (its history has changed), and may have lost its last \
-                 commits: nothing new is claimed for failover_settle, so that all hosts can report the highest ids \
-                 that they have seen"
+                 commits: claims pause for failover_settle, so that all hosts can report the highest ids that they \
+                 have seen"
             ),
             Event::WentBack(history) => error!(
                 %store, %history,
                 "the store has lost the history that this host trusts (a backup was restored, or a server that was not \
-                 up to date took over): claims made since are lost. Every host reports the highest ids that it has \
-                 seen, and drops held ids that other hosts may claim"
+                 up to date took over): later claims are lost. Every host reports the highest ids that it has seen, \
+                 and drops held ids that other hosts may claim"
             ),
             Event::Distrusted => {
                 warn!(%store, "dropping held ids: the store lost commits, so other hosts may claim them");

@@ -213,8 +213,8 @@ fn turned_away(path: &str, peer: IpAddr, closed: Closed) -> Response<Text> {
         }
         Closed::Browser => stranger(
             StatusCode::FORBIDDEN,
-            "any page could make a browser draw ids, so browsers need a loopback address; other programs must not send a \
-             User-Agent that begins with Mozilla/",
+            "any web page could make a browser draw ids, so browsers may connect only to a loopback address; other \
+             programs must not send a User-Agent that begins with Mozilla/",
         ),
         Closed::Token => {
             let why = "send the token of leaf_http_token_file as Authorization: Bearer TOKEN";

@@ -351,7 +351,7 @@ fn a_journal_without_its_stamp_was_put_back() {
 #[test]
 fn a_journal_whose_log_was_lost_is_an_old_one() {
     run(async {
-        for (reboot, why) in [(false, "commits"), (true, "begun and never used")] {
+        for (reboot, why) in [(false, "commits"), (true, "created but never used")] {
             let place = place();
             let dir = place.path().join("state");
             let (journal, first) = open(&dir);

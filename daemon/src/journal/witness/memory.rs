@@ -83,7 +83,8 @@ impl Memory {
             Err(e) => {
                 tracing::warn!(
                     file = %path.display(), error = %e,
-                    "can't note the last commit outside the state directory: a crash will skip the ids that are held"
+                    "can't record the last commit outside the state directory: after a crash, the held ids will be \
+                     skipped"
                 );
                 None
             }
@@ -103,7 +104,7 @@ impl Memory {
         let removed = fs::remove_file(&self.path);
         tracing::warn!(
             file = %self.path.display(), error = %e, removed = removed.is_ok(),
-            "could not note the last commit: a crash will skip the ids that are held"
+            "could not record the last commit: after a crash, the held ids will be skipped"
         );
     }
 }

@@ -95,7 +95,8 @@ impl Witnesses {
         let Some(last) = found.last_token()? else {
             return Ok(match &self.stamp {
                 Some(stamp) if stamp.tells() && stamp.is_in_place() => Freshness::Restored(
-                    "it was begun and never used, but the file stamp in the state directory is of a start".to_owned(),
+                    "it was created but never used, but the file stamp in the state directory is from a start of leafd"
+                        .to_owned(),
                 ),
                 _ => Freshness::Current,
             });

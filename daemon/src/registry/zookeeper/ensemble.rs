@@ -200,8 +200,8 @@ impl EnsemblePlace {
     fn gone(&self, path: &str) -> CallError {
         let base = &self.folders.base;
         self.refused(format!(
-            "{path} was deleted: restore it; or stop all daemons that use it for longer than their leases last and \
-             delete {base} with its contents, and leafd creates it again"
+            "{path} was deleted: restore it; or stop all daemons that use it for longer than their leases last, then \
+             delete {base} with its contents, and leafd recreates it"
         ))
     }
 

@@ -104,8 +104,8 @@ impl Ensemble {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(CallError::Registry(error))) => Err(error),
             Ok(Err(CallError::Ensemble(Error::NoAuth))) => Err(place.refusal(
-                "this user may not do that there: use the USER:PASSWORD with which leafd's nodes were created, or \
-                 correct their access lists",
+                "access denied: use the USER:PASSWORD with which leafd's nodes were created, or correct their access \
+                 lists",
             )),
             Ok(Err(CallError::Ensemble(Error::Unimplemented))) => {
                 Err(place.refusal("its servers are too old; leafd needs ZooKeeper 3.6 or later"))

@@ -127,7 +127,7 @@ pub(super) fn connect(
         READ_ONLY.iter().any(|switch| name.eq_ignore_ascii_case(switch)) && is_on(value)
     };
     if let Some((name, value)) = variables.iter().find(is_read_only) {
-        let words = format!("it is read-only, as replicas are ({name} is {value})");
+        let words = format!("it is read-only, like a replica ({name} is {value})");
         return Err(Reason::new(Why::ReadOnly, words));
     }
     let rejects = variables.iter().find(|(name, value)| {
@@ -144,7 +144,8 @@ pub(super) fn connect(
         };
         if !is_on(value("wsrep_ready")) {
             let state = value("wsrep_local_state_comment");
-            let words = format!("the node doesn't serve: wsrep_ready is OFF, its state is {state}");
+            let words =
+                format!("the node isn't serving: wsrep_ready is OFF, and its state is {state}");
             return Err(words.into());
         }
     }

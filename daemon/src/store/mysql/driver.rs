@@ -73,7 +73,9 @@ impl MysqlDriver {
             Ok(answers)
         })?;
         if answers.len() != texts.len() {
-            return Err(SqlError::Lost("it answered another number of statements".to_owned()));
+            return Err(SqlError::Lost(
+                "it answered a different number of statements than were sent".to_owned(),
+            ));
         }
         Ok(answers.split_off(answers.len() - calls.len()))
     }

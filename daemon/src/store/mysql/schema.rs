@@ -53,7 +53,7 @@ fn make_over(driver: &mut MysqlDriver, target: &Target) -> Result<Vec<&'static s
     }
     if !marked {
         mark(driver)?;
-        done.push("the mark in leaf_alloc's remark");
+        done.push("the mark in leaf_alloc's comment");
     }
     if done.contains(&META_TABLE) {
         driver.query(NEXT_SECOND, &[])?;

@@ -47,8 +47,8 @@ pub(super) struct Unconfirmed(Arc<AtomicBool>);
 const WARNED_BY: &str = "SyncRepWaitForLSN";
 
 /// The error text for such a commit.
-pub(super) const UNCONFIRMED: &str = "it committed, but its synchronous standby did not confirm that, so a fail-over could lose it: bring the standby \
-     back, or take it out of synchronous_standby_names";
+pub(super) const UNCONFIRMED: &str = "it committed, but its synchronous standby did not confirm the commit, so a \
+     fail-over could lose it: bring the standby back, or remove it from synchronous_standby_names";
 
 /// Whether the server is a standby, whether it refuses writes for any reason, and whether a commit waits until the
 /// standbys have applied it.

@@ -89,7 +89,7 @@ impl AsyncRead for ServerSocket {
     ) -> Poll<io::Result<()>> {
         let left = self.allowance.0.load(Ordering::Relaxed);
         if left == 0 {
-            let words = format!("the server sends more than {ANSWER_BYTES_MAX} bytes at once");
+            let words = format!("the server sent more than {ANSWER_BYTES_MAX} bytes in one answer");
             return Poll::Ready(Err(io::Error::other(words)));
         }
         let before = buffer.filled().len();

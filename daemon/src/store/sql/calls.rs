@@ -153,7 +153,7 @@ impl Store {
                 if session.driver.execute("ROLLBACK", &[]).is_ok() && session.is_complete() =>
             {
                 Err(SqlError::Rejected(format!(
-                    "{words}; leafd's own tables are complete, so a trigger or rule on one of them needs this"
+                    "{words}; leafd's own tables are complete, so this is needed by a trigger or rule on one of them"
                 )))
             }
             result => result,

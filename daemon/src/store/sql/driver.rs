@@ -243,12 +243,12 @@ impl SqlError {
             SqlError::NoSuchName(words) => location
                 .refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}")),
             SqlError::Duplicate(words) | SqlError::Rejected(words) | SqlError::Unsupported(words) => {
-                location.refused_for(Why::Rejected, format_args!("refuses it: {words}"))
+                location.refused_for(Why::Rejected, format_args!("refused the statement: {words}"))
             }
             SqlError::Denied(words) => location.refused_for(
                 Why::MissingRights,
                 format_args!(
-                    "denies it to user {:?}: {words}",
+                    "denied the statement to user {:?}: {words}",
                     location.user
                 ),
             ),

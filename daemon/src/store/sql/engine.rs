@@ -17,7 +17,7 @@ const NO_XMIN: &str = "it has no xmin, which leafd needs to detect a reloaded ta
 /// Group Replication whose servers all accept writes.
 const GROUP_OF_PRIMARIES: Engine = Engine::untested(
     "Group Replication with several primaries",
-    "hosts on different servers see different histories, and get no workers: have one primary \
+    "hosts on different servers see different histories, and get no workers: use a single primary \
      (group_replication_single_primary_mode = ON)",
 );
 
@@ -56,7 +56,7 @@ impl Engine {
         };
         match () {
             () if says("tidb") => {
-                Engine::untested("TiDB", "each of its servers reports an identity of its own")
+                Engine::untested("TiDB", "each of its servers reports its own identity")
             }
             () if says("vitess") || says("planetscale") => {
                 Engine::untested("Vitess", "its tablets report different identities in turn")
@@ -90,7 +90,7 @@ impl Engine {
     pub fn check(self, untested_engine: bool) -> Result<(), String> {
         match self.untested {
             Some(why) if !untested_engine => Err(format!(
-                "it is {}, on which leafd was not tested: {why}. Ids could be issued twice there; if you have tested \
+                "it is {}, on which leafd is not tested: {why}. Ids could be issued twice there; if you have tested \
                  it, set untested_engine = true",
                 self.name
             )),

@@ -40,10 +40,9 @@ impl StoredTag {
         let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
         let word = shell_word(tag);
         Err(SqlError::Said(StoreError::refused(format!(
-            "the row of tag {tag:?} in leaf_alloc begins at {is}, but its ids below {end} were claimed: the row was \
-             deleted and created again, or set back. If it is a new tag, run: leafctl tag delete {word} --yes-delete \
-             {word}; then: leafctl tag create {word} --start {end}. If it is the old one, run: leafctl tag raise {word} \
-             --to {end}"
+            "the row of tag {tag:?} in leaf_alloc is at {is}, but ids below {end} were already claimed: the row was \
+             recreated or set back. If it is the old tag, run: leafctl tag raise {word} --to {end}. If it is a new \
+             one, run: leafctl tag delete {word} --yes-delete {word}; then: leafctl tag create {word} --start {end}"
         ))))
     }
 }
@@ -103,7 +102,8 @@ pub(super) fn read(row: Cells) -> Result<StoredTag, String> {
     let right = right.map(|right| integer("role_version", Some(right), None)).transpose()?;
     let masked = masked
         .map(|text| {
-            Masking::parse(&text).ok_or_else(|| format!("its masked in leafd_tag is {text:?}"))
+            Masking::parse(&text)
+                .ok_or_else(|| format!("the value of masked in leafd_tag is {text:?}"))
         })
         .transpose()?;
     if strict && masked.is_some() {

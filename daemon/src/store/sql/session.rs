@@ -198,7 +198,7 @@ impl Session {
         };
         let kind = self.driver.signs().kind;
         let server = server.ok_or_else(|| {
-            SqlError::Missing("the server doesn't report which one it is".to_owned())
+            SqlError::Missing("the server doesn't report its identity".to_owned())
         })?;
         let life = life.ok_or_else(|| SqlError::Missing(TABLES_GONE.to_owned()))?;
         self.driver.use_tables(&life);
@@ -370,7 +370,7 @@ impl Session {
     fn write_note(&mut self, note: Note) -> Result<(), SqlError> {
         let text = text(&note);
         if self.driver.execute(statements::SWAP_NOTE, params![&*text, &*self.note_text])? != 1 {
-            let words = "another host wrote to the note of the store's history at the same moment";
+            let words = "another host updated the store's history at the same moment";
             return Err(SqlError::Conflict(words.to_owned()));
         }
         (self.note, self.note_text) = (note, text);

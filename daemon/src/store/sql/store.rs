@@ -232,7 +232,7 @@ impl Store {
                 match read(row) {
                     Ok(row) => found.push(row),
                     Err(odd) => {
-                        tracing::warn!(%odd, "left a row of leaf_alloc or leafd_tag out of a list");
+                        tracing::warn!(%odd, "skipped an unreadable row of leaf_alloc or leafd_tag");
                     }
                 }
             }
@@ -566,18 +566,17 @@ impl Store {
             session.check(under)?;
             let known = session.entries(rows::SERIES_ENTRY)?;
             if known.len() >= SERIES_MAX {
-                return Err(
-                    StoreError::refused(format!("there are {SERIES_MAX} series already")).into()
-                );
+                return Err(StoreError::refused(format!(
+                    "there are already {SERIES_MAX} series, the maximum"
+                ))
+                .into());
             }
             for (other, record) in &known {
                 let has_format = parse::<Option<Series>>(record)
                     .is_ok_and(|other| other.is_some_and(|other| other.format == series.format));
-                let what = if other == name { "exists" } else { "has this format" };
+                let what = if other == name { "already exists" } else { "already has this format" };
                 if other == name || has_format {
-                    return Err(
-                        StoreError::refused(format!("series {other:?} {what} already")).into()
-                    );
+                    return Err(StoreError::refused(format!("series {other:?} {what}")).into());
                 }
             }
             let entry = format!("{}{name}", rows::SERIES_ENTRY);
@@ -596,7 +595,7 @@ impl Store {
 fn parse_check_value(entry: &str, text: &str) -> Result<u64, SqlError> {
     u64::from_str_radix(text, 16).map_err(|_| {
         SqlError::Said(StoreError::refused(format!(
-            "{entry} in leafd_meta is {text:?} and no check value: repair it from a backup"
+            "{entry} in leafd_meta is {text:?}, which is not a check value: restore it from a backup"
         )))
     })
 }

@@ -160,7 +160,8 @@ fn check_format(meta: &[Cells], dialect: &Dialect, location: &Location) -> Resul
         Some("1") if dialect.embedded => Ok(()),
         Some(format) => Err(location
             .refused(format_args!(
-                "was created by another leafd (format {format}; this one supports {FORMAT}): use that version"
+                "was created by a different version of leafd (format {format}; this one supports {FORMAT}): use that \
+                 version"
             ))
             .into()),
     }

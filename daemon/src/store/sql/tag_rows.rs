@@ -109,7 +109,8 @@ impl Session {
     ) -> Result<StoredTag, SqlError> {
         let rows = self.find_under(under, std::slice::from_ref(tag), true)?;
         if under.history.is_in_doubt() {
-            let words = "has a history in doubt: no host has noted yet that commits may be lost";
+            let words =
+                "has a history in doubt: commits may be lost, and no host has recorded that yet";
             return Err(self.location.refused(words).into());
         }
         let found = there(rows, tag)?;

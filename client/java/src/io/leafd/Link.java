@@ -307,9 +307,9 @@ final class Link {
             hint = "this user may not open the socket or enter its folder. The socket's group and mode decide that; they come"
                     + " from systemd's unit leafd.socket, or from the daemon's settings socket_group and socket_mode";
         } else if (e instanceof ConnectException || !Files.exists(path)) {
-            hint = "is the daemon running, and is this its socket? `systemctl status leafd` says how the system's is; "
-                    + (path.toString().equals(System.getenv("LEAFD_SOCKET"))
-                            ? "LEAFD_SOCKET has named this path" : "LEAFD_SOCKET can name another path");
+            hint = "is the daemon running, and is this its socket? `systemctl status leafd` shows the state of the system's"
+                    + " daemon; " + (path.toString().equals(System.getenv("LEAFD_SOCKET"))
+                            ? "LEAFD_SOCKET names this path" : "LEAFD_SOCKET can name another path");
         } else {
             hint = "check the daemon's log";
         }

@@ -157,8 +157,8 @@ impl Forever {
         });
         let named: Vec<String> = named.collect();
         let words = format!(
-            "{}; delete the nodes under {} of hosts that no longer exist, or widen the worker field; those written \
-             longest ago are {}",
+            "{}; delete the nodes under {} of hosts that no longer exist, or widen the worker field; the least \
+             recently written ones are {}",
             shown(pool),
             self.path("").trim_end_matches('/'),
             named.join(", ")

@@ -193,7 +193,7 @@ fn exchange(session: &mut Session, mode: Mode, swap: &CompareAndSet) -> Result<U
     let worker = swap.worker;
     let Ok(number) = i64::try_from(worker.0) else {
         return Err(refused(format!(
-            "there is no worker {worker}: the table holds no such number"
+            "worker {worker} is out of range: the table can't hold such a number"
         )));
     };
     let rows = session.driver.query_together(&[
