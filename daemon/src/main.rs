@@ -34,7 +34,7 @@ Exit status:
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Start a daemon in a temporary directory, draw ids of both kinds, and show how long that takes.
+    /// Run a daemon in a temporary directory, draw segment and snowflake ids, and show how long each takes.
     Demo(demo::DemoArgs),
     /// Check everything that ids depend on, and suggest a remedy for each problem.
     Doctor(doctor::DoctorArgs),
@@ -57,9 +57,9 @@ enum Command {
     },
     /// Declare that the configured stores may have lost commits, for example after restoring a backup.
     ///
-    /// Run this before the daemons reconnect to the restored store. Every host then reports the highest ids it has seen,
-    /// and claims pause for failover_settle. This also covers snowflake workers, and makes an old primary that the hosts
-    /// refuse usable again.
+    /// Run this before the daemons reconnect to the restored store. Every host then reports the highest ids it has
+    /// seen, and claims pause for failover_settle. This also covers snowflake workers, and lets the hosts use an old
+    /// primary that they have rejected.
     DeclareLoss {
         #[command(flatten)]
         args: Args,
@@ -93,7 +93,7 @@ enum Routes {
     Apply {
         #[command(flatten)]
         args: Args,
-        /// The former configuration, if it has stores that the new one doesn't have
+        /// The former configuration, if it has stores that the new one lacks
         #[arg(long, value_name = "FILE")]
         former: Option<PathBuf>,
         /// Apply the changes
@@ -120,12 +120,12 @@ enum Schema {
 enum MaskKey {
     /// Write a new random key to a file that only its owner can read.
     ///
-    /// Use the file with the setting mask_key_file on every host, or as the systemd credential mask_key.
+    /// On every host, name the file in the setting mask_key_file, or provide it as the systemd credential mask_key.
     New {
-        /// The file, which must not exist
+        /// The file to create, or with --add the existing file
         #[arg(value_name = "FILE")]
         file: PathBuf,
-        /// Append the key to an existing file; the first key stays in use
+        /// Append the key to the file; the first key stays in use
         #[arg(long)]
         add: bool,
     },

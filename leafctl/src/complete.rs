@@ -16,16 +16,16 @@ use crate::request::{self, text};
 /// Set by a shell that requests completions.
 const VARIABLE: &str = "LEAFCTL_COMPLETE";
 
-/// A person is waiting for the completion.
+/// The time limit is short, because a person is waiting for the completion.
 const ANSWER_WITHIN: Duration = Duration::from_millis(500);
 
-/// Longer lists are useless.
+/// The maximum number of tags to offer; longer lists are useless.
 const TAGS_MAX: usize = 200;
 
 /// The minimum similarity of two names for one to count as a typing error of the other: strsim's measure, from 0 to 1.
 const LIKE: f64 = 0.8;
 
-/// How many stores are asked, one after the other.
+/// The maximum number of stores to query, one after another.
 const STORES_MAX: usize = 8;
 
 /// Answers a shell that requests completions, and exits.
@@ -56,7 +56,7 @@ pub fn tags(begun: &OsStr) -> Vec<CompletionCandidate> {
 /// The existing tag with the most similar name, for a caller who may list tags.
 pub fn similar(socket: &Path, tag: &str) -> Option<String> {
     let client = Client::builder().socket(socket).deadline(ANSWER_WITHIN).build().ok()?;
-    // Names with the same first letter, because without it only the first ones would be listed.
+    // Only names with the same first letter are listed, because a list of all names would be cut short.
     let begun: String = tag.chars().take(1).collect();
     let stores = names_of_stores(&client).ok()?;
     let tags = stores
@@ -88,13 +88,13 @@ fn offered(
     names.into_iter().map(CompletionCandidate::new).collect()
 }
 
-/// The only store has no name.
+/// The names of the stores. A single store has no name.
 fn names_of_stores(client: &Client) -> Result<Vec<String>, CommandError> {
     let status = request::status(client)?;
     Ok(status.segments.stores.into_iter().map(|store| store.numbers.name).collect())
 }
 
-/// Names come in order, so those that begin with `begun` follow it directly.
+/// Names are sorted, so those that begin with `begun` follow it directly.
 fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, CommandError> {
     let given = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let place = json!({ "limit": TAGS_MAX, "store": given(store), "after": given(begun) });
@@ -102,7 +102,7 @@ fn tags_of(client: &Client, store: &str, begun: &str) -> Result<Vec<String>, Com
     Ok(request::items(&page["tags"]).iter().map(|row| text(&row["tag"]).to_owned()).collect())
 }
 
-/// Whether a shell takes a name literally. Others would be run as part of a command.
+/// Whether a shell takes a name literally. It could run parts of any other name as a command.
 fn is_plain(name: &str) -> bool {
     let is_plain = |letter: char| letter.is_alphanumeric() || "._-/:@%+".contains(letter);
     name.chars().all(is_plain) && !name.starts_with('-')

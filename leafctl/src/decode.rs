@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::failure::CommandError;
 
-/// Which id, and its layout.
+/// Arguments of `leafctl decode`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Without a daemon, only Leaf's own layout, `snowflake`, is available.
 

@@ -7,13 +7,13 @@ use leafd_checkup::{Expected, Report, check_daemon};
 
 use crate::failure::CommandError;
 
-/// How to print it.
+/// Arguments of `leafctl doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed, and each problem is followed by its remedy. leafd doctor also
-checks stores, rights, the clock and the state directory, even if no daemon is running.
+Each check reports ok, warning or failed, and each problem is followed by its remedy. leafd doctor
+also checks stores, rights, the clock and the state directory, even if no daemon is running.
 
-Exit status: 0 nothing failed, 1 something failed.")]
+Exit status: 0 no check failed, 1 a check failed.")]
 pub struct DoctorArgs {
     /// Print JSON
     #[arg(long)]
@@ -33,7 +33,7 @@ pub fn run(socket: &Path, args: &DoctorArgs) -> Result<(), CommandError> {
         write!(out, "{}", report.text())?;
         writeln!(
             out,
-            "To check stores, clock and state directory too, run leafd doctor as the daemon's user and with its configuration."
+            "To check the stores, clock and state directory too, run leafd doctor as the daemon's user and with its configuration."
         )?;
     }
     out.flush()?;

@@ -20,7 +20,7 @@ pub enum CommandError {
     #[error("something failed")]
     Reported(u8),
     /// The reader of the output has stopped reading, which is not an error.
-    #[error("nobody reads any more")]
+    #[error("the reader has closed the output")]
     Quiet,
     /// Any other error.
     #[error("{0:#}")]
@@ -28,8 +28,8 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    /// See the help text. 3 means that a script may wait and retry: only if the daemon could not be
-    /// reached.
+    /// The help text lists the statuses. 3 is returned only if the daemon could not be reached: a script may then wait
+    /// and retry.
     pub fn exit_status(&self) -> u8 {
         use leafd_client::Error;
         match self {

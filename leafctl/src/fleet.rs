@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::failure::CommandError;
 use crate::request::{each_page, items, text};
 
-/// Which hosts.
+/// Arguments of `leafctl fleet`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 STATE is
@@ -22,10 +22,10 @@ STATE is
   GONE     it has stopped renewing its lease
   quiet    it has neither a lease nor a recent claim: idle, or gone
 CLOCK is the difference from the registry's clock in seconds. The store records neither versions nor
-reserves; the metrics leafd_build_info and leafd_tag_runway_seconds have them for each host.
+reserves; the metrics leafd_build_info and leafd_tag_runway_seconds report them for each host.
 
-If a store or the worker registry is unavailable, the command lists the hosts that the others know,
-and the exit status is 1.")]
+If a store or the worker registry is unavailable, the command lists the hosts known to the other
+sources, and exits with status 1.")]
 pub struct FleetArgs {
     /// Also list quiet hosts
     #[arg(long)]
@@ -38,10 +38,10 @@ pub struct FleetArgs {
 /// A lease is renewed at least every 10 s; a host that has not renewed it for this long is gone.
 const GONE_AFTER_MS: u64 = 60_000;
 
-/// A store that doesn't answer takes several times its timeouts.
+/// The time limit is long, because a request to an unresponsive store takes several of the store's timeouts.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 
-/// Asks page by page, and prints.
+/// Requests the list page by page, and prints it.
 pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).deadline(ANSWERS_WITHIN).build()?;
     let mut out = io::stdout().lock();
@@ -97,7 +97,7 @@ pub fn run(socket: &Path, args: &FleetArgs) -> Result<(), CommandError> {
     }
     out.flush()?;
     if left_out > 0 {
-        eprintln!("leafctl: {left_out} quiet hosts are left out; --all lists them");
+        eprintln!("leafctl: {left_out} quiet hosts are omitted; --all lists them");
     }
     for (source, error) in &away {
         eprintln!("leafctl: the {source} is missing from this list: {}", text(error));

@@ -14,11 +14,11 @@ use crate::request::{each_page, items, text};
 use crate::tag::shown;
 use crate::whose::{host, instant};
 
-/// Which numbers.
+/// Arguments of `leafctl gaps`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-A host knows what happened to each id only for its own claims. For another host's claims, run this
-command on that host.
+A host knows what happened to each id only within its own claims. For another host's claims, run
+this command on that host.
 
 Examples:
   leafctl gaps orders 1..200000
@@ -41,12 +41,12 @@ fn range(text: &str) -> Result<(u64, u64), String> {
     ends.ok_or_else(|| "it must be two numbers, such as 1..200000".to_owned())
 }
 
-/// The form of an account.
+/// The output format of an account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     Text,
     Csv,
-    /// One part per line
+    /// One range per line
     Json,
 }
 
@@ -62,7 +62,7 @@ pub fn run(socket: &Path, args: &GapsArgs) -> Result<(), CommandError> {
     account(&client, json!({ "tag": args.tag, "first": first, "last": last }), output)
 }
 
-/// Asks page by page, and prints. The numbers of a series come in as few parts as possible.
+/// Requests the account page by page, and prints it. Numbers of a series are merged into as few ranges as possible.
 pub fn account(client: &Client, body: Value, output: Output) -> Result<(), CommandError> {
     let mut out = BufWriter::new(io::stdout().lock());
     let mut last = Value::Null;
@@ -118,7 +118,7 @@ fn write_part(out: &mut impl Write, part: &Value, output: Output) -> io::Result<
     }
 }
 
-/// What happened to a part, in words.
+/// Describes what happened to a range.
 pub fn why(part: &Value) -> String {
     let at = instant(&part["at_ms"]).unwrap_or_default();
     let claimed = || {

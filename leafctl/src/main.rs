@@ -32,7 +32,7 @@ use failure::CommandError;
 #[command(name = "leafctl", version, after_help = EXIT_STATUS)]
 struct Cli {
     /// The daemon's socket [env: LEAFD_SOCKET] [default: where leafd listens for root or for this user]
-    // The client's default reads the variable; clap would refuse an empty one, which counts as not set.
+    // The client's default reads the variable, because clap would reject an empty one, which counts as unset.
     #[arg(long, global = true, value_name = "PATH")]
     socket: Option<PathBuf>,
     #[command(subcommand)]
@@ -71,7 +71,7 @@ enum LeafctlCommand {
     /// Create, list, show and change tags
     #[command(subcommand)]
     Tag(tag::TagCommand),
-    /// Draw document numbers such as INV-2026-000123, check and account for them
+    /// Draw, check and account for document numbers such as INV-2026-000123
     #[command(subcommand)]
     Series(series::SeriesCommand),
     /// List the registry's snowflake workers, or release one
@@ -85,7 +85,7 @@ enum LeafctlCommand {
     Top(top::TopArgs),
     /// Print the daemon's metrics, or write them to a file for node_exporter
     Metrics(metrics::MetricsArgs),
-    /// Check socket, daemon and health, and suggest a remedy for each problem
+    /// Check the socket, the daemon and its health, and suggest a remedy for each problem
     Doctor(doctor::DoctorArgs),
     /// Check whether the daemon answers (for probes)
     Ping(ping::PingArgs),

@@ -9,7 +9,7 @@ use leafd_client::{Client, PublicIds};
 use crate::complete;
 use crate::failure::CommandError;
 
-/// Which ids, and in which form.
+/// Arguments of `leafctl mask` and `leafctl unmask`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -1,4 +1,5 @@
-//! `leafctl metrics`: for collectors that read files, such as node_exporter's textfile collector.
+//! `leafctl metrics`: prints metrics, or writes them for collectors that read files, such as node_exporter's textfile
+//! collector.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -10,10 +11,10 @@ use leafd_wire::text::clean;
 
 use crate::failure::CommandError;
 
-/// What to write, and where.
+/// Arguments of `leafctl metrics`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Requires an administrator of the daemon (setting admin_uids).
+Only administrators of the daemon may use this command (setting admin_uids).
 
 Examples:
   leafctl metrics
@@ -24,7 +25,7 @@ pub struct MetricsArgs {
     output: Option<PathBuf>,
 }
 
-/// Asks and writes.
+/// Queries the daemon and writes its metrics.
 pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), CommandError> {
     let asked = Client::builder().socket(socket).build().and_then(|client| client.metrics_text());
     let asked = asked.map(|text| text.lines().map(|line| clean(line) + "\n").collect::<String>());
@@ -48,7 +49,7 @@ pub fn run(socket: &Path, args: &MetricsArgs) -> Result<(), CommandError> {
 }
 
 /// Writes another file and renames it, so a collector reads either the old or the new text. The folder may belong to a
-/// user who is trusted less than the caller: what that user has put there is replaced, never followed.
+/// user who is trusted less than the caller, so an existing file or link is replaced, never followed.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let mut fresh = file.as_os_str().to_owned();
     fresh.push(".new");

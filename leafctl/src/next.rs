@@ -10,7 +10,7 @@ use leafd_client::Client;
 use crate::complete;
 use crate::failure::CommandError;
 
-/// What to draw.
+/// Arguments of `leafctl next`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub struct NextArgs {
     /// Number of ids, at most 100,000,000
     #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=COUNT_MAX))]
     count: u64,
-    /// Draw each id directly, with a separate request, like a program without held runs
+    /// Draw each id directly, with a separate request, as a program without held runs does
     #[arg(long)]
     direct: bool,
     /// The deadline of each request, in milliseconds
@@ -33,14 +33,14 @@ pub struct NextArgs {
     deadline_ms: u64,
 }
 
-/// A mistyped number should not fill a disk or exhaust a tag.
+/// The maximum number of ids, so that a mistyped number doesn't fill a disk or exhaust a tag.
 const COUNT_MAX: u64 = 100_000_000;
 
 /// How many ids one request draws: enough to make requests cheap, few enough to make each one
 /// short.
 const BATCH: u64 = 10_000;
 
-/// Buffered output, in bytes.
+/// Size of the output buffer, in bytes.
 const OUTPUT_BYTES: usize = 1 << 18;
 
 /// Draws and prints.

@@ -1,4 +1,4 @@
-//! `leafctl ping`: the answer is the exit status.
+//! `leafctl ping`: reports in the exit status whether the daemon answers.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::complete;
 use crate::failure::CommandError;
 use crate::request;
 
-/// What to ask.
+/// Arguments of `leafctl ping`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit status: 0 the daemon answers, and is ready for each --ready; 3 it doesn't answer; 4 it isn't
@@ -21,9 +21,9 @@ ready.
 Examples:
   leafctl ping
   leafctl ping --ready segments --ready snowflake
-  leafctl ping --ready orders                        requires an administrator")]
+  leafctl ping --ready orders                        for administrators only")]
 pub struct PingArgs {
-    /// Also require that the daemon can issue ids now: `segments`, `snowflake`, or the ids of a tag
+    /// Also require that these ids are available now: `segments`, `snowflake`, or the ids of a tag
     #[arg(long, value_name = "WHAT", add = ArgValueCompleter::new(complete::tags))]
     ready: Vec<String>,
     /// The maximum wait for an answer, in milliseconds
@@ -31,7 +31,7 @@ pub struct PingArgs {
     within_ms: u64,
 }
 
-/// Asks.
+/// Queries the daemon and prints its answer.
 pub fn run(socket: &Path, args: &PingArgs) -> Result<(), CommandError> {
     let limit = Duration::from_millis(args.within_ms);
     let client = Client::builder().socket(socket).deadline(limit).build()?;
@@ -77,7 +77,7 @@ fn unready(client: &Client, what: &str) -> Result<Option<String>, CommandError> 
     }
 }
 
-/// Whether a tag that the daemon doesn't use is missing in the store. A store that doesn't answer proves nothing.
+/// Whether a tag that the daemon doesn't use is missing from the store. If the store doesn't answer, that is unknown.
 fn unknown(client: &Client, tag: &str) -> Option<String> {
     let CommandError::Client(error) = request::show_tag(client, tag).err()? else { return None };
     let is_unknown = matches!(error.status(), Some(Status::TagUnknown | Status::TagInvalid));

@@ -32,7 +32,7 @@ const PAGES_MAX: usize = 100_000;
 pub struct Pages(HashSet<String>);
 
 impl Pages {
-    /// Notes where the next page begins.
+    /// Records where the next page begins.
     ///
     /// # Errors
     /// A page began there before, or there are too many.

@@ -39,19 +39,19 @@ Examples:
         /// The tenant, for a series with tenants
         #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         tenant: String,
-        /// How many numbers
+        /// The number of document numbers to draw
         #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         count: u32,
     },
-    /// Read a number, and check whether it is valid and was issued
+    /// Check whether a number is valid and was issued
     Check {
         /// The number, such as INV-2026-000123
         number: String,
     },
     /// Show what happened to each number of a period
     ///
-    /// A host knows what happened to each number only for its own claims. For another host's claims, run this command
-    /// on that host.
+    /// A host knows what happened to each number only within its own claims. For another host's claims, run this
+    /// command on that host.
     #[command(after_help = "\
 Examples:
   leafctl series account invoices 2026
@@ -64,14 +64,14 @@ Examples:
 pub struct CreateArgs {
     /// The series' name: a lower-case letter, then up to 39 letters, digits, _ and -
     series: String,
-    /// How its numbers are written: text and fields in braces
+    /// The format of the numbers: text, with fields in braces
     ///
     /// {yyyy} or {yy}         the year; without a date, the count never starts over
     /// {q}, {MM}, {ww}        with the year: the quarter, the month, the ISO week
     /// {dd}                   with year and month: the day
     /// {n:6}, {n:6:base32}    the number, with at least 6 digits
-    /// {tenant}               the tenant, in capitals; each has counts of its own
-    /// {check}                at the end: two check digits by ISO 7064, MOD 97-10
+    /// {tenant}               the tenant, in capitals; each tenant has its own counts
+    /// {check}                at the end: two check digits (ISO 7064, MOD 97-10)
     #[arg(long, value_name = "TEXT", verbatim_doc_comment)]
     format: String,
     /// The IANA time zone in which periods begin
@@ -83,7 +83,7 @@ pub struct CreateArgs {
     /// Claim numbers only when they are drawn, so gaps are rare; every draw needs the store
     #[arg(long)]
     dense: bool,
-    /// How many tenants the series may have
+    /// The maximum number of tenants of the series
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     tenants_max: u32,
     /// Delete the count of a period this many days after its end [default: never]
@@ -91,22 +91,22 @@ pub struct CreateArgs {
     retention_days: Option<u32>,
 }
 
-/// Which period to account for.
+/// Arguments of `leafctl series account`.
 #[derive(Debug, clap::Args)]
 pub struct AccountArgs {
     /// The series' name
     series: String,
-    /// The period, such as 2026, 2026-Q4, 2026-11, 2026-W48 or 2026-11-24 [default: the present one]
+    /// The period, such as 2026, 2026-Q4, 2026-11, 2026-W48 or 2026-11-24 [default: the current one]
     period: Option<String>,
     /// The tenant, for a series with tenants
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     tenant: String,
-    /// The form of the output
+    /// The output format
     #[arg(long, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
 
-/// What is shown of a series.
+/// The members of a series to show.
 const MEMBERS: [&str; 7] =
     ["series", "format", "timezone", "period", "overflow", "dense", "retention_days"];
 

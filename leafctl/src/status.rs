@@ -14,12 +14,12 @@ use leafd_wire::text::clean;
 
 use crate::failure::{CommandError, NOT_READY};
 
-/// How to show it.
+/// Arguments of `leafctl status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The first line says which ids are available. Each problem follows, with its start, its effect on
-ids, and a remedy. Administrators see tags, rates and counters; others see whether the daemon can
-issue ids. protocol.md describes the JSON.
+The first line says which ids are available. Each problem follows, with its start time, its effect
+on ids, and a remedy. Administrators see tags, rates and counters; others see only whether the
+daemon can issue ids. protocol.md describes the JSON.
 
 Exit status: 0 ids are available, 3 the daemon doesn't answer, 4 some ids are unavailable.")]
 pub struct StatusArgs {
@@ -31,7 +31,7 @@ pub struct StatusArgs {
 /// How many recent events are shown.
 const EVENTS_MAX: usize = 10;
 
-/// Asks and prints.
+/// Queries the daemon and prints its state.
 pub fn run(socket: &Path, args: &StatusArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let answer = client.status_json()?;
@@ -166,7 +166,7 @@ fn store(out: &mut impl Write, store: &Store) -> io::Result<()> {
     Ok(())
 }
 
-/// The worker's lease, and the clock that ids are made with.
+/// The worker's lease, and the clock that ids are generated from.
 pub fn lease(out: &mut impl Write, lease: &LeaseNumbers) -> io::Result<()> {
     line(out, "worker mode", &lease.mode)?;
     some(out, "lease left", lease.left_ms.map(duration))?;
@@ -194,7 +194,7 @@ pub fn some(out: &mut impl Write, name: &str, value: Option<impl Display>) -> io
     value.map_or(Ok(()), |value| line(out, name, value))
 }
 
-/// The busiest tags: how long the held ids last, and how much of each tag is used up.
+/// The busiest tags: how long the held ids last, and how much of each tag is used.
 fn tags(out: &mut impl Write, tags: &[TagInUse]) -> io::Result<()> {
     if tags.is_empty() {
         return Ok(());

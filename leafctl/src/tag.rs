@@ -15,7 +15,7 @@ use crate::failure::CommandError;
 use crate::request::{Pages, ask, items, show_tag};
 use crate::status::used;
 
-/// What to do with tags.
+/// The subcommands of `leafctl tag`.
 #[derive(Debug, clap::Subcommand)]
 pub enum TagCommand {
     /// Create a tag
@@ -58,7 +58,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<u64>,
-    /// Make ids increase strictly across all hosts. While several hosts draw, each request needs the store
+    /// Make ids increase strictly across all hosts. While several hosts draw, each request waits for the store
     #[arg(long)]
     strict: bool,
     /// Issue ids of this many bits, from 20 to 63, that reveal neither count nor order
@@ -173,7 +173,7 @@ const DELETION: &str = "After the deletion, no host claims ids of the tag. This 
 within removed_tag_check (30 s); processes may use their held runs for up to 60 s. Claimed ids that have not been
 issued are lost. The name can be reused only for ids above those claimed.";
 
-/// What is shown of a tag.
+/// The members of a tag to show.
 const MEMBERS: [&str; 9] = [
     "tag",
     "max_id",
@@ -189,7 +189,7 @@ const MEMBERS: [&str; 9] = [
 /// The largest id.
 const ID_MAX: u64 = i64::MAX as u64;
 
-/// Masked ids with fewer bits can be found by trying many.
+/// Masked ids with fewer bits can be guessed by trying many.
 const FEW_BITS: u8 = 48;
 
 /// How many tags one request lists.
@@ -228,7 +228,7 @@ fn create(client: &Client, args: &CreateArgs) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// The tag that was to be created, if it is of the requested kind.
+/// The existing tag, if it is of the requested kind.
 fn existing(client: &Client, args: &CreateArgs) -> Result<Value, CommandError> {
     let CreateArgs { tag, strict, masked, .. } = args;
     let row = show_tag(client, tag)?;
@@ -282,7 +282,7 @@ pub fn show(out: &mut impl Write, row: &Value, members: &[&str]) -> Result<(), C
     Ok(())
 }
 
-/// Shows what will be lost. Deletes exactly that if the name is repeated.
+/// Shows what would be lost, and deletes exactly that if the name is repeated.
 fn delete(client: &Client, args: &DeleteArgs) -> Result<(), CommandError> {
     let DeleteArgs { tag, yes_delete, json } = args;
     let row = show_tag(client, tag)?;

@@ -10,7 +10,7 @@ use leafd_client::Client;
 use crate::failure::CommandError;
 use crate::request;
 
-/// What to wait for.
+/// Arguments of `leafctl wait`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Exit status: 0 the daemon is in that state; 3 it doesn't answer; 4 other processes are connected.
@@ -32,7 +32,7 @@ pub struct WaitArgs {
 enum What {
     /// The daemon answers
     Answering,
-    /// No other process is connected (requires an administrator)
+    /// No other process is connected (for administrators only)
     Unused,
 }
 
@@ -48,7 +48,7 @@ pub fn run(socket: &Path, args: &WaitArgs) -> Result<(), CommandError> {
     let limit = Duration::from_millis(args.within_ms);
     loop {
         let left = limit.saturating_sub(begun.elapsed());
-        // A new client each time: one that never reached the daemon doesn't wait for it.
+        // This creates a new client each time, because a client that has never reached the daemon doesn't wait for it.
         let client =
             Client::builder().socket(socket).deadline(left.clamp(PAUSE, LOOK_MAX)).build()?;
         let looked = match args.what {

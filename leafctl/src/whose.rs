@@ -13,10 +13,11 @@ use crate::complete;
 use crate::failure::CommandError;
 use crate::request::{ask, items, text};
 
-/// Which id.
+/// Arguments of `leafctl whose`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The store records claims for the time in the setting claims_kept, and holders of workers forever.
+The store keeps records of claims for as long as the setting claims_kept says, and records of worker
+holders forever.
 
 Examples:
   leafctl whose 2124082651684941858                 a snowflake id
@@ -36,7 +37,7 @@ pub struct WhoseArgs {
     json: bool,
 }
 
-/// Asks, and prints the answer.
+/// Queries the daemon and prints the answer.
 pub fn run(socket: &Path, args: &WhoseArgs) -> Result<(), CommandError> {
     let client = Client::builder().socket(socket).build()?;
     let id = number(&client, args)?;
@@ -124,7 +125,7 @@ fn write_processes(out: &mut impl Write, answer: &Value) -> io::Result<()> {
     })
 }
 
-/// One claim in words.
+/// Describes one claim.
 fn claimed(claim: &Value) -> String {
     let at = instant(&claim["claimed_ms"]).unwrap_or_default();
     let mut words = format!(
@@ -146,7 +147,7 @@ fn claimed(claim: &Value) -> String {
     words
 }
 
-/// Who had a worker, in words.
+/// Describes who held a worker.
 fn holder(answer: &Value) -> String {
     let (tag, id, worker) = (text(&answer["tag"]), &answer["id"], &answer["worker"]);
     let at = instant(&answer["at_ms"]).unwrap_or_default();
@@ -183,7 +184,7 @@ pub fn host(value: &Value, id: &str) -> String {
     format!("{} (host {}{this})", text(&value["name"]), text(&value[id]))
 }
 
-/// An instant in words.
+/// Formats an instant.
 pub fn instant(ms: &Value) -> Option<String> {
     let ms = i64::try_from(ms.as_u64()?).ok()?;
     Timestamp::from_millisecond(ms).ok().map(|at| at.to_string())

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::failure::CommandError;
 use crate::request::{ask, each_page, items};
 
-/// What to do about workers.
+/// The subcommands of `leafctl worker`.
 #[derive(Debug, clap::Subcommand)]
 pub enum WorkerCommand {
     /// List the workers that have ever had a holder
@@ -21,9 +21,9 @@ pub enum WorkerCommand {
     },
     /// Release a lease: this daemon's own, or another host's
     ///
-    /// This daemon's own worker is released at once; the next request for a snowflake id leases one again. During a
-    /// registry outage the daemon keeps its worker, and the command fails. Another host loses its worker at the next
-    /// renewal and leases a different one; the number is free when the old lease expires.
+    /// This daemon's own worker is released at once; the next request for a snowflake id leases a worker again. During
+    /// a registry outage the daemon keeps its worker, and the command fails. Another host loses its worker at the next
+    /// renewal and leases a different one; the number becomes free when the old lease expires.
     Release {
         /// The worker's number [default: this daemon's own]
         #[arg(long, value_name = "N")]

@@ -13,7 +13,7 @@ use crate::run::backends;
 /// The configuration is invalid, or a store can't record the loss.
 pub fn declare_loss(args: &Args) -> Result<String> {
     let config = service::load(args)?;
-    // For servers that identify users by the socket.
+    // Servers with peer authentication must see the daemon's user.
     if args.store.is_none() {
         service::become_owner(&config.state_dir)?;
     }

@@ -18,10 +18,10 @@ use crate::cli::finish;
 use crate::config::{Args, Config, Env};
 use crate::run;
 
-/// How long to run.
+/// Arguments of `leafd demo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Exit after showing everything, instead of running until Ctrl-C
+    /// Exit when the demo is finished, instead of running until Ctrl-C
     #[arg(long)]
     exit: bool,
 }
@@ -86,7 +86,7 @@ fn try_run(exit: bool) -> Result<()> {
 }
 
 fn show(socket: &Path, exit: bool) -> Result<()> {
-    // Not locked: the daemon prints as well.
+    // This doesn't lock standard output, because the daemon prints as well.
     let mut out = io::stdout();
     let client = Client::builder().socket(socket).wait(START_MAX).build()?;
     client.admin(
@@ -130,7 +130,7 @@ fn show(socket: &Path, exit: bool) -> Result<()> {
     ] {
         writeln!(out, "  {leafctl} {command}")?;
     }
-    writeln!(out, "\nCtrl-C stops it and deletes the directory.")?;
+    writeln!(out, "\nCtrl-C stops the daemon and deletes the directory.")?;
     Ok(())
 }
 

@@ -40,7 +40,7 @@ fn begin(path: &Path) -> Result<String> {
 /// Replaces the file atomically, because other programs may be reading it. It keeps its owner and mode, so the daemon
 /// can still read it if root ran this.
 fn add_to(path: &Path) -> Result<String> {
-    // What is read later by the same name may be another file.
+    // A later read of the same path may get a different file.
     let (keys, text, former) = read_mask_keys(path).map_err(anyhow::Error::msg)?;
     let last = keys.iter().map(|key| key.number.get()).max().unwrap_or(0);
     let next = KeyNumber::new(last + 1).context("key 31 is the last possible key")?;

@@ -32,7 +32,7 @@ pub fn print(args: &Args) -> Result<String> {
     Ok(titled.collect::<Vec<String>>().join("\n"))
 }
 
-/// Creates what is missing in every store. Existing tables stay, or are refused if they differ.
+/// Creates missing tables in every store. Existing tables are kept, and rejected if they differ.
 ///
 /// # Errors
 /// The configuration is invalid, or a store's tables can't be created.

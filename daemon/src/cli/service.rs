@@ -1,4 +1,4 @@
-//! Reads the systemd unit and the settings that it passes to its daemon. Operators' commands then use them too.
+//! Reads the systemd unit and the settings that it passes to its daemon, so that operators' commands use the same ones.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsString};
@@ -34,10 +34,10 @@ struct CommandLine {
     args: Args,
 }
 
-/// Asks systemd for properties of the unit. `None` if systemd doesn't run this machine, or has no such unit.
+/// Asks systemd for properties of the unit. `None` if systemd doesn't manage this machine, or has no such unit.
 ///
 /// # Errors
-/// A text that says why systemd doesn't answer.
+/// The reason why systemd doesn't answer.
 pub fn properties(names: &[&str]) -> Result<Option<Properties>, String> {
     if !Path::new("/run/systemd/system").is_dir() {
         return Ok(None);
@@ -107,7 +107,7 @@ fn settings_of(unit: &Properties, args: &mut Args, env: &mut Env) {
         give(name, value.to_owned());
     }
     give("CREDENTIALS_DIRECTORY", CREDENTIALS.to_owned());
-    // The daemon's user may not read it there, and the unit's credentials exist only while it runs.
+    // The daemon's user may not read files there, and the unit's credentials exist only while it runs.
     for file in fs::read_dir(CREDENTIAL_STORE).into_iter().flatten().flatten() {
         let name = file.file_name();
         let Some(store) = name.to_str().and_then(|name| name.strip_prefix(STORE_PASSWORD)) else {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use crate::config::FEATURES;
 use crate::output;
 
-/// Prints the version. With `verbose`, also everything that is needed to build the same program again.
+/// Prints the version. With `verbose`, also prints everything needed to reproduce the build.
 pub fn print(verbose: bool) -> ExitCode {
     let mut text = concat!("leafd ", env!("CARGO_PKG_VERSION"), "\n").to_owned();
     if verbose {
@@ -14,7 +14,7 @@ pub fn print(verbose: bool) -> ExitCode {
     output::print(&text)
 }
 
-/// The origin of the build, one fact a line.
+/// The origin of the build, with one fact per line.
 fn origin() -> String {
     let enabled: Vec<&str> =
         FEATURES.into_iter().filter_map(|(name, enabled)| enabled.then_some(name)).collect();

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Arguments that give settings. Flatten them into a command with `#[command(flatten)]`.
+/// Arguments that contain settings. Flatten them into a command with `#[command(flatten)]`.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Args {
-    /// Configuration file (TOML) to read [environment: LEAFD_CONFIG]
+    /// Configuration file (TOML) to read [env: LEAFD_CONFIG]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -37,6 +37,6 @@ Examples:
   leafd --store postgres://leafd@db/ids       share a database with other hosts
   leafd --worker static:17                    use worker 17, which no other host may use
   leafd --config /etc/leafd/leafd.toml        use a configuration file
-  LEAFD_LOG=debug leafd --set autonomy=30m    set one setting by variable, one by argument
+  LEAFD_LOG=debug leafd --set autonomy=30m    set one setting in the environment, one in an argument
 
 Arguments override the environment, which overrides the file, which overrides the defaults.";

@@ -16,11 +16,12 @@ use crate::request;
 use crate::status;
 use terminal::{Key, Screen};
 
-/// How often to ask.
+/// Arguments of `leafctl top`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Keys: q quits; the arrow and page keys scroll.
-Administrators see tags, stores, users and events. Others see whether the daemon can issue ids.")]
+Administrators see tags, stores, users and events. Others see only whether the daemon can issue
+ids.")]
 pub struct TopArgs {
     /// Update interval in milliseconds
     #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
@@ -33,7 +34,7 @@ const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 /// How often to check the terminal's size.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Shows the state until a key ends it.
+/// Shows the state until the user quits.
 pub fn run(socket: &Path, args: &TopArgs) -> Result<(), CommandError> {
     let mut screen = Screen::open()?;
     let mut lines: Vec<String> = Vec::new();

@@ -24,14 +24,14 @@ use crate::health::Remedies;
 use crate::output;
 use crate::store::sql::WorkersWish;
 
-/// What to check, and how to print it.
+/// Arguments of `leafd doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is ok, warning or failed, and each problem is followed by its remedy. The doctor writes
-nothing, and also queries a running daemon. As root and without arguments, it uses the settings and
-the user of leafd.service.
+Each check reports ok, warning or failed, and each problem is followed by its remedy. The doctor
+writes nothing, and also queries the daemon if one is running. Run as root without arguments, it
+uses the settings and the user of leafd.service.
 
-Exit status: 0 nothing failed, 1 something failed, 64 the configuration is invalid.")]
+Exit status: 0 no check failed, 1 a check failed, 64 the configuration is invalid.")]
 pub struct DoctorArgs {
     #[command(flatten)]
     args: Args,

@@ -1,4 +1,4 @@
-//! Checks the state directory and its content, as far as that is possible without a lock and without writing.
+//! Checks the state directory and its content, as far as possible without taking a lock or writing.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;

@@ -12,7 +12,7 @@ use crate::health::Remedies;
 use crate::run::backends;
 use crate::store::sql::{Examination, Purpose, WorkersWish};
 
-/// A clock that is off by more is worth a warning, in milliseconds.
+/// The doctor warns about a clock that is off by more than this, in milliseconds.
 const CLOCK_OFF_MS: u64 = 1_000;
 
 /// Checks a database. Returns what it found if the login succeeded.
@@ -53,7 +53,7 @@ pub fn check(
     Some(found)
 }
 
-/// Whether there is a password, or none is needed.
+/// Whether a password is available, or none is needed.
 fn check_password(report: &mut Report, spec: &StoreSpec) -> bool {
     let text = format!("{}: {}", spec.url, spec.password);
     if let Err(words) = spec.password.read() {

@@ -17,7 +17,7 @@ const PROPERTIES: [&str; 6] = [
     "ReadWritePaths",
 ];
 
-/// Asks systemd, if it runs this machine.
+/// Queries systemd, if it manages this machine.
 pub fn check(report: &mut Report, config: &Config) {
     let said = match service::properties(&PROPERTIES) {
         Ok(Some(said)) => said,

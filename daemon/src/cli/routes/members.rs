@@ -16,7 +16,7 @@ const PAGE: u32 = 500;
 pub(super) struct Member {
     /// Its name in the configuration and in messages.
     pub(super) name: String,
-    /// Where it is, without secrets.
+    /// Its URL, without secrets.
     pub(super) url: String,
     pub(super) store: StoreHandle,
     /// Its identity when it was last asked or changed.
@@ -30,7 +30,7 @@ pub(super) struct Member {
 /// The progress of a store's change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// It has another role, or none.
+    /// It has a different role, or none.
     Before,
     /// It is frozen, so no daemon claims from it any more.
     Frozen,
@@ -117,7 +117,7 @@ impl Member {
         self.record(&frozen.text()).await
     }
 
-    /// The rows after a tag, each with the end of all claims ever made under its name; none at the end.
+    /// The rows after a tag, each with the end of all claims ever made under its name; empty after the last row.
     pub(super) async fn page(&self, after: Option<&Tag>) -> Result<Vec<(TagRow, u64)>> {
         let (under, after) = (self.identity.clone(), after.cloned());
         let page = move |store: &mut Store| {

@@ -1,11 +1,11 @@
 //! Carries out a change of routes. It may be interrupted at any point, and the same command then finishes it:
 //!
-//! 1. Every store is frozen: it records that it is being changed, and from which role to which. No daemon claims from
-//!    it then.
+//! 1. Every store is frozen: it records that it is being changed, with its former and its new role. From then on, no
+//!    daemon claims from it.
 //! 2. All rows are read once more, because tags may have been created meanwhile.
 //! 3. Each name is raised in its new stores to the end of all claims ever made under it in any store.
-//! 4. One store after the other records its new role, and is in use from then on. All ids that it grants lie above
-//!    everything granted under the former routes, and no other store grants the same ids.
+//! 4. One store after another records its new role, and is in use from then on. All ids that it grants are above every
+//!    id granted under the former routes, and no other store grants the same ids.
 
 use anyhow::{Result, bail};
 

@@ -48,7 +48,7 @@ fn of_former(mut error: ConfigError) -> ConfigError {
     error
 }
 
-/// Only the environment's passwords: the former settings come from the file alone.
+/// The environment with only its passwords: the former settings come from the file alone.
 fn without_settings(around: &Env) -> Env {
     let mut alone = around.clone();
     alone.variables.retain(|name, _| {

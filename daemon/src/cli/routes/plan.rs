@@ -1,5 +1,5 @@
 //! Decides whether a change of routes is allowed: no tag may move, no two stores may issue the same id, and no store
-//! may be left out.
+//! may be omitted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,7 +21,7 @@ pub(super) struct Survey {
     pub(super) rows: Vec<usize>,
     /// The names that one store must take over from another, and what was claimed under them.
     pub(super) known: BTreeMap<Tag, Known>,
-    /// Rows that forbid the change: the first ones, in words.
+    /// Descriptions of the first rows that forbid the change.
     pub(super) offenders: Vec<String>,
     /// How many such rows there are.
     pub(super) offending: usize,
@@ -271,7 +271,7 @@ impl Survey {
         Some(known)
     }
 
-    /// What forbids the change, in words.
+    /// Describes what forbids the change.
     pub(super) fn refusal(&self) -> Option<String> {
         if self.offending == 0 {
             return None;
