@@ -13,7 +13,7 @@ static int fail(const char *what, const leafd_error *error)
 {
     fprintf(stderr, "%s: %s: %s\n", what, leafd_status_name(error->status), error->message);
     if (error->retryable) {
-        fprintf(stderr, "a retry may help, after %" PRIu32 " ms\n", error->retry_after_ms);
+        fprintf(stderr, "a retry may succeed after %" PRIu32 " ms\n", error->retry_after_ms);
     }
     return EXIT_FAILURE;
 }
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     if (leafd_new(NULL, &client, &error) != LEAFD_STATUS_OK) {
         return fail("no client", &error);
     }
-    /* From a run of ids that the process holds: nanoseconds each. */
+    /* From a run of ids that the process holds, in nanoseconds each. */
     for (unsigned long number = 0; number < count; number++) {
         uint64_t id = 0;
         if (leafd_next(client, tag, LEAFD_TIMEOUT_DEFAULT, &id, &error) != LEAFD_STATUS_OK) {
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
         }
         printf("%" PRIu64 "\n", id);
     }
-    /* Many at once, in the order of issue, within half a second. */
+    /* Draw many ids at once, in the order of issue, within half a second. */
     uint64_t batch[10];
     if (leafd_next_many(client, tag, 500, batch, sizeof batch / sizeof batch[0], &error) != LEAFD_STATUS_OK) {
         leafd_free(client);

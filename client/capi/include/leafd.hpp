@@ -3,7 +3,9 @@
 //     leafd::Client client;
 //     std::uint64_t id = client.next("orders");
 //
-// Handles can be moved, but not copied. Threads can share one by reference. Any call may throw leafd::Error.
+// Handles can be moved, but not copied. Threads can share a handle by reference. Any call may throw leafd::Error,
+// unless it is noexcept. Timeouts are capped at 60 s; after its timeout, a call waits up to 250 ms more for the
+// daemon's error.
 #ifndef LEAFD_HPP
 #define LEAFD_HPP
 
@@ -21,7 +23,7 @@
 
 namespace leafd {
 
-// The timeout that the client was created with.
+// As a call's timeout: the timeout that the client was created with.
 inline constexpr std::chrono::milliseconds client_timeout{LEAFD_TIMEOUT_DEFAULT};
 
 // The error of a failed call. The call may have skipped ids, but an id that it drew is never returned by another call.
@@ -38,15 +40,17 @@ public:
     {
     }
 
+    // The status: the daemon's up to 999, the library's from 1000 on.
     leafd_status status() const noexcept { return status_; }
     // The status as protocol.md names it, such as "TAG_UNKNOWN".
     const char *name() const noexcept { return leafd_status_name(status_); }
+    // Whether the call timed out.
     bool is_timeout() const noexcept { return leafd_status_is_timeout(status_); }
     // Whether the same call may succeed later without any other action.
     bool is_retryable() const noexcept { return retryable_; }
     // How long to wait before a retry may succeed; zero if unknown.
     std::chrono::milliseconds retry_after() const noexcept { return retry_after_; }
-    // The system's error number that caused it; 0 if there is none.
+    // The system's error number that caused the error; 0 if there is none.
     int os_error() const noexcept { return os_error_; }
 };
 
@@ -63,7 +67,7 @@ inline std::uint32_t milliseconds(std::chrono::milliseconds timeout)
     return static_cast<std::uint32_t>(std::clamp<std::chrono::milliseconds::rep>(timeout.count(), 0, most));
 }
 
-// Makes a call, whose last argument is the error, and throws if it fails.
+// Makes a call whose last argument is the error, and throws the error if it fails.
 template <typename Call, typename... Arguments> void check(Call call, Arguments... arguments)
 {
     leafd_error error;
@@ -74,13 +78,15 @@ template <typename Call, typename... Arguments> void check(Call call, Arguments.
 
 } // namespace detail
 
-// One tag of a client: the fastest way to draw many ids. It may outlive its client.
+// A handle for one tag of a client, which is the fastest way to draw many ids. It may outlive its client.
 class Tag {
     std::unique_ptr<leafd_tag, detail::Free> tag_;
 
 public:
+    // Takes ownership of a handle.
     explicit Tag(leafd_tag *tag) noexcept : tag_(tag) {}
 
+    // Returns the next id of the tag.
     std::uint64_t next(std::chrono::milliseconds timeout = client_timeout) const
     {
         std::uint64_t id = 0;
@@ -88,13 +94,14 @@ public:
         return id;
     }
 
-    // Returns an id from the held run, without waiting.
+    // Returns an id from the held run without waiting, if there is one.
     std::optional<std::uint64_t> take() const noexcept
     {
         const std::uint64_t id = leafd_tag_take(tag_.get());
         return id == 0 ? std::nullopt : std::optional<std::uint64_t>(id);
     }
 
+    // Draws `count` ids, at most 1,000,000,000, in the order of issue: all of them, or none.
     std::vector<std::uint64_t> next_many(std::size_t count, std::chrono::milliseconds timeout = client_timeout) const
     {
         std::vector<std::uint64_t> ids(count);
@@ -102,6 +109,7 @@ public:
         return ids;
     }
 
+    // The C handle, which this object keeps.
     leafd_tag *get() const noexcept { return tag_.get(); }
 };
 
@@ -110,6 +118,7 @@ class Client {
     std::unique_ptr<leafd_client, detail::Free> client_;
 
 public:
+    // Creates a client, which connects on first use. All zeros in `settings` select the defaults.
     explicit Client(const leafd_settings &settings = leafd_settings{})
     {
         leafd_client *client = nullptr;
@@ -141,7 +150,7 @@ public:
         return id;
     }
 
-    // Draws `count` ids in the order of issue: all of them, or none.
+    // Draws `count` ids, at most 1,000,000,000, in the order of issue: all of them, or none.
     std::vector<std::uint64_t> next_many(const char *tag, std::size_t count,
                                          std::chrono::milliseconds timeout = client_timeout) const
     {
@@ -150,7 +159,7 @@ public:
         return ids;
     }
 
-    // `flags`: 0, or LEAFD_DIRECT to draw each id with a separate request.
+    // Creates a handle for a tag. `flags`: 0, or LEAFD_DIRECT to draw each id with a separate request.
     Tag tag(const char *name, std::uint32_t flags = 0) const
     {
         leafd_tag *tag = nullptr;
@@ -158,6 +167,7 @@ public:
         return Tag(tag);
     }
 
+    // Asks the daemon for the layout of the snowflake ids drawn under the tag name `name`.
     leafd_layout layout(const char *name = "snowflake", std::chrono::milliseconds timeout = client_timeout) const
     {
         leafd_layout layout;
@@ -185,10 +195,11 @@ public:
         return ids;
     }
 
+    // The C handle, which this object keeps.
     leafd_client *get() const noexcept { return client_.get(); }
 };
 
-// Decodes a snowflake id.
+// Decodes a snowflake id by its layout.
 inline leafd_parts decode(std::uint64_t id, const leafd_layout &layout)
 {
     leafd_parts parts;
@@ -196,7 +207,7 @@ inline leafd_parts decode(std::uint64_t id, const leafd_layout &layout)
     return parts;
 }
 
-// Returns the smallest id that a layout can have at a given time: a bound for queries by time.
+// Returns the smallest id that a layout can have at a given time, as a bound for queries by time.
 inline std::uint64_t first_id_at(std::chrono::system_clock::time_point when, const leafd_layout &layout)
 {
     const auto since_epoch = std::chrono::floor<std::chrono::milliseconds>(when.time_since_epoch()).count();

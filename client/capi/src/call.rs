@@ -1,4 +1,4 @@
-//! What every call shares: checked pointers, failures written to the caller, and no panic into C.
+//! What every call shares: checked pointers, errors written for the caller, and no panics across the C boundary.
 
 use std::any::Any;
 use std::ffi::{CStr, c_char};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::LEAFD_TIMEOUT_DEFAULT;
 use crate::error::{CallError, LeafdError, LeafdStatus, known};
 
-/// Runs a call's body, and returns and writes its outcome.
+/// Runs a call's body, writes its error, and returns its status.
 ///
 /// # Safety
 /// `error` is null or valid for a write.
@@ -17,7 +17,7 @@ pub(crate) unsafe fn call(
     error: *mut LeafdError,
     body: impl FnOnce() -> Result<(), CallError>,
 ) -> LeafdStatus {
-    // A body writes its outputs last, so a panic leaves nothing half done.
+    // A body writes its outputs last, so a panic leaves no partial output.
     let failed = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => None,
         Ok(Err(failed)) => Some(failed),
@@ -92,7 +92,7 @@ pub(crate) unsafe fn text<'a>(text: *const c_char, name: &str) -> Result<&'a str
     bytes.to_str().map_err(|_| LeafdError::invalid(&format!("the {name} {bytes:?} is not UTF-8")))
 }
 
-/// Writes the `count` results of `body` to an array of the caller.
+/// Writes the `count` results of `body` to the caller's array.
 ///
 /// # Safety
 /// `place` is null, or valid for writes of `count` results.
@@ -110,7 +110,7 @@ pub(crate) unsafe fn write<R: IntoIterator>(
     Ok(())
 }
 
-/// Checks an array of the caller.
+/// Checks the caller's array.
 pub(crate) fn check_room<T>(items: *const T, name: &str, count: usize) -> Result<(), CallError> {
     if count > isize::MAX as usize / size_of::<T>() {
         return Err(LeafdError::invalid(&format!("{count} ids don't fit in memory")));
@@ -121,7 +121,7 @@ pub(crate) fn check_room<T>(items: *const T, name: &str, count: usize) -> Result
     Ok(())
 }
 
-/// A time limit; `None`: the client's own.
+/// The time limit of a call. `None`: the client's own.
 pub(crate) fn limit(timeout_ms: u32) -> Option<Duration> {
     (timeout_ms != LEAFD_TIMEOUT_DEFAULT).then(|| Duration::from_millis(u64::from(timeout_ms)))
 }

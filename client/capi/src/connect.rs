@@ -1,4 +1,4 @@
-//! Clients: how they are set up, what they report, how they are freed.
+//! Clients: how they are created, what they report, and how they are freed.
 
 use std::ffi::{CStr, OsStr, c_char};
 use std::os::unix::ffi::OsStrExt;
@@ -22,24 +22,24 @@ pub struct LeafdClient {
     _handle: Handle<Client>,
 }
 
-/// The settings of a client. All zeros: the defaults.
+/// The settings of a client. All zeros select the defaults.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdSettings {
-    /// The path of the daemon's socket, 1 to 107 bytes; NULL: `$LEAFD_SOCKET`, otherwise the socket of this user's
+    /// The path of the daemon's socket, 1 to 107 bytes. NULL selects `$LEAFD_SOCKET`, or else the socket of this user's
     /// daemon or of the system's.
     pub socket_path: *const c_char,
-    /// How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, capped at 60000; 0: 2000.
+    /// How long calls with `LEAFD_TIMEOUT_DEFAULT` may take, in milliseconds, capped at 60000. 0 selects 2000.
     pub timeout_ms: u32,
-    /// How long such calls wait for a missing daemon before their timeout starts, in milliseconds, capped at 3600000:
-    /// for a process that may start before the daemon. If this is less than their timeout, they wait as long as their
-    /// timeout.
+    /// How long such calls wait for a missing daemon before their timeout starts, in milliseconds, capped at 3600000.
+    /// Use this in a process that may start before the daemon. If the value is less than their timeout, they wait for
+    /// as long as their timeout.
     ///
-    /// 0: calls fail immediately if no daemon has ever run. Even then, they wait until their timeout for a daemon that
-    /// appears to be restarting: if this client was connected before, if a socket exists on which no daemon listens, or
-    /// if a socket was removed in the last ten seconds.
+    /// With 0, calls fail immediately if no daemon has ever run. Even then, they wait until their timeout for a daemon
+    /// that appears to be restarting: if this client was connected before, if a socket exists on which no daemon
+    /// listens, or if a socket was removed in the last ten seconds.
     pub wait_ms: u32,
-    /// 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING` or their sum.
+    /// 0, `LEAFD_DIRECT`, `LEAFD_NO_POLLING`, or both combined with `|`.
     pub flags: u32,
 }
 
@@ -56,7 +56,7 @@ pub struct LeafdInfo {
     pub release: [c_char; LEAFD_RELEASE_BYTES],
 }
 
-/// The client of [`leafd_shared`], once there is one.
+/// The client of [`leafd_shared`], once it exists.
 static SHARED: AtomicPtr<LeafdClient> = AtomicPtr::new(std::ptr::null_mut());
 
 impl HandleKind for Client {
@@ -92,7 +92,7 @@ pub(crate) unsafe fn with<T>(
 /// Creates a client. It connects on first use; `leafd_info()` connects immediately.
 ///
 /// `settings`: NULL for the defaults. Free the client with `leafd_free()`. Errors: `NULL_POINTER`, `INVALID_ARGUMENT`,
-/// `RESOURCES`. Any thread.
+/// `RESOURCES`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_new(
@@ -130,9 +130,9 @@ pub unsafe extern "C" fn leafd_new(
 
 /// Returns a client with the default settings that all callers in the process share. The first call creates it.
 ///
-/// For runtimes that forget their variables while the process goes on, as PHP does after each request: its connections
-/// and the ids that it holds stay. It is never freed; `leafd_free()` leaves it as it is. Errors: `NULL_POINTER`,
-/// `INVALID_ARGUMENT`, `RESOURCES`. Any thread.
+/// Use it in runtimes that discard their variables while the process keeps running, as PHP does after each request: the
+/// client keeps its connections and held ids. It is never freed; `leafd_free()` has no effect on it. Errors:
+/// `NULL_POINTER`, `INVALID_ARGUMENT`, `RESOURCES`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_shared(
@@ -177,10 +177,10 @@ pub unsafe extern "C" fn leafd_free(client: *mut LeafdClient) -> LeafdStatus {
     }
 }
 
-/// Asks the daemon for its release and whether it is ready. Connects if there is no connection, and negotiates the
-/// protocol version.
+/// Asks the daemon for its release and whether it is ready. The call connects if there is no connection, and negotiates
+/// the protocol version.
 ///
-/// Errors: `VERSION`, or the reason why the daemon did not answer. Any thread.
+/// Errors: `NULL_POINTER`, `HANDLE`, and the request's errors, such as `VERSION`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_info(
@@ -203,9 +203,8 @@ pub unsafe extern "C" fn leafd_info(
 
 /// Copies the path of the daemon's socket, as determined when the client was created.
 ///
-/// Writes at most `size` bytes to `buffer`, including the terminating NUL; a longer path is truncated. `buffer` may
-/// be NULL if `size` is 0. Returns the length of the whole path without the NUL; 0 if `client` is not a live
-/// handle. Any thread.
+/// Writes at most `size` bytes to `buffer`, including the terminating NUL; a longer path is truncated. `buffer` may be
+/// NULL if `size` is 0. Returns the length of the whole path without the NUL, or 0 if `client` is not a live handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_socket_path(
     client: *const LeafdClient,
@@ -213,7 +212,7 @@ pub unsafe extern "C" fn leafd_socket_path(
     size: usize,
 ) -> usize {
     number_or(0, || {
-        // SAFETY: as the header says; `end` and the zero after it lie within the buffer.
+        // SAFETY: as the header says; `end` and the zero after it are within the buffer.
         unsafe {
             let path = get(client)?.socket_path().as_os_str().as_bytes();
             if !buffer.is_null() && size > 0 {

@@ -10,7 +10,7 @@ use crate::connect::{self, LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 use crate::handle::{self, FreedHandles, Handle, HandleKind};
 
-/// One tag of a client: the fastest way to draw many ids.
+/// A handle for one tag of a client, which is the fastest way to draw many ids.
 pub struct LeafdTag {
     _handle: Handle<Tag>,
 }
@@ -42,12 +42,12 @@ fn with_tag<T>(
     })
 }
 
-/// Draws the next id of `tag`: a unique number from 1 to 2^63-1. Most ids come from a run that the process holds,
-/// in nanoseconds. Ids are then not in chronological order across threads and processes.
+/// Draws the next id of `tag`: a unique number from 1 to 2^63 - 1. Most ids come from a run that the process holds, in
+/// nanoseconds. Such ids are not in chronological order across threads and processes.
 ///
-/// `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags.
-/// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
-/// `leafd_tag_next()` avoids looking up the name.
+/// `tag`: UTF-8, 1 to 128 characters, no control characters. A client uses at most 65536 different tags. Errors:
+/// `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, and the request's errors. `leafd_tag_next()` avoids looking up the
+/// name.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next(
@@ -66,8 +66,8 @@ pub unsafe extern "C" fn leafd_next(
     }
 }
 
-/// Draws the next id of `tag` directly, with a separate request. It is higher than any id drawn directly on this
-/// host before, and takes microseconds. Otherwise like `leafd_next()`.
+/// Draws the next id of `tag` directly, with a separate request. It is higher than any id drawn directly on this host
+/// before, and takes microseconds. Otherwise the call is like `leafd_next()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next_direct(
@@ -86,11 +86,11 @@ pub unsafe extern "C" fn leafd_next_direct(
     }
 }
 
-/// Creates a handle of a tag, without checking whether the tag exists.
+/// Creates a handle for a tag, without checking whether the tag exists.
 ///
-/// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` to draw this handle's ids directly. Free the handle with
-/// `leafd_tag_free()`. It remains valid after the client is freed. Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`,
-/// `RESOURCES`. Any thread.
+/// `name`: as for `leafd_next()`. `flags`: 0, or `LEAFD_DIRECT` to draw this handle's ids directly. Free the handle
+/// with `leafd_tag_free()`. It remains valid after the client is freed. Errors: `NULL_POINTER`, `HANDLE`,
+/// `INVALID_ARGUMENT`, `RESOURCES`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_new(
@@ -143,8 +143,9 @@ pub unsafe extern "C" fn leafd_tag_next(
     }
 }
 
-/// Returns an id from the held run without waiting; 0: no id is held, or `tag` is not a live handle. For bindings that
-/// do something before they wait, such as releasing an interpreter's lock, and then call `leafd_tag_next()`. Any thread.
+/// Returns an id from the held run without waiting, or 0 if no id is held or `tag` is not a live handle. Bindings use
+/// it if they must do something before they wait, such as releasing an interpreter's lock, and then call
+/// `leafd_tag_next()`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_tag_take(tag: *const LeafdTag) -> u64 {
     // SAFETY: as the header says.
@@ -153,8 +154,8 @@ pub unsafe extern "C" fn leafd_tag_take(tag: *const LeafdTag) -> u64 {
 
 /// Draws `count` ids of `tag` from the daemon, in the order of issue: all of them within the timeout, or none.
 ///
-/// `ids` has room for `count` numbers, and may be NULL if `count` is 0. `count`: at most 1000000000; more than
-/// 1000000 take several requests. Errors: as for `leafd_next()`. Any thread.
+/// `ids` has room for `count` numbers, and may be NULL if `count` is 0. `count` is at most 1000000000; more than
+/// 1000000 take several requests. Errors are those of `leafd_next()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_next_many(

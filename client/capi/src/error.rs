@@ -7,10 +7,10 @@ use leafd_client::Error;
 
 use crate::call::write_text;
 
-/// The outcome of a call. A number is assigned once and never reused.
+/// The outcome of a call. Numbers are never reused.
 ///
-/// Up to 999: statuses of the daemon, with the numbers of leafd's protocol. From 1000 on: errors of the library.
-/// Later releases may add numbers: treat an unknown one like `LEAFD_STATUS_INTERNAL`.
+/// Numbers up to 999 are the daemon's statuses, as in leafd's protocol; numbers from 1000 on are the library's errors.
+/// Later releases may add numbers, so treat an unknown number like `LEAFD_STATUS_INTERNAL`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeafdStatus {
@@ -48,7 +48,7 @@ pub enum LeafdStatus {
     TimeExhausted = 15,
     /// The daemon's state directory can't be written. A retry may help.
     Journal = 16,
-    /// The daemon is stopping, and none was started in time. A retry may help.
+    /// The daemon is stopping, and no new one started in time. A retry may help.
     ShuttingDown = 17,
     /// A tag of this name already exists.
     TagExists = 18,
@@ -85,15 +85,15 @@ pub enum LeafdStatus {
     Interrupted = 1009,
 }
 
-/// The error of a call. After `LEAFD_STATUS_OK` it has that status, an empty message and zeros.
+/// The error of a call. After `LEAFD_STATUS_OK`, it contains that status, an empty message and zeros.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdError {
     /// The status that the call returned.
     pub status: u32,
-    /// The number of milliseconds after which a retry may succeed; 0: unknown.
+    /// The number of milliseconds after which a retry may succeed, or 0 if unknown.
     pub retry_after_ms: u32,
-    /// The system's error number (an `errno`) that caused it; 0: none.
+    /// The system's error number (an `errno`) that caused the error, or 0 if there is none.
     pub os_error: i32,
     /// Whether the same call may succeed later without any other action.
     pub retryable: bool,
@@ -104,7 +104,7 @@ pub struct LeafdError {
 /// Size of the message in a `leafd_error`, including the terminating NUL.
 pub const LEAFD_ERROR_MESSAGE_BYTES: usize = 1024;
 
-/// A failed call, as C will see it.
+/// The error of a failed call, as C receives it.
 pub(crate) type CallError = Box<LeafdError>;
 
 /// Every status with its name.
@@ -152,7 +152,7 @@ pub(crate) fn known(status: u32) -> Option<(LeafdStatus, &'static CStr)> {
     STATUSES.iter().find(|(known, _)| *known as u32 == status).copied()
 }
 
-/// Returns the name of a status, such as "TAG_UNKNOWN"; "UNKNOWN" for an unknown number. The string stays valid
+/// Returns the name of a status, such as "TAG_UNKNOWN", or "UNKNOWN" for an unknown number. The string stays valid
 /// forever. Safe at any time, even in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_status_name(status: u32) -> *const c_char {

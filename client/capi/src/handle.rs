@@ -18,7 +18,7 @@ const QUARANTINE: usize = 1024;
 /// The mark of a freed handle of any kind.
 const FREED: u64 = 0x6465_6572_6664_6561;
 
-/// The kind of a handle.
+/// A kind of handle.
 pub(crate) trait HandleKind: Sized + 'static {
     /// Marks handles of this kind. Other memory begins with it only by chance.
     const MARK: u64;
@@ -40,7 +40,7 @@ pub(crate) struct FreedHandles<T>(Mutex<VecDeque<FreedHandle<T>>>);
 
 struct FreedHandle<T>(NonNull<Handle<T>>);
 
-// SAFETY: a place in the queue has no value in it, and belongs to the thread that takes it out.
+// SAFETY: a place in the queue contains no value, and belongs to the thread that removes it from the queue.
 unsafe impl<T> Send for FreedHandle<T> {}
 
 /// A new handle.
@@ -80,7 +80,7 @@ pub(crate) unsafe fn get<'a, T: HandleKind>(handle: *const Handle<T>) -> Result<
 /// As for [`get`]; no other thread uses the handle.
 pub(crate) unsafe fn free<T: HandleKind>(handle: *mut Handle<T>) -> Result<(), CallError> {
     let Some(place) = NonNull::new(handle) else { return Ok(()) };
-    // SAFETY: as in `get`. Only one thread changes the mark, and so only one drops the value.
+    // SAFETY: as in `get`. Only one thread changes the mark, so only one drops the value.
     unsafe {
         get(handle)?;
         let mark = &(*handle).mark;
@@ -118,7 +118,7 @@ impl<T> FreedHandles<T> {
         FreedHandles(Mutex::new(VecDeque::new()))
     }
 
-    /// Never waits: in a forked child, the lock may be held forever. If it is, the place is lost.
+    /// This never waits, because in a forked child the lock may be held forever. If it is held, the place is lost.
     fn put(&self, place: FreedHandle<T>) {
         if let Ok(mut places) = self.0.try_lock() {
             places.push_back(place);

@@ -14,13 +14,13 @@ use crate::error::{CallError, LeafdError, LeafdStatus};
 pub struct LeafdLayout {
     /// Bits of the time field, from 1.
     pub time_bits: u8,
-    /// Bits of the worker field.
+    /// Bits of the worker field, from 0.
     pub worker_bits: u8,
-    /// Bits of the sequence field, from 1. All three fields together: at most 63.
+    /// Bits of the sequence field, from 1. All three fields together have at most 63 bits.
     pub sequence_bits: u8,
     /// Length of a tick in milliseconds, 1 to 3600000.
     pub tick_ms: u32,
-    /// The epoch, at which time starts, in milliseconds of Unix time.
+    /// The epoch, at which tick 0 starts, in milliseconds of Unix time.
     pub epoch_ms: u64,
 }
 
@@ -32,14 +32,14 @@ pub struct LeafdParts {
     pub tick: u64,
     /// The worker that issued it.
     pub worker: u64,
-    /// Its number within tick and worker.
+    /// Its sequence number within its tick and worker.
     pub sequence: u64,
-    /// When its tick starts, in milliseconds of Unix time.
+    /// The start of its tick, in milliseconds of Unix time.
     pub unix_ms: u64,
 }
 
-/// Returns the layout of Leaf's own snowflake ids: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits
-/// of worker, 12 bits of sequence. Any thread, even in signal handlers.
+/// Returns the layout of Leaf's own snowflake ids: 41 bits for the milliseconds since 2010-11-04T01:42:54.657Z, 10 bits
+/// for the worker and 12 bits for the sequence. Safe at any time, even in signal handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
     Layout::LEAF.into()
@@ -47,8 +47,8 @@ pub extern "C" fn leafd_layout_leaf() -> LeafdLayout {
 
 /// Asks the daemon for the layout of the snowflake ids drawn under the tag name `name`, such as "snowflake".
 ///
-/// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this name, or the reason why the
-/// daemon did not answer. Any thread.
+/// Errors: `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT` if the daemon has no layout of this name, and the request's
+/// errors.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_layout_of(
@@ -69,8 +69,7 @@ pub unsafe extern "C" fn leafd_layout_of(
 
 /// Decodes a snowflake id by its layout.
 ///
-/// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits that the layout doesn't have. Any
-/// thread.
+/// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or an id with bits that the layout doesn't have.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_decode(
@@ -89,10 +88,10 @@ pub unsafe extern "C" fn leafd_decode(
     }
 }
 
-/// Computes the smallest id that a layout can have at a given time, in milliseconds of Unix time: a bound for
-/// queries by time.
+/// Computes the smallest id that a layout can have at a given time, as a bound for queries by time. `unix_ms`: the
+/// time, in milliseconds of Unix time.
 ///
-/// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or a time for which it has no ids. Any thread.
+/// Errors: `NULL_POINTER`, `INVALID_ARGUMENT` for an invalid layout or a time for which it has no ids.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_first_id_at(

@@ -1,11 +1,11 @@
-//! leafd's client for C and every language that calls C: opaque handles, numbered statuses, no panics.
+//! leafd's client for C and every language that can call C: opaque handles, numbered statuses, and no panics.
 //!
 //! The contract is the header's preamble (`cbindgen.toml`). The header's sections follow the order of the modules.
 
-// Each call's pointers are described by the header's preamble, for readers of C.
+// The header's preamble describes the pointers of all calls, for readers of C.
 #![allow(clippy::missing_safety_doc)]
 
-// Clients: how they are set up, what they report, how they are freed.
+// Clients: how they are created, what they report, and how they are freed.
 mod connect;
 
 // Ids, one by one and in batches, by client and by tag.
@@ -38,15 +38,15 @@ use std::ffi::{CStr, c_char};
 /// programs must be recompiled. `leafd_abi_version()` returns the library's.
 pub const LEAFD_ABI_VERSION: u32 = 1;
 
-/// As a call's timeout: use the client's.
+/// Pass this as a call's timeout to use the client's timeout.
 pub const LEAFD_TIMEOUT_DEFAULT: u32 = u32::MAX;
 
-/// A flag of `leafd_settings` and `leafd_tag_new()`: draw each id directly, with a separate request. Ids of a tag are
-/// then strictly increasing on this host, and take microseconds instead of nanoseconds.
+/// A flag of `leafd_settings` and `leafd_tag_new()`: draw each id directly, with a separate request. The ids of a tag
+/// then increase strictly on this host, and take microseconds instead of nanoseconds.
 pub const LEAFD_DIRECT: u32 = 1;
 
-/// A flag of `leafd_settings`: waiting threads sleep at once. Otherwise, and only while requests arrive back to back,
-/// they may first poll the socket for up to 100 microseconds, or yield the core to other threads and check again.
+/// A flag of `leafd_settings`: waiting threads sleep at once. Without it, and only while requests are sent back to
+/// back, they may first poll the socket for up to 100 microseconds, or yield the core to other threads and check again.
 pub const LEAFD_NO_POLLING: u32 = 2;
 
 const VERSION: &CStr =

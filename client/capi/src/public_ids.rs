@@ -8,19 +8,20 @@ use crate::call::{call, check_room, text, write, write_text};
 use crate::connect::{LeafdClient, with};
 use crate::error::{CallError, LeafdError, LeafdStatus};
 
-/// Size of a public id as text, including the terminating NUL: more than the longest one needs.
+/// Size of the buffer for a public id as text, including the terminating NUL. It is larger than the longest one.
 pub const LEAFD_PUBLIC_ID_BYTES: usize = 64;
 
-/// The form of public ids. All zeros: 63 bits, the daemon's current key, and texts without a prefix.
+/// The form of public ids. All zeros select 63 bits, the daemon's current key, and texts without a prefix.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct LeafdPublicForm {
-    /// The width of dense and public ids in bits: 20 to 63, 53 for JavaScript's numbers; 0: 63.
+    /// The width of dense and public ids in bits, from 20 to 63; 53 for JavaScript's numbers. 0 selects 63.
     pub bits: u32,
-    /// The number of the key, 1 to 31; 0: the daemon's current one. Texts contain the number, so it is ignored when
-    /// they are read.
+    /// The number of the key, from 1 to 31; 0 selects the daemon's current key. Texts contain the number, so it is
+    /// ignored when they are converted back.
     pub key: u32,
-    /// The prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`; NULL or "": none.
+    /// The prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`, at most 32 characters. NULL or
+    /// "" selects none.
     pub prefix: *const c_char,
 }
 
@@ -55,7 +56,7 @@ unsafe fn public_ids(
     Ok(ids)
 }
 
-/// An array from the caller.
+/// The caller's array.
 ///
 /// # Safety
 /// `items` is null, or valid for reads of `count` of them for as long as the slice is used.
@@ -75,17 +76,17 @@ fn text_for_c(text: String) -> Result<[c_char; LEAFD_PUBLIC_ID_BYTES], CallError
     Ok(places)
 }
 
-/// Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what public ids hide, and
-/// who may convert them. Numbers don't contain the number of their key: once another key is in use, they are
-/// converted back to the wrong ids unless `form` names the old key.
+/// Converts `count` dense ids of `tag` to public ids, as numbers. leafd's guide explains what public ids hide, and who
+/// may convert them. Numbers don't contain the number of their key. Once another key is in use, they are converted back
+/// to the wrong ids unless `form` names the old key.
 ///
-/// `form`: may be NULL, which means all zeros. `timeout_ms`: applies to the whole call, which makes one request for
-/// every 240 ids.
+/// `form` may be NULL, which means all zeros. `timeout_ms` applies to the whole call, which makes one request for every
+/// 240 ids.
 ///
-/// Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`,
-/// which may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has too many bits, and for an invalid form;
-/// `DENIED` if this user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one;
-/// `NULL_POINTER`, `HANDLE`, `INVALID_ARGUMENT`, or the reason why the daemon did not answer. Any thread.
+/// Writes to `public_ids`, which has room for `count` numbers and may be the same array as `ids`, and to `error`, which
+/// may be NULL. Errors: `VALUE_REFUSED` for an id that is 0 or has too many bits, and for an invalid form; `DENIED` if
+/// this user may not mask and unmask; `MASK_KEY` if the daemon has no such key, or a wrong one; `NULL_POINTER`,
+/// `HANDLE`, `INVALID_ARGUMENT`, and the request's other errors.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_mask(
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn leafd_mask(
 }
 
 /// Converts public ids that `leafd_mask()` made with the same `form` back to dense ids. `ids` may be the same array as
-/// `public_ids`.
+/// `public_ids`. Otherwise like `leafd_mask()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_unmask(
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn leafd_unmask(
     }
 }
 
-/// Like `leafd_mask()`, but returns texts, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text is
+/// Like `leafd_mask()`, but writes texts to `texts`, such as "ord_16dsky4r4xzza8d" with the prefix "ord". Each text is
 /// NUL-terminated.
 #[must_use]
 #[unsafe(no_mangle)]
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn leafd_unmask_text(
             if given.iter().any(|text| text.is_null()) {
                 return Err(LeafdError::null("texts[i]"));
             }
-            // The text may be anything that someone typed; the daemon rejects invalid ones.
+            // The text may be anything that a user typed; the daemon rejects invalid texts.
             let shown: Vec<_> =
                 given.iter().map(|&text| CStr::from_ptr(text).to_string_lossy()).collect();
             write(ids, "ids", count, || Ok(asked.unmask_text(&shown)?))

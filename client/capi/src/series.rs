@@ -6,19 +6,19 @@ use crate::call::{call, text, write_text};
 use crate::connect::{LeafdClient, with};
 use crate::error::{LeafdError, LeafdStatus};
 
-/// Size of a document number, including the terminating NUL.
+/// Size of the buffer for a document number, including the terminating NUL.
 pub const LEAFD_NUMBER_BYTES: usize = 256;
 
 /// Draws `count` document numbers of a series, such as "INV-2026-000123". Each text is NUL-terminated. The numbers
 /// may span two periods.
 ///
-/// `tenant`: the tenant of a series with tenants, otherwise NULL or "". `timeout_ms`: applies to the whole call,
-/// which makes one request for every 1,000 numbers.
+/// `tenant` is the tenant of a series with tenants, otherwise NULL or "". `timeout_ms` applies to the whole call, which
+/// makes one request for every 1,000 numbers.
 ///
 /// Writes to `texts`, which has room for `count` numbers, and to `error`, which may be NULL. Errors: `TAG_UNKNOWN`
 /// if there is no such series; `VALUE_REFUSED` for a tenant that the series can't have; `STORE_UNAVAILABLE` during
 /// a store outage if the daemon doesn't know the period or holds no numbers for it; otherwise like
-/// `leafd_next_many()`. Any thread.
+/// `leafd_next_many()`.
 #[must_use]
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn leafd_series_next(
@@ -41,7 +41,8 @@ pub unsafe extern "C" fn leafd_series_next(
             let series = with(client, timeout_ms, |client| Ok(client.series(name)))?;
             let numbers = series.tenant(tenant).next_batch(count)?;
             for (index, number) in numbers.iter().enumerate() {
-                // The client checks that there are as many as requested. The daemon's have at most 160 bytes.
+                // The client checks that there are as many texts as requested. The daemon's texts have at most 160
+                // bytes.
                 write_text(number, &mut *texts.add(index));
             }
             Ok(())

@@ -1,4 +1,5 @@
-/* The contract of every call: pointers, outputs, failures, limits. `calls SOCKET`, with a daemon that has the tag `orders`. */
+/* Tests the contract of every call: pointers, outputs, failures and limits. Run `calls SOCKET` with a daemon that has
+ * the tag `orders`. */
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -10,7 +11,7 @@ static const uint64_t UNTOUCHED = 0x5555555555555555u;
 static void check_message(const char *part)
 {
     if (strstr(why.message, part) == NULL) {
-        fprintf(stderr, "\"%s\" says nothing of \"%s\"\n", why.message, part);
+        fprintf(stderr, "\"%s\" doesn't mention \"%s\"\n", why.message, part);
         _exit(1);
     }
 }
@@ -42,7 +43,7 @@ static void check_new(const char *path)
     FAILS(make_client(too_long, 100, 0, 0, &client), INVALID_ARGUMENT);
     check_message("107");
     CHECK(client == untouched && !why.retryable);
-    /* Nobody there. */
+    /* No daemon listens there. */
     OK(make_client("/nowhere/at/all", 0, 0, LEAFD_NO_POLLING, &client));
     uint64_t id = UNTOUCHED;
     FAILS(leafd_next(client, "orders", LEAFD_TIMEOUT_DEFAULT, &id, &why), CONNECT);
@@ -74,7 +75,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
-/* A call waits as long as it may, and with a timeout of its own no longer than that. */
+/* A call waits as long as the settings allow, but never longer than its own timeout. */
 static void check_waiting(void)
 {
     leafd_client *client = NULL;
@@ -91,7 +92,7 @@ static void check_waiting(void)
     OK(leafd_free(client));
 }
 
-/* A socket that this user may not open. Root may open every one: so a child of root's is nobody. */
+/* A socket that this user may not open. Root may open every socket, so a child of root runs as nobody. */
 static void check_denied(const char *path)
 {
     const int is_root = geteuid() == 0;
@@ -120,7 +121,7 @@ static void check_handles(const leafd_client *live)
     leafd_tag *tag = NULL;
     OK(leafd_free(NULL));
     OK(leafd_tag_free(NULL));
-    /* NULL. */
+    /* A NULL pointer. */
     FAILS(connect_now(NULL), NULL_POINTER);
     FAILS(leafd_next(NULL, "orders", LEAFD_TIMEOUT_DEFAULT, &id, &why), NULL_POINTER);
     check_message("NULL");
@@ -138,7 +139,7 @@ static void check_handles(const leafd_client *live)
     FAILS(leafd_layout_of(live, NULL, LEAFD_TIMEOUT_DEFAULT, NULL, &why), NULL_POINTER);
     FAILS(leafd_decode(1, NULL, NULL, &why), NULL_POINTER);
     CHECK(leafd_tag_take(NULL) == 0);
-    /* Foreign: other memory, another kind, a crooked address. */
+    /* Foreign pointers: other memory, a handle of another kind, a misaligned address. */
     FAILS(leafd_next((leafd_client *)foreign, "orders", LEAFD_TIMEOUT_DEFAULT, &id, &why), HANDLE);
     check_message("not one that this library created");
     FAILS(leafd_free((leafd_client *)foreign), HANDLE);
@@ -149,7 +150,7 @@ static void check_handles(const leafd_client *live)
     FAILS(leafd_free((leafd_client *)tag), HANDLE);
     CHECK(leafd_tag_take((leafd_tag *)foreign) == 0);
     CHECK(id == UNTOUCHED);
-    /* Freed, also when others were made and freed since. */
+    /* Freed handles, even after other handles were created and freed. */
     OK(leafd_tag_free(tag));
     FAILS(leafd_tag_next(tag, LEAFD_TIMEOUT_DEFAULT, &id, &why), HANDLE);
     check_message("has been freed");
@@ -166,7 +167,7 @@ static void check_handles(const leafd_client *live)
     FAILS(leafd_free(client), HANDLE);
     FAILS(leafd_next(client, "orders", LEAFD_TIMEOUT_DEFAULT, &id, &why), HANDLE);
     CHECK(id == UNTOUCHED);
-    /* However many are made, memory is used again. */
+    /* Memory is reused, however many handles are created. */
     for (int number = 0; number < 5000; number++) {
         leafd_tag *other = NULL;
         OK(leafd_tag_new(live, "orders", 0, &other, &why));
@@ -201,7 +202,7 @@ static void check_drawing(const char *path, const leafd_client *client)
     OK(leafd_tag_next_many(tag, LEAFD_TIMEOUT_DEFAULT, &ids[count], 10, &why));
     count += 10;
     OK(leafd_next_many(client, "orders", 5000, NULL, 0, &why));
-    /* The name's place stays, its letters change. */
+    /* The name's address stays the same, but its letters change. */
     char name[16] = "orders";
     OK(leafd_next(client, name, LEAFD_TIMEOUT_DEFAULT, &ids[count++], &why));
     OK(leafd_next(client, name, LEAFD_TIMEOUT_DEFAULT, &ids[count++], &why));
@@ -216,7 +217,7 @@ static void check_drawing(const char *path, const leafd_client *client)
             CHECK(ids[one] != ids[other]);
         }
     }
-    /* Failures write nothing. */
+    /* Failed calls write nothing. */
     uint64_t many[3] = {UNTOUCHED, UNTOUCHED, UNTOUCHED};
     FAILS(leafd_next_many(client, "nosuch", 5000, many, 3, &why), TAG_UNKNOWN);
     check_message("nosuch");
@@ -227,7 +228,7 @@ static void check_drawing(const char *path, const leafd_client *client)
     FAILS(leafd_next(client, "\xff\xfe", LEAFD_TIMEOUT_DEFAULT, &id, &why), INVALID_ARGUMENT);
     check_message("UTF-8");
     FAILS(leafd_next_many(client, "orders", 5, many, SIZE_MAX, &why), INVALID_ARGUMENT);
-    /* A client of its own whose every id is a request: they ascend. A tag outlives its client. */
+    /* A separate client that draws every id directly, so ids ascend. A tag outlives its client. */
     leafd_client *ordered = NULL;
     leafd_tag *orphan = NULL;
     OK(make_client(path, 5000, 0, LEAFD_DIRECT | LEAFD_NO_POLLING, &ordered));
@@ -253,7 +254,7 @@ static void *leave_nothing(void)
     return NULL;
 }
 
-/* An interpreter that lacks something is none. */
+/* An interpreter with a missing function is rejected. */
 static void check_interpreter(void)
 {
     const leafd_interpreter incomplete = {leave_nothing, NULL, NULL};
@@ -262,7 +263,7 @@ static void check_interpreter(void)
     OK(leafd_set_interpreter(NULL, &why));
 }
 
-/* Counts that can only be a mistake draw nothing. */
+/* Counts that can only be mistakes draw no ids. */
 static void check_counts(const leafd_client *client)
 {
     uint64_t ids[1] = {UNTOUCHED};
@@ -271,7 +272,7 @@ static void check_counts(const leafd_client *client)
     CHECK(ids[0] == UNTOUCHED);
 }
 
-/* What an event loop does that asks for runs by itself. */
+/* The calls of an event loop that requests runs itself. */
 static void check_loop(const leafd_client *live)
 {
     static const uint8_t reply[] = {
@@ -293,7 +294,7 @@ static void check_loop(const leafd_client *live)
     CHECK(id == 0);
     CHECK(leafd_loop_advance(tag) == 5 && leafd_loop_take(tag) == 6);
     CHECK(leafd_loop_take(tag) == 7 && leafd_loop_take(tag) == (8 | LEAFD_LOOP_REFILL) && leafd_loop_take(tag) == 0);
-    /* Too late to be held: asked for when the machine was started, to be held for 1 ms. */
+    /* Ids too late to hold: requested when the machine started, to be held for 1 ms. */
     static const uint8_t late[] = {1, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0};
     OK(leafd_loop_hold(tag, late, sizeof late, 4, 0, &id, &why));
     CHECK(id == 9 && leafd_loop_take(tag) == 0 && leafd_loop_advance(tag) == 0 && leafd_loop_wish(tag, 3) >= 3);
@@ -351,7 +352,7 @@ static void check_errors(const leafd_client *client)
     CHECK(error.status == LEAFD_STATUS_NULL_POINTER && ids[0] == UNTOUCHED && ids[2] == UNTOUCHED);
     OK(leafd_next(client, "orders", LEAFD_TIMEOUT_DEFAULT, ids, &error));
     CHECK(error.status == LEAFD_STATUS_OK && error.message[0] == 0);
-    /* A message that doesn't fit is cut between characters: the path is all of two bytes each. */
+    /* A message that doesn't fit is truncated between characters; each character of the path has two bytes. */
     leafd_client *away = NULL;
     char path[100] = "/";
     while (strlen(path) < 97) {

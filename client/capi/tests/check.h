@@ -1,4 +1,4 @@
-/* What the test programs share: assertions that say where, and a file that ids are written to. */
+/* Helpers of the test programs: assertions that print their location, and a file to which ids are written. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -24,7 +24,7 @@ static inline void check(int holds, const char *what, const char *file, int line
     }
 }
 
-/* The last failed call of this thread. */
+/* The error of this thread's last failed call. */
 static _Thread_local leafd_error why;
 
 static inline void check_status(leafd_status got, leafd_status wanted, const char *call, const char *file, int line)
@@ -49,7 +49,7 @@ static inline leafd_status connect_now(const leafd_client *client)
     return leafd_info(client, LEAFD_TIMEOUT_DEFAULT, &info, &why);
 }
 
-/* Appends ids to a file that many processes append to: each write is whole. */
+/* Appends ids to a file that many processes append to. Each write is atomic. */
 static inline void record(int file, const uint64_t *ids, size_t count)
 {
     CHECK(write(file, ids, count * sizeof *ids) == (ssize_t)(count * sizeof *ids));

@@ -1,11 +1,11 @@
-/* Draws ids in one of the ways that programs do, and writes them down: `draw SOCKET MODE FILE COUNT`.
+/* Draws ids in one of the ways in which programs do, and records them: `draw SOCKET MODE FILE COUNT`.
  *
- * threads: from 8 threads of one client      forks: children and grandchildren amid threads
- * bare: children made by clone(2)            reuse: a child has another socket under the parent's number
- * spawn: posix_spawn amid threads            signals: a timer interrupts every call
+ * threads: 8 threads of one client           forks: children and grandchildren while threads draw
+ * bare: children created by clone(2)         reuse: a child has another socket under the parent's descriptor
+ * spawn: posix_spawn while threads draw      signals: a timer interrupts every call
  * descriptors: with 1,500 of them open       until: until standard input ends, whatever the daemon does
  *
- * LEAFD_TEST_REFUSE in the environment: madvise(…, MADV_WIPEONFORK) is refused first, by a seccomp filter.
+ * If LEAFD_TEST_REFUSE is set, a seccomp filter first makes madvise(…, MADV_WIPEONFORK) fail.
  */
 #define _GNU_SOURCE
 #include <linux/audit.h>
@@ -39,7 +39,7 @@ static leafd_client *client;
 static leafd_tag *tag;
 static volatile int stop;
 
-/* CHUNK ids of every form. */
+/* Draws CHUNK ids with every kind of call. */
 static void draw(void)
 {
     uint64_t ids[CHUNK];
@@ -142,7 +142,7 @@ static void draw_forks(void)
     join(threads, 3);
 }
 
-/* The C library doesn't know of these children: so there are no other threads, whose locks nobody would let go of. */
+/* The C library doesn't know about these children, so no other threads run, because nobody would release their locks. */
 static void draw_bare(void)
 {
     for (size_t number = 0; number < count; number++) {
@@ -159,7 +159,7 @@ static void draw_bare(void)
     }
 }
 
-/* The number of the client's connection: the socket whose peer is the daemon's. */
+/* The descriptor of the client's connection: the socket whose peer is the daemon's socket. */
 static int connection(void)
 {
     for (int number = 3; number < 1024; number++) {
@@ -188,14 +188,14 @@ static void draw_reuse(void)
         draw();
         OK(leafd_tag_free(tag));
         OK(leafd_free(client));
-        /* Nobody closed it, and nobody wrote to it. */
+        /* The library neither closed it nor wrote to it. */
         CHECK(write(number, "there", 6) == 6 && read(pair[1], heard, sizeof heard) == 6);
         CHECK(strcmp(heard, "there") == 0);
         _exit(0);
     }
     draw();
     await(child);
-    /* A child makes a connection of its own, and leaves its copy of its parent's as it is. */
+    /* A child opens its own connection, and leaves its copy of its parent's connection unchanged. */
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
@@ -238,7 +238,7 @@ static void draw_signals(void)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
-    /* Without SA_RESTART: every call of the system ends with EINTR. */
+    /* SA_RESTART is not set, so every system call ends with EINTR. */
     action.sa_handler = count_alarm;
     CHECK(sigaction(SIGALRM, &action, NULL) == 0);
     struct itimerval often = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
@@ -246,7 +246,7 @@ static void draw_signals(void)
     pthread_t threads[THREADS];
     start(threads, THREADS, draw_count);
     for (size_t number = 0; number < count; number++) {
-        /* Connecting as well. */
+        /* New clients connect as well. */
         leafd_client *other = NULL;
         leafd_layout layout;
         uint64_t ids[2];
@@ -320,7 +320,7 @@ int main(int argc, char **argv)
     path = argv[1];
     const char *mode = argv[2];
     if (strcmp(mode, "spawned") == 0) {
-        /* The parent's connection did not come along. */
+        /* The parent's connection is not inherited. */
         return connection() < 0 ? 0 : 1;
     }
     if (getenv("LEAFD_TEST_REFUSE") != NULL) {

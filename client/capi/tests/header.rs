@@ -1,9 +1,9 @@
-//! `include/leafd.h` is what cbindgen makes of the source. After a change:
+//! Checks that `include/leafd.h` is what cbindgen generates from the source. After a change, run
 //! `LEAFD_WRITE_HEADER=1 cargo test -p leafd-capi --test header`.
 
 use std::path::Path;
 
-/// The first call of each part of the header, and the part's heading.
+/// The first call of each section of the header, and the section's heading.
 const PARTS: [(&str, &str); 10] = [
     ("leafd_abi_version", "VERSIONS"),
     ("leafd_new", "CONNECT"),
@@ -17,7 +17,7 @@ const PARTS: [(&str, &str); 10] = [
     ("leafd_set_interpreter", "INTERPRETERS"),
 ];
 
-/// Writes each part's heading above the comment of its first call. The parts come in the order of the list.
+/// Writes each section's heading above the comment of its first call. The sections are in the order of the list.
 fn with_headings(header: &str) -> String {
     let mut headed = header.to_owned();
     let mut before = 0;

@@ -1,5 +1,5 @@
-/* Public ids: `public_ids SOCKET` checks the calls, with a daemon that has the mask key of the protocol's vectors and no other;
- * `public_ids SOCKET TEXT [UID]` prints what comes of masking 17 and of reading TEXT, as another user. */
+/* Public ids: `public_ids SOCKET` checks the calls, with a daemon whose only mask key is that of the protocol's vectors;
+ * `public_ids SOCKET TEXT [UID]` prints the results of masking 17 and of unmasking TEXT, as another user. */
 #include "check.h"
 
 enum { MANY = 500 };
@@ -19,7 +19,7 @@ static void check_numbers(const leafd_client *client)
     CHECK(shown[16] == 7414752538351631688u);
     OK(leafd_unmask(client, "orders", NULL, 5000, shown, back, MANY, NULL));
     CHECK(memcmp(ids, back, sizeof ids) == 0);
-    /* In place, of other bits, by a key that is named. */
+    /* Converts in place, with a different number of bits and a given key. */
     const leafd_public_form small = {.bits = 53, .key = 1};
     memcpy(back, ids, sizeof ids);
     OK(leafd_mask(client, "orders", &small, 5000, back, back, MANY - 1, NULL));
@@ -57,7 +57,7 @@ static void check_texts(const leafd_client *client)
     CHECK(back[0] == 17 && back[1] == 18);
 }
 
-/* What a stranger may have typed, each beside a good one. */
+/* Texts that a stranger may have typed, each together with a valid one. */
 static void check_mistyped(const leafd_client *client)
 {
     static const struct {

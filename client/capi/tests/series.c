@@ -1,4 +1,5 @@
-/* Document numbers: `series SOCKET`, with a daemon that has the new series bills (B{n:4}) and orders (O-{tenant}-{n:3}). */
+/* Document numbers: run `series SOCKET` with a daemon that has the new series bills (B{n:4}) and orders
+ * (O-{tenant}-{n:3}). */
 #include "check.h"
 
 enum { MANY = 1500 };
