@@ -1,4 +1,4 @@
-//! Prints what an id costs in Rust, from a held run and drawn directly, in nanoseconds; `bench/languages/run` runs it.
+//! Prints the cost of an id in Rust, from a held run and drawn directly, in nanoseconds. `bench/languages/run` runs it.
 
 use std::time::{Duration, Instant};
 

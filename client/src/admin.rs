@@ -8,21 +8,21 @@ use serde_json::json;
 use crate::client::Client;
 use crate::error::{Error, Result};
 
-/// The settings of a new tag. `None` and `false` are the daemon's defaults.
+/// The settings of a new tag. `None` and `false` select the daemon's defaults.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct NewTag {
-    /// The first id. Default: 1.
+    /// The first id to issue, from 1 to 2^63 - 2. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
     /// The minimum number of ids in a claim. Default: 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
-    /// The largest id. Default: 2^63 - 1.
+    /// The largest id to issue. Default: 2^63 - 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<u64>,
     /// Whether ids increase across all hosts.
     pub strict: bool,
-    /// The number of bits if ids are issued as public ids, 20 to 63.
+    /// The number of bits, from 20 to 63, if ids are issued as public ids.
     pub masked: Option<u8>,
     /// A human-readable description.
     pub description: Option<String>,
@@ -95,7 +95,8 @@ impl Client {
         self.administer(opcode::TAG_SET, tag, change)
     }
 
-    /// Makes `to` the lowest number that may be claimed from now on. Claimed ids stay in use.
+    /// Makes `to` the lowest number that may be claimed from now on. Hosts keep issuing the ids that they have already
+    /// claimed.
     ///
     /// # Errors
     /// Same as [`Client::admin`].

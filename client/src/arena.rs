@@ -14,7 +14,7 @@ use crate::pool::Pool;
 use crate::slot::Slot;
 use crate::supply::Supply;
 
-/// The part of a tag that is in wiped memory.
+/// The part of a tag that is kept in wiped memory.
 #[repr(C)]
 pub(crate) struct Cell {
     pub(crate) slot: Slot,

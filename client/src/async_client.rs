@@ -1,5 +1,5 @@
-//! The client for tokio. It takes ids from the blocking client's held runs, and makes all other calls of that client on
-//! tokio's blocking thread pool.
+//! The client for tokio. It takes ids from the blocking client's held runs, and makes all other calls on tokio's
+//! blocking thread pool.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -21,12 +21,12 @@ use crate::pool::CONNECTIONS_MAX;
 /// A [`Client`] for tokio: no call blocks the runtime's workers.
 ///
 /// It shares the held runs and the connections of the client from which it was created. Most calls return an id from a
-/// held run. Each of the others occupies a thread of the runtime's blocking pool until it ends, at most 32 at once. In
-/// a forked child, create a new one from [`AsyncClient::client`]: the parent's returns errors there. Clones share
-/// everything.
+/// held run. Every other call occupies a thread of the runtime's blocking pool until it ends; at most 32 run at once.
+/// In a forked child, create a new `AsyncClient` from [`AsyncClient::client`], because the parent's returns errors
+/// there. Clones share everything.
 ///
-/// A future may be dropped at any time. Its call then stops waiting for a missing daemon, but still waits for an answer
-/// until the deadline, and ids that it gets are skipped. A runtime that shuts down waits for such calls.
+/// A future may be dropped at any time. Its call then stops waiting for a missing daemon, but still waits for a pending
+/// answer until the deadline, and skips the ids that it gets. A runtime that shuts down waits for such calls.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), leafd_client::Error> {
@@ -40,7 +40,7 @@ use crate::pool::CONNECTIONS_MAX;
 #[derive(Clone, Debug)]
 pub struct AsyncClient {
     client: Client,
-    /// One for each call that may occupy a thread.
+    /// One permit for each call that may occupy a thread.
     permits: Arc<Semaphore>,
     /// The process that created it.
     pid: u32,
@@ -61,7 +61,7 @@ impl AsyncClient {
         &self.client
     }
 
-    /// Returns the same client, with the time limit `limit` for each call; see [`Client::within`].
+    /// Returns a client that shares everything, but limits each call to `limit`; see [`Client::within`].
     #[must_use]
     pub fn within(&self, limit: Duration) -> AsyncClient {
         AsyncClient { client: self.client.within(limit), ..self.clone() }
@@ -118,7 +118,7 @@ impl AsyncClient {
         &self,
         call: impl FnOnce(&Client, &mut Deadline) -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        // In a forked child, threads that don't exist there may hold the permits.
+        // In a forked child, the permits may be held by threads that don't exist there.
         if self.pid != std::process::id() {
             return Err(Error::invalid(
                 "this AsyncClient was created before a fork; create one in each process",

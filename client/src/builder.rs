@@ -49,16 +49,16 @@ impl Builder {
 
     /// How long calls without their own deadline may take. Default: [`DEADLINE_DEFAULT`].
     ///
-    /// This includes connecting, waiting in the daemon and one retry, and is limited to 60 s, the daemon's maximum.
-    /// After the deadline, a call still waits up to 250 ms for the daemon's answer, which contains the reason.
+    /// This includes connecting, waiting in the daemon and one retry, and is capped at 60 s, the daemon's maximum.
+    /// After the deadline, a call waits up to 250 ms more for the daemon's error, which contains the reason.
     pub fn deadline(mut self, limit: Duration) -> Builder {
         self.deadline = limit;
         self
     }
 
-    /// How long calls without their own deadline wait for a missing daemon before the deadline starts, for processes
-    /// that may start before the daemon. They wait for at least their deadline, even if `limit` is shorter, and for at
-    /// most [`crate::WAIT_MAX`].
+    /// How long calls without their own deadline wait for a missing daemon before the deadline starts. Use this in
+    /// processes that may start before the daemon. Calls wait for at least their deadline, even if `limit` is shorter,
+    /// and for at most [`crate::WAIT_MAX`].
     ///
     /// Default: zero, so calls fail immediately if the daemon has never run. Even then, they wait up to their deadline
     /// for a daemon that seems to be restarting: if this client has been connected before, if a socket exists that no
@@ -68,7 +68,7 @@ impl Builder {
         self
     }
 
-    /// Whether every id is drawn directly, with its own request, instead of from a held run. Default: no.
+    /// Whether every id is drawn directly, with a separate request, instead of from a held run. Default: no.
     ///
     /// Ids of a tag are then strictly increasing on this host, none is skipped when the process exits, and each takes
     /// microseconds instead of nanoseconds. (Ids are also drawn directly if the kernel can't wipe the parent's ids in
@@ -80,8 +80,9 @@ impl Builder {
 
     /// Whether a waiting thread may check the socket again before it sleeps. Default: yes.
     ///
-    /// It does so only while requests are sent back to back and more than one core is usable: it polls for up to 100 µs
-    /// if the daemon polls too and polls succeed, and yields its core to other threads unless they keep it for long.
+    /// It does so only while requests are sent back to back and the process may use more than one core. It polls for up
+    /// to 100 µs as long as the daemon polls too and its polls succeed. It also yields its core to other threads,
+    /// unless they keep the core for long.
     pub fn polling(mut self, polling: bool) -> Builder {
         self.polling = polling;
         self

@@ -24,7 +24,7 @@ use crate::tag::Tag;
 ///
 /// Clones are cheap and share everything. All calls block, but no longer than their deadline (plus 250 ms for the
 /// daemon's error to arrive), unless the client [waits](Builder::wait) for the daemon. Each waiting call has its own
-/// connection; a client has at most 32, and further calls wait for one.
+/// connection. A client has at most 32 connections, and further calls wait for one.
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) core: Arc<Core>,
@@ -35,9 +35,9 @@ pub struct Client {
 /// The parts of a snowflake id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Its time (in ticks), worker and sequence.
+    /// The time (in ticks), worker and sequence.
     pub parts: Parts,
-    /// When its tick starts, in milliseconds of Unix time.
+    /// The start of the tick, in milliseconds of Unix time.
     pub unix_ms: u64,
 }
 
@@ -86,9 +86,9 @@ impl Client {
         Builder::new()
     }
 
-    /// Returns the same client, with the time limit `limit` for each call (see [`Builder::deadline`]). Its calls don't
-    /// [wait](Builder::wait) for a missing daemon. The same applies to handles, pipelines and public ids created from
-    /// it.
+    /// Returns a client that shares everything, but limits each call to `limit` (see [`Builder::deadline`]). Its calls
+    /// don't [wait](Builder::wait) for a missing daemon. The limit also applies to handles, pipelines, series and
+    /// public ids created from it.
     ///
     /// ```no_run
     /// # fn main() -> Result<(), leafd_client::Error> {
@@ -108,8 +108,8 @@ impl Client {
     /// chronological order across threads and processes. [`Client::tag`] avoids looking up the name.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an invalid tag name (1 to 128 characters, none of them a control
-    /// character), or the reason why the daemon did not answer.
+    /// [`Error::InvalidArgument`] for an invalid tag name (valid names have 1 to 128 characters, none of them a control
+    /// character), or any other [`Error`] if the call fails.
     #[inline]
     pub fn next(&self, tag: &str) -> Result<u64> {
         let entry = self.core.entry(tag)?;
@@ -127,8 +127,8 @@ impl Client {
 
     /// Draws `count` ids of `tag` from the daemon, in the order of issue.
     ///
-    /// More than [`crate::COUNT_MAX`] ids take several requests, one after another. For zero ids, no request is sent.
-    /// The maximum is [`crate::BATCH_MAX`].
+    /// `count`: 0 to [`crate::BATCH_MAX`]. More than [`crate::COUNT_MAX`] ids take several requests, one after another.
+    /// For zero ids, no request is sent.
     ///
     /// # Errors
     /// Same as [`Client::next`]. If one of several requests fails, the ids of the others are skipped.
@@ -139,8 +139,7 @@ impl Client {
     /// Returns a handle for drawing many ids of `tag`. This does not check whether the tag exists.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for an invalid tag name, or if this client has used [`crate::TAGS_MAX`]
-    /// others.
+    /// [`Error::InvalidArgument`] for an invalid tag name, or if this client has used [`crate::TAGS_MAX`] other tags.
     pub fn tag(&self, tag: &str) -> Result<Tag> {
         Tag::new(&self.core, tag, self.limit)
     }
@@ -155,7 +154,7 @@ impl Client {
         Series::new(&self.core, name, self.limit)
     }
 
-    /// Returns a queue of requests, which are sent before their answers are read.
+    /// Returns a queue of requests, which sends many requests before it reads their answers.
     pub fn pipeline(&self) -> Pipeline {
         Pipeline::new(&self.core, self.limit)
     }
@@ -163,8 +162,8 @@ impl Client {
     /// Returns the daemon's version, limits, readiness and layouts.
     ///
     /// # Errors
-    /// The reason why the daemon did not answer; an [`Error::Service`] of [`leafd_wire::Status::Version`] if
-    /// client and daemon have no version in common.
+    /// Any [`Error`] of the connection or the daemon; [`Error::Service`] with [`leafd_wire::Status::Version`] if client
+    /// and daemon have no version in common.
     pub fn info(&self) -> Result<InfoReply> {
         self.info_by(&mut self.deadline())
     }
@@ -187,7 +186,7 @@ impl Client {
     /// Returns the daemon's state as JSON text.
     ///
     /// # Errors
-    /// The reason why the daemon did not answer.
+    /// Any [`Error`] of the connection or the daemon.
     pub fn status_json(&self) -> Result<String> {
         text(self.core.ask(opcode::STATUS, 0, &[], true, &mut self.deadline())?)
     }
@@ -195,7 +194,8 @@ impl Client {
     /// Returns the daemon's metrics in Prometheus's text format. For administrators only.
     ///
     /// # Errors
-    /// [`Error::Service`] if this user is not an administrator, or the daemon has no metrics; see [`Error`].
+    /// [`Error::Service`] if this user is not an administrator, or the daemon has no metrics; otherwise any [`Error`]
+    /// of the connection.
     pub fn metrics_text(&self) -> Result<String> {
         text(self.core.ask(opcode::METRICS, 0, &[0], true, &mut self.deadline())?)
     }
@@ -204,10 +204,10 @@ impl Client {
     /// repeats it: after [`Error::Disconnected`] or [`Error::Timeout`] it may have taken effect.
     ///
     /// # Errors
-    /// [`Error::InvalidArgument`] for a body that is too long for a frame; otherwise the reason why the daemon
-    /// did not answer, or refused.
+    /// [`Error::InvalidArgument`] for a body that is too long for a frame; otherwise any [`Error`] of the connection or
+    /// the daemon.
     pub fn admin(&self, opcode: u8, json: &str) -> Result<String> {
-        // The length field counts the rest of the header too.
+        // The length field also counts the rest of the header.
         let body_max = REQUEST_LENGTH_MAX as usize - (leafd_wire::HEADER_BYTES - 4);
         if json.len() > body_max {
             return Err(Error::invalid(format!(

@@ -11,7 +11,7 @@ static ASLEEP: Asleep = Asleep::new();
 
 /// How far the clock that counts suspend is ahead of the other one, as of a tick of the coarse clock.
 struct Asleep {
-    /// The coarse clock at that measurement. In another time namespace, where a child may continue with this
+    /// The coarse clock's reading at that measurement. In another time namespace, where a child may continue with this
     /// memory, that clock reads differently.
     measured_at_ns: AtomicU64,
     ahead_ns: AtomicI64,
@@ -43,7 +43,7 @@ fn read_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: `time` is valid for writes.
     let outcome = unsafe { libc::clock_gettime(clock, &raw mut time) };
     if outcome != 0 {
-        // At the end of time every run has expired, so without a clock nothing is held.
+        // At `u64::MAX` every run has expired, so without a clock no ids are held.
         return u64::MAX;
     }
     // Neither field of these clocks is negative.
@@ -62,7 +62,7 @@ impl Asleep {
     fn add_to(&self, coarse_ns: u64, measure: impl FnOnce() -> i64) -> u64 {
         // Acquire pairs with the Release below: a thread that sees the tick sees its measurement, or a later one.
         if self.measured_at_ns.load(Ordering::Acquire) != coarse_ns {
-            // The end of time stays as it is: it means that there is no clock.
+            // `u64::MAX` is returned unchanged, because it means that there is no clock.
             let ahead_ns = if coarse_ns == u64::MAX { 0 } else { measure() };
             self.ahead_ns.store(ahead_ns, Ordering::Relaxed);
             self.measured_at_ns.store(coarse_ns, Ordering::Release);

@@ -32,7 +32,7 @@ pub(crate) struct Connection {
     /// Bytes that the system has not accepted yet, from `sent` on.
     outgoing: Vec<u8>,
     sent: usize,
-    /// The peer reads no more bytes. Earlier bytes from it can still be read.
+    /// The peer accepts no more bytes. Bytes that it sent before can still be read.
     deaf: bool,
 }
 
@@ -125,8 +125,8 @@ impl Connection {
         })
     }
 
-    /// Sends and receives until `ready` returns something. `None`: nothing by `until`, or a signal has ended the call.
-    /// `maybe_there`: the answer may have arrived already.
+    /// Sends and receives until `ready` returns a value. `None`: it returned none by `until`, or a signal has ended the
+    /// call. `maybe_there`: the answer may have arrived already.
     pub(crate) fn wait<T>(
         &mut self,
         maybe_there: bool,
@@ -176,8 +176,8 @@ impl Connection {
                 return Ok(tried);
             }
         }
-        // This isn't a blocking receive, which would wake once more when the daemon reads the request and thus makes
-        // space for writing.
+        // This isn't a blocking receive, because that would also wake up when the daemon reads the request and thereby
+        // makes space for writing.
         let wanted = Readiness { readable: true, writable: self.unsent_bytes() > 0 };
         let ready = self.socket.wait(wanted, until).map_err(|error| broken_by(&error))?;
         if ready.readable {

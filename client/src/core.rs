@@ -24,7 +24,7 @@ use crate::replies::{DrawnIds, RequestOutcome};
 pub(crate) struct Core {
     names: Names,
     arena: Arena,
-    /// The latest pool, even after the pointer to it was wiped.
+    /// The latest pool, even after the other pointer to it was wiped.
     made: AtomicPtr<Pool>,
     endpoint: Arc<Endpoint>,
     /// How long calls without their own limit may take.
@@ -35,10 +35,10 @@ pub(crate) struct Core {
     pub(crate) holds: bool,
 }
 
-/// How often a request is sent again when its connection breaks.
+/// How many times a request is sent again when its connection breaks.
 ///
-/// Once, if the connection had answered before, because then the daemon is restarting. A few more times if new
-/// connections never answered anything, because then the daemon is still stopping or starting.
+/// It is sent again once if the connection had answered before, because then the daemon is restarting. It is sent again
+/// a few more times if new connections never answered anything, because then the daemon is still stopping or starting.
 #[derive(Debug, Default)]
 pub(crate) struct Attempts {
     breaks: u32,
@@ -53,7 +53,7 @@ impl Core {
     pub(crate) fn new(path: PathBuf, settings: &Builder) -> io::Result<Core> {
         let arena = Arena::new()?;
         let holds = !settings.direct;
-        // If a child can't be kept from using its parent's runs, none are held.
+        // If a child can't be kept from using its parent's runs, no runs are held.
         let holds = holds && arena.is_wiped();
         let endpoint = Endpoint::new(path, settings.polling && has_cores_to_spare());
         Ok(Core {
@@ -90,7 +90,7 @@ impl Core {
         self.arena.is_wiped() || pid == std::process::id()
     }
 
-    /// The process's connections; the pool is created on first use, also in a forked child.
+    /// The process's connections. The pool is created on first use, even in a forked child.
     pub(crate) fn pool(&self) -> &Pool {
         let place = self.arena.pool();
         let found = place.load(Ordering::Acquire);
@@ -171,7 +171,7 @@ impl Core {
         })
     }
 
-    /// Sends any other request. `repeatable`: it may be sent again after a broken connection.
+    /// Sends any other request. `repeatable`: whether it may be sent again if its connection breaks.
     pub(crate) fn ask(
         &self,
         opcode: u8,
@@ -186,7 +186,7 @@ impl Core {
         })
     }
 
-    /// Sends a request and waits for the body of its answer. `None` for attempts: it is sent only once.
+    /// Sends a request and waits for the body of its answer. If `attempts` is `None`, it is sent only once.
     fn exchange(
         &self,
         opcode: u8,
@@ -196,7 +196,7 @@ impl Core {
     ) -> Result<Vec<u8>> {
         let _outside = Outside::new();
         loop {
-            // A request that is sent only once would be lost on a connection that has closed meanwhile.
+            // A request that may be sent only once would be lost on a connection that has closed in the meantime.
             let checked = attempts.is_none();
             let outcome = self.pool().exchange(checked, opcode, deadline, &mut put)?;
             let Some(outcome) = outcome else { return Err(deadline.missed()) };

@@ -17,16 +17,17 @@ pub const WAIT_MAX: Duration = Duration::from_secs(3600);
 pub(crate) struct Deadline {
     start: Instant,
     limit: Duration,
-    /// By when the daemon must have answered.
+    /// The time by which the daemon must have answered.
     pub(crate) end: Instant,
-    /// By when the client must be connected. Later than `end` if the call waits longer for a missing daemon.
+    /// The time by which the client must be connected. It is later than `end` if the call waits longer for a missing
+    /// daemon.
     pub(crate) connect_by: Instant,
     /// Whether the call waits for a daemon that has never run.
     pub(crate) waits: bool,
 }
 
 impl Deadline {
-    /// A deadline that starts now, limited to the daemon's maximum.
+    /// A deadline that starts now, capped at the daemon's maximum.
     pub(crate) fn after(limit: Duration) -> Deadline {
         let limit = limit.min(Duration::from_millis(u64::from(DEADLINE_MS_MAX)));
         let start = Instant::now();
@@ -64,7 +65,7 @@ impl Deadline {
         as_ms(self.end.saturating_duration_since(Instant::now()))
     }
 
-    /// The time at the start.
+    /// The time limit at the start of the call.
     pub(crate) fn whole_ms(&self) -> u32 {
         as_ms(self.limit)
     }

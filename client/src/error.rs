@@ -15,7 +15,7 @@ use leafd_wire::text::clean;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The daemon answered, and refused.
+    /// The daemon refused the request.
     #[non_exhaustive]
     Service {
         /// The outcome. A number that this client doesn't know (from a newer daemon) becomes
@@ -56,13 +56,13 @@ pub enum Error {
     /// The peer sent something that is not leafd's protocol.
     #[non_exhaustive]
     Protocol {
-        /// What was wrong with it.
+        /// What is wrong with it.
         what: String,
     },
     /// An argument is invalid.
     #[non_exhaustive]
     InvalidArgument {
-        /// Which one, and what is allowed.
+        /// Which argument is invalid, and what is allowed.
         what: String,
     },
     /// A limit of the client or the system was reached.
@@ -92,7 +92,7 @@ pub(crate) enum Break {
 // === impl Error ===
 
 impl Error {
-    /// The status, if the service reported one.
+    /// Returns the status, if the service reported one.
     pub fn status(&self) -> Option<Status> {
         match self {
             Error::Service { status, .. } => Some(*status),
@@ -100,7 +100,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may succeed later without any other action.
+    /// Returns whether the same call may succeed later without any other action.
     ///
     /// [`Error::Interrupted`] is not retryable: the caller asked to end the call. After an administrative request
     /// that failed with [`Error::Disconnected`] or [`Error::Timeout`], first find out whether it took effect.
@@ -119,12 +119,12 @@ impl Error {
         }
     }
 
-    /// Whether the call timed out: the daemon reported it, or did not answer in time.
+    /// Returns whether the call timed out: the daemon reported it, or did not answer in time.
     pub fn is_timeout(&self) -> bool {
         matches!(self, Error::Timeout { .. } | Error::Service { status: Status::Deadline, .. })
     }
 
-    /// How long to wait before a retry may succeed, if the daemon knows.
+    /// Returns how long to wait before a retry may succeed, if the daemon knows.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Error::Service { retry_after, .. } => *retry_after,
@@ -214,8 +214,8 @@ impl fmt::Display for Error {
 }
 
 impl std::error::Error for Error {
-    /// The cause below the system's error. The system's error is part of this error's text, and a fully
-    /// printed chain must not repeat it.
+    /// The cause of the system's error. The system's error itself is part of this error's text, and a fully printed
+    /// chain must not repeat it.
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Error::Connect { source, .. }

@@ -25,14 +25,14 @@ impl Tag {
         self.slot().take(coarse_ns())
     }
 
-    /// The first id of the next run from [`Tag::hold`], or of the current one if another thread was faster. `None`: no
-    /// usable ids are left, and the caller must send a request.
+    /// Returns the first id of the next run from [`Tag::hold`], or of the current one if another thread was faster.
+    /// `None`: no usable ids are left, and the caller must send a request.
     #[doc(hidden)]
     pub fn advance(&self) -> Option<u64> {
         if self.holds { self.entry().advance() } else { None }
     }
 
-    /// How many ids to request when `waiting` callers have none.
+    /// Returns how many ids to request when `waiting` callers have none.
     #[doc(hidden)]
     pub fn wish(&self, waiting: u32) -> u32 {
         if self.holds { self.entry().wish(waiting) } else { 1 }
@@ -40,8 +40,7 @@ impl Tag {
 
     /// Handles the body of an OK reply to a request for `asked` ids to be held. `asked_ns`: when the request was sent,
     /// on `CLOCK_BOOTTIME`. If these ids may not be held, or the reply came too late for that, this returns one id and
-    /// skips the rest. The id is for a call that began before the request was sent. If there is no such call, skip the
-    /// id.
+    /// skips the rest. That id is for a call that began before the request was sent. If there is no such call, skip it.
     ///
     /// # Errors
     /// [`crate::Error::Protocol`] for a body that doesn't answer such a request. Nothing is held then.

@@ -19,7 +19,7 @@ use crate::replies::{DrawnIds, RequestOutcome};
 use crate::slot::RUN_COUNT_MAX;
 use crate::supply::{Locked, QUEUED_MAX, Refill, Stock, Supply};
 
-/// The next id, from the held run if there is one.
+/// Returns the next id, from the held run if there is one.
 #[inline]
 pub(crate) fn next(
     core: &Core,
@@ -36,7 +36,7 @@ pub(crate) fn next(
     next_slow(core, entry, holds, &mut core.deadline(limit))
 }
 
-/// The next id if no run is held or may be held.
+/// Returns the next id if no run is held, or none may be held.
 pub(crate) fn next_slow(
     core: &Core,
     entry: &TagEntry,
@@ -52,14 +52,14 @@ pub(crate) fn next_slow(
 // === impl TagEntry ===
 
 impl TagEntry {
-    /// An id from a held run, or the first one of a new run.
+    /// Returns an id from a held run, or the first id of a new run.
     #[cold]
     pub(crate) fn next_slow(&self, core: &Core, deadline: &mut Deadline) -> Result<u64> {
         let _outside = Outside::new();
         let supply = self.supply();
         let mut stock = supply.lock();
         loop {
-            // Another thread may have installed a run since.
+            // Another thread may have installed a run in the meantime.
             if let Some(taken) = self.slot().take(coarse_ns()) {
                 if taken.refill_due {
                     ask_ahead(&mut stock, self, core);
@@ -89,7 +89,7 @@ impl TagEntry {
             if left.is_zero() {
                 return Err(deadline.missed());
             }
-            // No signal wakes it.
+            // No signal ends this wait.
             let left = if is_watched() { left.min(SLICE) } else { left };
             stock.waiting += 1;
             stock =
@@ -105,7 +105,7 @@ impl TagEntry {
         }
     }
 
-    /// Requests the next run, unless that has been done or a lock is taken.
+    /// Requests the next run, unless it has been requested already or a lock is taken.
     #[cold]
     pub(crate) fn refill(&self, core: &Core) {
         if let Ok(mut stock) = self.supply().stock.try_lock() {
@@ -128,7 +128,7 @@ impl TagEntry {
         Some(id)
     }
 
-    /// How many ids to request when `waiting` callers have none.
+    /// Returns how many ids to request when `waiting` callers have none.
     pub(crate) fn wish(&self, waiting: u32) -> u32 {
         let mut stock = self.supply().lock();
         stock.learn(self.slot(), exact_ns());
@@ -197,7 +197,7 @@ fn collect(core: &Core, refill: Refill, deadline: &Deadline) -> Option<DrawnIds>
     }
 }
 
-/// Sends a request for the next run, if that needs no waiting.
+/// Sends a request for the next run, if that is possible without waiting.
 fn ask_ahead(stock: &mut Stock, entry: &TagEntry, core: &Core) {
     if stock.refill.is_some() || stock.fetching || !stock.queued.is_empty() || stock.never_hold {
         return;

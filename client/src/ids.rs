@@ -16,7 +16,7 @@ pub const BATCH_MAX: u64 = 1_000_000_000;
 /// caller. If the process forks halfway through, only one of the two processes may use the rest.
 #[derive(Clone, Debug)]
 pub struct Ids {
-    /// The rest of the front run; its count may be 0.
+    /// The rest of the first run; its count may be 0.
     front: Run,
     rest: vec::IntoIter<Run>,
     left: u64,

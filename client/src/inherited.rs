@@ -1,6 +1,6 @@
 //! A parent's heap data in a forked child. The child must not touch it: its locks may be held forever.
 //!
-//! The pointer to it is wiped. It stays reachable from here, so that leak checkers see that it is left on
+//! The pointer to the data is wiped. The data stays reachable from here, so that leak checkers see that it is left on
 //! purpose.
 
 use std::ptr;

@@ -1,4 +1,5 @@
-//! What ends a wait early: signals, for bindings to interpreters with a lock, and callers that go away.
+//! What ends a wait early: signals, for bindings to interpreters with a lock, and callers that no longer need the
+//! result.
 //!
 //! A signal does not interrupt this crate's calls: they keep waiting. But an interpreter runs a signal's handler only
 //! while it holds its lock, and the handler may want to end the wait. So a binding can define how to release and take
@@ -33,17 +34,17 @@ thread_local! {
     static SIGNALLED: Cell<bool> = const { Cell::new(false) };
     static ENDED: Cell<bool> = const { Cell::new(false) };
     static IN_HANDLERS: Cell<bool> = const { Cell::new(false) };
-    /// The caller that the thread makes a call for, if that caller may go away. It has no destructor, because a forked
-    /// child would leak the destructor's registration for each of its parent's threads.
+    /// The caller on whose behalf the thread makes a call, if that caller may be dropped. It has no destructor, because
+    /// a forked child would leak the destructor's registration for each of its parent's threads.
     static CALLER: RefCell<ManuallyDrop<Option<Weak<()>>>> =
         const { RefCell::new(ManuallyDrop::new(None)) };
 }
 
-/// While this lives, the thread's waits end if the caller goes away.
+/// While this value exists, the thread's waits end if the caller is dropped.
 #[cfg(feature = "tokio")]
 pub(crate) struct OnBehalf;
 
-/// While this lives, the thread doesn't hold the interpreter's lock. It must be dropped last.
+/// While this value exists, the thread doesn't hold the interpreter's lock. It must be dropped last.
 pub(crate) struct Outside {
     outermost: bool,
 }
@@ -74,8 +75,8 @@ pub(crate) fn is_signalled() -> bool {
     SIGNALLED.get()
 }
 
-/// Asks whether to end the call. Handlers run and may use the same client, so the thread must hold nothing of this
-/// crate that they would wait for.
+/// Asks whether to end the call. Handlers run and may use the same client, so the thread must not hold any resource of
+/// this crate that they would wait for.
 pub(crate) fn is_ended() -> bool {
     if let (Some(interpreter), Some(left)) = (INTERPRETER.get(), LEFT.get()) {
         SIGNALLED.set(false);
@@ -99,7 +100,7 @@ pub(crate) fn in_handler() -> bool {
     IN_HANDLERS.get()
 }
 
-/// Whether it is already known that the call ends.
+/// Whether the interpreter has already ended the call.
 pub(crate) fn has_ended() -> bool {
     ENDED.get()
 }

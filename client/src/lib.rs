@@ -11,14 +11,14 @@
 //! ```
 //!
 //! [`Client`] draws ids, singly or in batches; [`Tag`] is a handle for drawing many; [`Pipeline`] sends many requests
-//! at once; [`PublicIds`] hides how many ids there are. With the feature `tokio`, `AsyncClient` does not block; with
+//! at once; [`PublicIds`] hides how many ids exist. With the feature `tokio`, `AsyncClient` does not block; with
 //! `admin`, a client creates and changes tags. Code that takes an [`IdSource`] runs without a daemon in tests, with a
 //! [`FakeClient`].
 //!
 //! The crate depends only on `std` and `libc`, and starts no threads. A client is safe to share between threads and to
 //! use on both sides of a fork: a child never gets an id that its parent held, whatever the parent's other threads were
-//! doing. (The exception: a fork from a signal handler that interrupted a call of this crate.) Signal handlers must not
-//! call it, because they could wait for a lock that the interrupted thread holds.
+//! doing. (The exception is a fork from a signal handler that interrupted a call of this crate.) Signal handlers must
+//! not call it, because they could wait for a lock that the interrupted thread holds.
 
 // How the crate is structured, from the caller to the socket:
 //

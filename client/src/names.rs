@@ -1,7 +1,7 @@
 //! Maps a tag's name to its cell, without a lock.
 //!
-//! A fork may stop a thread anywhere in here, and the child continues with the same table, so each bucket is a list
-//! that grows only at its head, by one compare-and-swap. The entries hold no ids.
+//! A fork may stop a thread at any point in this code, and the child continues with the same table, so each bucket is a
+//! list that grows only at its head, by one compare-and-swap. The entries hold no ids.
 
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ pub(crate) struct TagEntry {
     name: Box<str>,
     hash: u64,
     cell: NonNull<Cell>,
-    /// The latest supply, even after the pointer to it was wiped.
+    /// The latest supply, even after the other pointer to it was wiped.
     made: AtomicPtr<Supply>,
     next: *mut TagEntry,
 }
@@ -93,8 +93,7 @@ impl Names {
         });
         loop {
             let head = bucket.load(Ordering::Acquire);
-            // The search repeats below the very head that the swap expects, so no name is added
-            // twice.
+            // The search is repeated from the head that the swap expects, so no name is added twice.
             let same = |entry: &&TagEntry| entry.hash == hash && *entry.name == *name;
             if let Some(theirs) = chain(head).find(same) {
                 // Another thread added it. This entry's cell stays unused.
@@ -156,7 +155,7 @@ impl TagEntry {
         }
     }
 
-    /// The process's supply; made on first use, also in a forked child. Only for clients that hold runs.
+    /// The process's supply, created on first use, even in a forked child. It is only for clients that hold runs.
     pub(crate) fn supply(&self) -> &Supply {
         let place = &self.cell().supply;
         let found = place.load(Ordering::Acquire);

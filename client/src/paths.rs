@@ -16,7 +16,7 @@ const FOLDER_AND_NAME: &str = "leafd/leafd.sock";
 
 /// The default path of the socket: this user's daemon if there is one, otherwise the system's.
 ///
-/// 1. `$LEAFD_SOCKET`, if not empty;
+/// 1. `$LEAFD_SOCKET`, if it is not empty;
 /// 2. for root `/run/leafd/leafd.sock`, where root's daemon listens;
 /// 3. the user's own, if it exists: `leafd/leafd.sock` in `$XDG_RUNTIME_DIR`, or in the state directory:
 ///    `$XDG_STATE_HOME`, else `~/.local/state`;

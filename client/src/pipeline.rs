@@ -17,8 +17,8 @@ use crate::interruption::Outside;
 use crate::pool::{Pool, PooledConnection};
 use crate::replies::{DrawnIds, RequestOutcome, STRAY};
 
-/// The first requests are sent once they amount to this many bytes, about thirty requests. The daemon then answers
-/// them while more are queued.
+/// The first requests are sent once they amount to this many bytes, which is about thirty requests. The daemon then
+/// answers them while more are queued.
 const SEND_AT_BYTES_FIRST: usize = 1024;
 
 /// After that, this threshold doubles each time, up to this value, so that long queues take few system calls.
@@ -66,7 +66,7 @@ pub struct Pipeline {
 pub struct Answer {
     /// The number that [`Pipeline::push`] returned.
     pub request: u64,
-    /// The ids, or why there are none.
+    /// The ids, or the error of the request.
     pub ids: Result<Ids>,
 }
 
@@ -116,12 +116,12 @@ impl Pipeline {
         self.outstanding
     }
 
-    /// Queues a request for `count` (1 to [`COUNT_MAX`]) ids of `tag`, and returns its number: 0 for the first,
-    /// then one more each time. It is sent when enough requests are queued, or by [`Pipeline::flush`] or
+    /// Queues a request for `count` (1 to [`COUNT_MAX`]) ids of `tag`, and returns its number. Numbers start at 0 and
+    /// increase by one. The request is sent when enough requests are queued, or by [`Pipeline::flush`] or
     /// [`Pipeline::answer`].
     ///
-    /// The daemon works on [`leafd_wire::PIPELINE_MAX`] requests of a connection at once; sending more
-    /// brings no gain. At most [`IN_FLIGHT_MAX`] may be outstanding.
+    /// The daemon works on at most [`leafd_wire::PIPELINE_MAX`] requests of a connection at once, so sending more
+    /// doesn't help. At most [`IN_FLIGHT_MAX`] may be outstanding.
     ///
     /// # Errors
     /// [`Error::InvalidArgument`] for an invalid tag or count, or for too many requests; [`Error::Connect`] if no
@@ -158,7 +158,7 @@ impl Pipeline {
         if sent.is_some() || own.pooled.is_none() { Ok(()) } else { Err(deadline.missed()) }
     }
 
-    /// Waits for the next answer. `None`: nothing is outstanding.
+    /// Waits for the next answer. Returns `None` if no request is outstanding.
     pub fn answer(&mut self) -> Option<Answer> {
         let _outside = Outside::new();
         self.send_at_bytes = SEND_AT_BYTES_FIRST;
@@ -227,8 +227,8 @@ impl Pipeline {
         }
     }
 
-    /// `deadline_ms`: the deadline in the request. Connecting may use up some of it. The daemon then waits longer than
-    /// this client, which is harmless.
+    /// `deadline_ms`: the deadline in the request. Connecting may take part of that time, and the daemon then waits
+    /// longer than this client, which is harmless.
     fn submit(&mut self, number: u64, pushed: &mut Pushed, deadline_ms: u32) -> Result<()> {
         if self.outstanding >= IN_FLIGHT_MAX {
             return Err(Error::invalid(format!(
@@ -282,14 +282,14 @@ impl Pipeline {
         }
     }
 
-    /// Doesn't touch a parent's connection, because the parent continues to use it.
+    /// Drops a connection inherited from a parent without touching it, because the parent continues to use it.
     fn forsake_parents(&mut self) {
         mem::forget(self.connection.take());
     }
 }
 
 impl PipelineConnection {
-    /// Sends and receives until `ready` returns something. `None`: nothing by `until`, or the connection broke.
+    /// Sends and receives until `ready` returns a value. `None`: it returned none by `until`, or the connection broke.
     fn wait<T>(
         &mut self,
         pool: &Pool,

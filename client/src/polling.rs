@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 /// back to back.
 pub(crate) const WINDOW: Duration = Duration::from_micros(100);
 
-/// How many requests don't poll after the first failed poll, and the maximum after many.
+/// How many requests skip polling after the first failed poll, and at most after many failed polls.
 const PENALTY_MIN: u32 = 8;
 const PENALTY_MAX: u32 = 4096;
 
-/// An attempt that took longer yielded the core to a CPU-bound thread, or to too many requesting ones.
+/// If an attempt took longer, the core went to a CPU-bound thread, or to too many threads with requests.
 pub(crate) const SLOW: Duration = Duration::from_millis(1);
 
 /// About the time that a quick yield saves if it finds an answer, because no thread sleeps and wakes up.
@@ -33,7 +33,7 @@ const WON_MAX: Duration = Duration::from_millis(20);
 /// After a yield that costs more than was saved, yielding stops for this many times its duration.
 const REST_PER_LOST: u32 = 100;
 
-/// The longest such pause. A yield also seems to take long if the process is stopped meanwhile.
+/// The longest such pause, because a yield also seems to take long if the process is stopped meanwhile.
 const REST_MAX: Duration = Duration::from_secs(10);
 
 /// What a thread does before it sleeps.
@@ -45,7 +45,7 @@ pub(crate) struct Before {
     pub(crate) yields: bool,
 }
 
-/// How that ended.
+/// How the attempt ended.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tried {
     /// Whether bytes, or the stream's end, had arrived.
@@ -87,7 +87,7 @@ impl Polling {
         }
     }
 
-    /// What to do before sleeping for the answer of a request that is sent now.
+    /// What to do before sleeping until the answer to a request that is sent now.
     pub(crate) fn begin(&mut self, now: Instant) -> Before {
         let back_to_back =
             self.answered_at.is_some_and(|at| now.saturating_duration_since(at) < WINDOW);
@@ -138,7 +138,7 @@ impl Polling {
 }
 
 /// Whether this process may use more than one core, according to its threads' affinity and the control groups' quotas.
-/// With one core, polling only prevents the daemon from running, and so do threads that yield to each other.
+/// With one core, polling only keeps the daemon from running, and so do threads that yield to each other.
 pub(crate) fn has_cores_to_spare() -> bool {
     available_parallelism().is_ok_and(|cores| cores.get() > 1)
 }

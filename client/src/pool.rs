@@ -20,7 +20,7 @@ use crate::replies::RequestOutcome;
 pub(crate) const CONNECTIONS_MAX: usize = 32;
 
 /// The maximum number of connections that carry requests for runs ahead of use, until the answers are needed. Calls
-/// don't wait for these, because they have their own.
+/// don't wait for these, because calls have connections of their own.
 const AHEAD_MAX: usize = CONNECTIONS_MAX / 2;
 
 const INDEXES: usize = CONNECTIONS_MAX + AHEAD_MAX;
@@ -32,7 +32,7 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const BACK_OFF_MIN: Duration = Duration::from_millis(2);
 const BACK_OFF_MAX: Duration = Duration::from_millis(100);
 
-/// For how long a removed socket counts as that of a restarting daemon.
+/// How long a removed socket counts as that of a restarting daemon.
 const JUST_NOW: Duration = Duration::from_secs(10);
 
 /// The part that a fork does not change: the socket's path, and what is known about it.
@@ -51,8 +51,8 @@ pub(crate) struct Pool {
     state: Mutex<State>,
     /// Notified when a connection is returned or closed.
     freed: Condvar,
-    /// Every connection by its index, also while a call uses it. These pointers are never followed. In a forked child,
-    /// which lacks the calls of other threads, they show leak checkers that the parent's connections are left on
+    /// Every connection by its index, even while a call uses it. These pointers are never followed. In a forked child,
+    /// where the calls of other threads don't exist, they show leak checkers that the parent's connections are left on
     /// purpose.
     all: [AtomicPtr<Connection>; INDEXES],
 }
@@ -63,8 +63,8 @@ struct State {
     free_indexes: Vec<usize>,
     /// How many connections carry requests ahead of use.
     ahead: usize,
-    /// How many times connections broke. A connection from before the last break is not reused, because it may break
-    /// too, and a request is sent again only once.
+    /// How many times a connection has broken. A connection from before the last break is not reused, because it may
+    /// break too, and a request is sent again only once.
     breaks: u64,
     waiting: usize,
     next_try: Option<Instant>,
@@ -174,7 +174,8 @@ impl Pool {
         }
     }
 
-    /// Sends a request and waits for its outcome. `None`: it did not arrive in time. `checked`: as in [`Pool::take`].
+    /// Sends a request and waits for its outcome. `None`: the outcome did not arrive in time. `checked`: as in
+    /// [`Pool::take`].
     pub(crate) fn exchange(
         &self,
         checked: bool,
@@ -277,7 +278,7 @@ impl Pool {
         if left.is_zero() {
             return Err(deadline.missed());
         }
-        // No signal wakes it.
+        // No signal ends this wait.
         let left = if is_watched() { left.min(SLICE) } else { left };
         state.waiting += 1;
         state = self.freed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;

@@ -39,28 +39,30 @@ impl PublicIds {
         PublicIds { core, tag, prefix, bits: 63, key: 0, limit }
     }
 
-    /// The width of dense and public ids in bits. Default: 63. Use 53 for JavaScript's numbers.
+    /// Sets the width of dense and public ids in bits, from 20 to 63. Default: 63. Use 53 for JavaScript's numbers.
     pub fn bits(&self, bits: u8) -> Self {
         PublicIds { bits, ..self.clone() }
     }
 
-    /// The prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`. Default: none.
+    /// Sets the prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`, at most 32 characters.
+    /// Default: none.
     pub fn prefix(&self, prefix: &str) -> Self {
         PublicIds { prefix: prefix.into(), ..self.clone() }
     }
 
-    /// The number of the key. Default: the daemon's current one. Texts contain the number.
+    /// Sets the number of the key, from 1 to 31. Default: 0, the daemon's current key. Texts contain the number of
+    /// their key.
     pub fn key(&self, key: u8) -> Self {
         PublicIds { key, ..self.clone() }
     }
 
-    /// Returns the public ids of dense ids, as numbers. Numbers don't contain their key's number. Once a new key is in
-    /// use, they are converted back to the wrong ids unless the caller passes the old key's number.
+    /// Returns the public ids of dense ids, as numbers. Numbers don't contain the number of their key. Once a new key
+    /// is in use, they are converted back to the wrong ids unless the caller passes the number of the old key.
     ///
     /// # Errors
     /// [`Error::Service`] with [`leafd_wire::Status::ValueRefused`] for an id that doesn't fit the bits, with
     /// [`leafd_wire::Status::MaskKey`] if the daemon has no key or a wrong one, and with [`leafd_wire::Status::Denied`]
-    /// if the user may not unmask; otherwise the reason why the daemon did not answer.
+    /// if the user may not mask and unmask; otherwise any [`Error`] of the connection or the daemon.
     pub fn mask(&self, ids: &[u64]) -> Result<Vec<u64>> {
         self.convert(opcode::MASK, false, ids, |ids| MaskItems::Numbers(ids), numbers)
     }
@@ -129,12 +131,13 @@ impl PublicIds {
     }
 }
 
-/// Longer than any tag and prefix. It fits a frame beside the largest batch.
+/// The maximum length of a tag or prefix, in bytes. It is longer than any valid one, and still fits a frame with the
+/// largest batch.
 const LENGTH_MAX: usize = 1024;
 
 fn numbers(reply: MaskReply<'_>) -> std::result::Result<Vec<u64>, Malformed> {
     Ok(reply.numbers()?.collect())
 }
 
-/// A text takes up to 256 bytes in a request, so only 240 are sure to fit a frame.
+/// The maximum number of ids in a request. A text takes up to 256 bytes in a request, so 240 always fit a frame.
 const BATCH: usize = if MASKS_MAX < 240 { MASKS_MAX } else { 240 };

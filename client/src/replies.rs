@@ -23,7 +23,7 @@ pub(crate) const STRAY: Break = Break::Protocol("a reply has the id of no reques
 #[derive(Default)]
 pub(crate) struct Replies {
     last_number: u32,
-    /// Bytes that were received, of which the first `consumed` have been read.
+    /// The received bytes; the first `consumed` of them have been read.
     received: Vec<u8>,
     consumed: usize,
     /// Whether the daemon has answered anything.
@@ -72,7 +72,7 @@ impl Replies {
     }
 }
 
-/// Ids as they were drawn.
+/// The ids in an answer.
 #[derive(Debug)]
 pub(crate) struct DrawnIds {
     /// At least one run.
@@ -134,7 +134,7 @@ impl DrawnIds {
         self.runs[0].first
     }
 
-    /// When the ids become too old to be held.
+    /// When the ids become too old to hold.
     pub(crate) fn expires_ns(&self) -> u64 {
         self.sent_ns.saturating_add(u64::from(self.hold_ms) * 1_000_000)
     }

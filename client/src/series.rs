@@ -11,7 +11,7 @@ use crate::error::{Error, Result};
 
 /// The numbers of a series, or of one of its tenants.
 ///
-/// Each call draws directly. The daemon uses the store's clock to decide which period a number belongs to.
+/// Each call draws directly from the daemon, which uses the store's clock to decide which period a number belongs to.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), leafd_client::Error> {
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 #[derive(Clone)]
 pub struct Series {
     core: Arc<Core>,
-    /// Of the series, or of the series and a tenant: `orders/acme`.
+    /// The name of the series, or of the series and a tenant, such as `orders/acme`.
     name: Box<str>,
     limit: Option<Duration>,
 }
@@ -54,10 +54,11 @@ impl Series {
         texts.pop().ok_or_else(|| Error::protocol("no number in an answer"))
     }
 
-    /// Draws the next `count` numbers. They may span two periods.
+    /// Draws the next `count` numbers, in the order of issue. They may span two periods. Each 1,000 numbers take one
+    /// request.
     ///
     /// # Errors
-    /// Same as [`Series::next`].
+    /// Same as [`Series::next`]. If one of several requests fails, the numbers of the others are skipped.
     pub fn next_batch(&self, count: u32) -> Result<Vec<String>> {
         check_tag(self.name.as_bytes()).map_err(|error| {
             Error::invalid(format!("{:?} is not a valid name: {error}", self.name))

@@ -6,7 +6,7 @@
 
 use crate::slot::RUN_COUNT_MAX;
 
-/// The size of a tag's first run. It is small, because a process may draw a few ids and exit, and then skips the rest.
+/// The size of a tag's first run. It is small, because a process may draw a few ids, exit, and skip the rest.
 const FIRST: u32 = 4;
 
 /// The minimum size of a run of long-lived ids.
@@ -18,13 +18,13 @@ const SHORT_HOLD_MS: u32 = 1000;
 /// How long a run of short-lived ids should last.
 const SHORT_RUN_NS: u64 = 3_000_000;
 
-/// A long-lived run should last at least this. At a thousand ids a second, fewer than one in a hundred then waits for a
-/// request …
+/// The minimum duration of a long-lived run. At a thousand ids a second, fewer than one in a hundred then waits for a
+/// request.
 const LONG_RUN_MIN_NS: u64 = 250_000_000;
-/// … and at most this.
+/// The maximum duration of a long-lived run.
 const LONG_RUN_MAX_NS: u64 = 2_000_000_000;
 
-/// The maximum growth in one step, because one measurement may be off.
+/// The maximum growth in one step. It is limited, because a single measurement may be off.
 const GROWTH_MAX: u32 = 16;
 
 /// The size to request, as learned so far. This reads no clock.

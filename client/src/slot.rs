@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 use leafd_wire::Run;
 
 /// The most ids in an installed run. The rest of the offset's range is room for late threads. Most of them continue
-/// with [`Slot::clear`]; far above the run's end each of them resets the offset.
+/// with [`Slot::clear`]; those far above the run's end reset the offset.
 pub(crate) const RUN_COUNT_MAX: u32 = 65_536;
 
 /// Runs with fewer ids are short.
@@ -109,7 +109,7 @@ impl Slot {
         Some(HeldId { id: first + offset * (shape >> 32), refill_due })
     }
 
-    /// There is nothing left to take. Callers that only check for held ids get here repeatedly.
+    /// Handles a slot with nothing left to take. Callers that only check for held ids get here repeatedly.
     #[cold]
     fn nothing(&self, offset: u64) -> Option<HeldId> {
         if offset >= OFFSET_LATE {
@@ -298,7 +298,7 @@ mod tests {
 
     #[test]
     fn loom_threads_that_share_a_run_never_share_an_id() {
-        // Two takers and an installer have too many schedules to try them all.
+        // Two takers and an installer have too many schedules to try all of them.
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(1);
         model.check(|| {

@@ -27,7 +27,8 @@ pub(crate) struct Readiness {
 // === impl Socket ===
 
 impl Socket {
-    /// Connects without waiting: a full backlog is [`io::ErrorKind::WouldBlock`]. The builder has checked the path.
+    /// Connects without waiting: a full backlog returns [`io::ErrorKind::WouldBlock`]. The builder has checked the
+    /// path.
     pub(crate) fn connect(path: &Path) -> io::Result<Socket> {
         // SAFETY: all zeros is a valid address structure.
         let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };
@@ -59,7 +60,7 @@ impl Socket {
         })
     }
 
-    /// Receives the available bytes; 0 is the stream's end.
+    /// Receives the available bytes; 0 means the end of the stream.
     pub(crate) fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         uninterrupted(|| (&self.stream).read(buffer))
     }

@@ -1,5 +1,5 @@
-//! A process's data for one tag besides the slot: the runs that queue behind the held one, and what is known about its
-//! use.
+//! A process's data for one tag, apart from the slot: the runs queued behind the held one, and what is known about
+//! their use.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -12,11 +12,12 @@ use crate::replies::DrawnIds;
 use crate::sizing::Sizing;
 use crate::slot::{GENERATION_MAX, RUN_COUNT_MAX, Slot};
 
-/// The maximum number of a tag's runs that queue behind the held one; more are skipped. A reply has at most this many.
+/// The maximum number of a tag's runs that can be queued behind the held one; further runs are skipped. A reply has at
+/// most this many.
 pub(crate) const QUEUED_MAX: usize = 65_536;
 
-/// A process's data for one tag besides the slot. It is on the heap. The pointer to it is in wiped memory, so a child
-/// creates its own.
+/// A process's data for one tag, apart from the slot. It is on the heap, and the pointer to it is in wiped memory, so a
+/// child creates its own.
 pub(crate) struct Supply {
     pub(crate) stock: Mutex<Stock>,
     /// Notified when a run is installed, or the fetching thread fails.
@@ -145,11 +146,11 @@ impl Stock {
     }
 
     pub(crate) fn wish(&self) -> u32 {
-        // Each waiting thread needs one.
+        // Each waiting thread needs one id.
         self.sizing.wish().max(self.waiting + 1).min(COUNT_MAX).min(RUN_COUNT_MAX)
     }
 
-    /// Learns from the use of the current run; once per run.
+    /// Learns from the use of the current run, once per run.
     pub(crate) fn learn(&mut self, slot: &Slot, now_ns: u64) {
         if let Some(current) = self.current.take() {
             let used = slot.offset(self.generation).unwrap_or(current.count).min(current.count);

@@ -27,7 +27,7 @@ use crate::slot::Slot;
 #[derive(Clone)]
 pub struct Tag {
     core: Arc<Core>,
-    /// In the core's table, so it lives as long as `core` does.
+    /// It is in the core's table, so it lives as long as `core` does.
     entry: NonNull<TagEntry>,
     /// The entry's slot, looked up in advance; it lives as long as the entry.
     slot: NonNull<Slot>,
@@ -37,7 +37,7 @@ pub struct Tag {
     limit: Option<Duration>,
 }
 
-// SAFETY: entry and slot are shared by reference only, and may be (they are `Sync`).
+// SAFETY: entry and slot are only shared by reference, which is allowed because they are `Sync`.
 unsafe impl Send for Tag {}
 // SAFETY: as above.
 unsafe impl Sync for Tag {}
@@ -52,13 +52,13 @@ impl Tag {
         Ok(Tag { entry, slot, core: Arc::clone(core), holds, limit })
     }
 
-    /// Returns the same tag, with every id drawn directly, by a separate request.
+    /// Returns a handle of the same tag that draws every id directly, with a separate request.
     pub fn direct(mut self) -> Tag {
         self.holds = false;
         self
     }
 
-    /// Returns the same tag, with the time limit `limit` for each call (see [`crate::Client::within`]).
+    /// Returns a handle of the same tag that limits each call to `limit` (see [`crate::Client::within`]).
     pub fn within(mut self, limit: Duration) -> Tag {
         self.limit = Some(limit);
         self
@@ -72,7 +72,7 @@ impl Tag {
     /// Returns the next id; see [`crate::Client::next`]. From a held run this takes nanoseconds.
     ///
     /// # Errors
-    /// The reason why the daemon did not answer.
+    /// Any [`crate::Error`] of the connection or the daemon.
     #[inline]
     pub fn next(&self) -> Result<u64> {
         match self.take() {
@@ -95,7 +95,7 @@ impl Tag {
 
     /// Returns an id from the held run, if there is one. It never waits.
     ///
-    /// This is for bindings that must do something before they wait; [`Tag::next`] begins with it.
+    /// Bindings use this if they must do something before they wait. [`Tag::next`] starts with the same step.
     #[inline]
     pub fn take(&self) -> Option<u64> {
         let taken = self.take_for_loop()?;

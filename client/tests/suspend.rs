@@ -1,5 +1,5 @@
-//! Held ids grow old while the machine is suspended. This program's clocks go through a function of its own, which
-//! shows a suspend as the kernel does: the clock that counts it jumps, and the others go on.
+//! Tests that held ids age while the machine is suspended. This program replaces the function that reads clocks, and
+//! simulates a suspend as the kernel shows it: the clock that counts it jumps, and the others continue.
 
 #![expect(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
 
@@ -20,13 +20,13 @@ use server::Server;
 
 static SUSPENDED_SECONDS: AtomicI64 = AtomicI64::new(0);
 
-/// Takes the place of the C library's.
+/// Replaces the C library's function.
 ///
 /// # Safety
-/// As there.
+/// The same as for the C library's function.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> c_int {
-    // SAFETY: the caller keeps the C library's contract, which is the system call's.
+    // SAFETY: the caller follows the C library's contract, which is that of the system call.
     unsafe {
         let outcome = libc::syscall(libc::SYS_clock_gettime, clock, time);
         if outcome == 0 && clock == libc::CLOCK_BOOTTIME {
@@ -38,7 +38,7 @@ unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::time
 
 fn suspend(seconds: i64) {
     SUSPENDED_SECONDS.fetch_add(seconds, Ordering::Relaxed);
-    // The coarse clock's next tick; a machine that wakes up has one.
+    // Waits for the coarse clock's next tick, which occurs when a machine wakes up.
     thread::sleep(Duration::from_millis(20));
 }
 
@@ -49,7 +49,7 @@ fn ids_that_were_held_over_a_suspend_are_dropped() {
     let before = Instant::now();
     let mut ids = vec![client.next("orders").unwrap()];
     suspend(30);
-    // The fixture lets ids be held for 60 s, and its counter stands behind all that it gave.
+    // The fixture allows ids to be held for 60 s, and its counter is above all ids that it issued.
     ids.push(client.next("orders").unwrap());
     if before.elapsed() < Duration::from_secs(20) {
         assert_eq!(ids[1], ids[0] + 1, "a run was dropped that could be used");
@@ -62,7 +62,7 @@ fn ids_that_were_held_over_a_suspend_are_dropped() {
         assert!(id > mark, "{id} was held over more than a minute of suspend");
         ids.push(id);
     }
-    // A run that was asked for before a suspend and not looked at since.
+    // A run that was requested before a suspend and has not been used since.
     let due = server.requests_for("orders") + 1;
     while server.requests_for("orders") < due {
         ids.push(client.next("orders").unwrap());
@@ -73,7 +73,7 @@ fn ids_that_were_held_over_a_suspend_are_dropped() {
     ids.push(mark);
     for _ in 0..100 {
         let id = client.next("orders").unwrap();
-        assert!(id > mark, "{id} was asked for before more than a minute of suspend");
+        assert!(id > mark, "{id} was requested before more than a minute of suspend");
         ids.push(id);
     }
     assert_eq!(check_unique(ids.iter().copied()), ids.len());

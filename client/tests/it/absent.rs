@@ -1,4 +1,4 @@
-//! A daemon that isn't there yet, or not at this moment.
+//! Tests with a daemon that has not started yet, or is temporarily missing.
 
 use std::fs;
 use std::thread;
@@ -9,7 +9,7 @@ use leafd_client::{Client, Error};
 use crate::checks::{check_unique, check_within, client};
 use crate::server::Server;
 
-/// How long the daemon stays away: longer than [`waiting`]'s deadline and the grace after it.
+/// How long the daemon is missing: longer than [`waiting`]'s deadline and the grace period after it.
 const AWAY: Duration = Duration::from_millis(600);
 
 /// Far longer than any call here takes.
@@ -20,7 +20,7 @@ fn waiting(server: &Server) -> Client {
     Client::builder().socket(server.path()).wait(LONG).deadline(deadline).build().unwrap()
 }
 
-/// What is drawn by threads of one client that begin while nobody is there, and end when somebody is.
+/// Draws ids in threads of one client that start while the daemon is missing, and finish when it is back.
 #[track_caller]
 fn drawn_when_it_comes(server: &mut Server, client: &Client) -> Vec<u64> {
     let begun = Instant::now();
@@ -56,7 +56,7 @@ fn a_wait_shorter_than_the_deadline_lasts_as_long_as_that() {
         assert_eq!(check_unique(drawn_when_it_comes(&mut server, &client)), 54);
         server.stop();
     }
-    // It ends even so, and not before its time.
+    // The wait still ends, and not before its time.
     let short = Duration::from_millis(100);
     let client =
         Client::builder().socket(server.path()).wait(short).deadline(AWAY).build().unwrap();
@@ -88,7 +88,7 @@ fn a_first_call_waits_where_a_socket_was_left() {
 #[test]
 fn a_first_call_waits_where_a_socket_was_removed_a_moment_ago() {
     let mut server = Server::start();
-    // As the daemon does: its lock stays.
+    // The lock file remains, as after a daemon has stopped.
     let lock = format!("{}.lock", server.path().display());
     fs::write(lock, "1\n").unwrap();
     server.stop();

@@ -1,4 +1,4 @@
-//! Answers in any order, batches and pipelines.
+//! Tests answers in any order, batches and pipelines.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ fn a_tag_that_waits_holds_up_no_other() {
             took
         })
     };
-    // Once a busy machine may be slow.
+    // A busy machine may be slow once.
     assert!((0..3).any(|_| draw() < SLOW), "each time they waited for the slow tag");
     check_unique(ids);
     let made = server.shared().connections_made.load(std::sync::atomic::Ordering::SeqCst);
@@ -52,7 +52,7 @@ fn threads_that_want_the_same_run_wait_for_it_together() {
         assert!(start.elapsed() >= SLOW);
         start.elapsed()
     };
-    // Once a busy machine may be slow.
+    // A busy machine may be slow once.
     assert!((0..3).any(|_| draw() < 2 * SLOW), "each time they waited for two runs or more");
     check_unique(ids);
 }

@@ -1,4 +1,4 @@
-//! The client for tokio: what it shares, what a dropped future leaves behind, and misbehaving daemons.
+//! Tests the client for tokio: what it shares, what a dropped future leaves behind, and misbehaving daemons.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::server::Server;
 
 const SOON: Duration = Duration::from_millis(100);
 
-/// Runs a future on a runtime of one thread.
+/// Runs a future on a single-threaded runtime.
 fn run<T>(future: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.unwrap().block_on(future)
@@ -64,7 +64,7 @@ fn a_forked_child_makes_a_client_of_its_own() {
             assert!(matches!(refused, Err(Error::InvalidArgument { .. })), "{refused:?}");
         }
         let own = AsyncClient::from(copy.client().clone());
-        // The parent's connections stay usable.
+        // The parent's connections remain usable.
         drop(copy);
         run(draw_some(&own, "orders"))
     });
@@ -94,7 +94,7 @@ fn a_dropped_future_leaves_nothing_behind() {
             let dropped = tokio::time::timeout(Duration::from_millis(1), client.next_direct(tag));
             let _ = dropped.await;
         }
-        // The task that asks for a run is dropped while another one waits for its turn.
+        // The task that requests a run is dropped while another one waits for its turn.
         let asking = client.clone();
         let asking = tokio::spawn(async move { asking.next("slow").await });
         let waiting = client.clone();
@@ -159,7 +159,7 @@ fn a_dropped_future_waits_no_longer_for_a_missing_daemon() {
     let waiting = leafd_client::Client::builder().socket("/nowhere/at/all");
     let client = AsyncClient::from(waiting.wait(Duration::from_secs(600)).build().unwrap());
     let begun = Instant::now();
-    // A runtime ends with the last of its calls.
+    // A runtime ends when the last of its calls has ended.
     run(async { assert!(tokio::time::timeout(SOON, client.next("orders")).await.is_err()) });
     check_within(begun.elapsed(), 100, 30_000);
 }

@@ -1,4 +1,4 @@
-//! What several tests check or need.
+//! Helpers that several tests share.
 
 use std::collections::HashSet;
 use std::thread;
@@ -12,7 +12,7 @@ pub fn client(server: &Server) -> Client {
     Client::builder().socket(server.path()).build().unwrap()
 }
 
-/// A client whose every id is a request.
+/// A client that draws every id directly.
 pub fn direct(server: &Server) -> Client {
     Client::builder().socket(server.path()).direct(true).build().unwrap()
 }
@@ -21,7 +21,7 @@ pub fn direct(server: &Server) -> Client {
 pub fn check_unique(ids: impl IntoIterator<Item = u64>) -> usize {
     let mut seen = HashSet::new();
     for id in ids {
-        assert!(id > 0 && i64::try_from(id).is_ok(), "{id} is no positive signed number");
+        assert!(id > 0 && i64::try_from(id).is_ok(), "{id} is not a positive signed number");
         assert!(seen.insert(id), "id {id} came twice");
     }
     seen.len()
@@ -33,7 +33,7 @@ pub fn check_within(took: Duration, from_ms: u64, to_ms: u64) {
     assert!(expected.contains(&took), "it took {took:?}, not {expected:?}");
 }
 
-/// Waits for what is to come soon.
+/// Waits until the condition holds.
 #[track_caller]
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
@@ -43,7 +43,7 @@ pub fn until(mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Random numbers whose seed is printed, and can be given as `LEAFD_TEST_SEED`.
+/// Random numbers. The seed is printed, and can be set in `LEAFD_TEST_SEED`.
 pub struct Random(u64);
 
 impl Random {

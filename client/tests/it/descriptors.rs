@@ -1,4 +1,4 @@
-//! Descriptors: high numbers work, and a child touches none of its parent's.
+//! Tests descriptors: high numbers work, and a child touches none of its parent's descriptors.
 
 use std::fs::{self, File};
 use std::mem;
@@ -51,7 +51,7 @@ fn a_child_has_its_own_connection_and_leaves_its_parents_alone() {
         assert_eq!(connected_to(server.path()).len(), 2, "dropping a client closes no copy");
         Vec::new()
     }));
-    // The parent's connection has not been harmed.
+    // The parent's connection still works.
     ids.extend([first, client.next_direct("orders").unwrap()]);
     check_unique(ids);
     assert_eq!(
@@ -80,7 +80,7 @@ fn a_child_never_closes_a_number_that_it_uses_again() {
         );
         ids
     });
-    // Another socket under the number is no reason to close it either.
+    // The child doesn't close the descriptor either if it is now another socket.
     ids.extend(in_child(|| {
         let (mine, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         // SAFETY: as above.

@@ -1,4 +1,4 @@
-//! Runs that an event loop fetches by itself, and the client holds.
+//! Tests runs that an event loop fetches itself, and that the client holds.
 
 use leafd_client::{Client, Error, Run, Tag};
 
@@ -6,13 +6,13 @@ use crate::checks::check_unique;
 
 const HOLD_MS: u32 = 60_000;
 
-/// Of a client that never connects.
+/// A tag of a client that never connects.
 fn tag(direct: bool) -> Tag {
     let client = Client::builder().socket("/nowhere/at/all").direct(direct).build().unwrap();
     client.tag("orders").unwrap()
 }
 
-/// The body of a reply.
+/// Encodes the body of a reply.
 fn body(hold_ms: u32, runs: &[Run]) -> Vec<u8> {
     let mut body = hold_ms.to_le_bytes().to_vec();
     body.extend((runs.len() as u16).to_le_bytes());
@@ -29,7 +29,7 @@ fn run(first: u64, count: u32, stride: u32) -> Run {
     Run { first, count, stride }
 }
 
-/// All that is held.
+/// Takes all held ids. Returns them, and how many refills became due.
 fn drained(tag: &Tag) -> (Vec<u64>, usize) {
     let (mut ids, mut refills) = (Vec::new(), 0);
     while let Some(id) = tag.advance() {
@@ -48,7 +48,7 @@ fn runs_are_taken_one_after_another() {
     assert_eq!((tag.take_for_loop(), tag.advance()), (None, None));
     let first = body(HOLD_MS, &[run(10, 8, 1), run(100, 4, 7)]);
     assert_eq!(tag.hold(&first, 12, u64::MAX).unwrap(), None);
-    // One that comes before the held run's end waits behind it.
+    // A run that arrives before the end of the held one is queued behind it.
     let (held, next) = (tag.advance(), body(HOLD_MS, &[run(200, 8, 1)]));
     assert_eq!(held, Some(10));
     assert_eq!(tag.hold(&next, 8, u64::MAX).unwrap(), None);
@@ -67,7 +67,7 @@ fn ids_that_may_not_be_held_go_to_the_one_who_asked() {
     let tag = tag(false);
     assert_eq!(tag.hold(&body(0, &[run(5, 1, 1)]), 8, u64::MAX).unwrap(), Some(5));
     assert_eq!((tag.take_for_loop(), tag.advance(), tag.wish(100)), (None, None, 1));
-    // Nor where nothing is to be held.
+    // A tag that holds no runs doesn't hold them either.
     let direct = self::tag(true);
     assert_eq!(direct.hold(&body(HOLD_MS, &[run(5, 8, 1)]), 8, u64::MAX).unwrap(), Some(5));
     assert_eq!((direct.take_for_loop(), direct.advance()), (None, None));
@@ -76,10 +76,10 @@ fn ids_that_may_not_be_held_go_to_the_one_who_asked() {
 #[test]
 fn of_a_reply_too_late_to_be_held_one_id_goes_to_the_one_who_asked() {
     let tag = tag(false);
-    // Asked for when the machine was started.
+    // These ids were requested when the machine started.
     assert_eq!(tag.hold(&body(1, &[run(5, 8, 1), run(50, 1, 1)]), 9, 0).unwrap(), Some(5));
     assert_eq!((tag.take_for_loop(), tag.advance()), (None, None));
-    // The next ones may be held.
+    // The next ids may be held.
     assert!(tag.wish(2) >= 2);
     assert_eq!(tag.hold(&body(HOLD_MS, &[run(60, 8, 1)]), 8, u64::MAX).unwrap(), None);
     assert_eq!(tag.advance(), Some(60));

@@ -1,4 +1,4 @@
-//! A daemon that is not there, says no, says nothing, or says nonsense.
+//! Tests with a daemon that is missing, refuses, doesn't answer, or violates the protocol.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -62,7 +62,7 @@ fn late_answers_meet_no_other_request() {
     let mut ids = Vec::new();
     let mut late = 0;
     while late < 20 {
-        // On a busy machine the answer may be there before anybody looks at the clock.
+        // On a busy machine, the answer may arrive before the clock is checked.
         match client.within(Duration::ZERO).next("slow") {
             Err(error) => {
                 assert!(matches!(error, Error::Timeout { .. }), "{error:?}");
@@ -103,7 +103,7 @@ fn impossible_arguments_never_reach_the_daemon() {
     assert_eq!(server.shared().connections_made.load(Ordering::SeqCst), 0);
 }
 
-/// Nonsense ends the connection, is told as such, and the next call starts afresh.
+/// A protocol violation closes the connection and is reported as such, and the next call opens a new one.
 fn check_nonsense(tag: &str) {
     let server = Server::start();
     for client in [client(&server), direct(&server)] {
@@ -199,7 +199,7 @@ fn signals_interrupt_no_call() {
     });
 }
 
-/// Ends what waits for it also when an assertion fails: a test that hangs tells nothing.
+/// Ends the waiting threads even if an assertion fails, because a hanging test shows nothing.
 struct DoneOnDrop<'a>(&'a AtomicBool);
 
 impl Drop for DoneOnDrop<'_> {

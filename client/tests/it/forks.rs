@@ -1,4 +1,4 @@
-//! Forks in the middle of everything: parent, children and grandchildren never share an id.
+//! Tests forks at any point: parent, children and grandchildren never share an id.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -12,7 +12,7 @@ use leafd_client::Client;
 use crate::checks::{check_unique, client};
 use crate::server::Server;
 
-/// A child that hangs (on a lock of its parent's, say) is ended after so many seconds.
+/// A child that hangs (for example, on a lock of its parent) is killed after this many seconds.
 const CHILD_SECONDS_MAX: u32 = 30;
 
 pub struct Child {
@@ -20,17 +20,17 @@ pub struct Child {
     ids: File,
 }
 
-/// Forks; the child sends what `draw` returns and ends.
+/// Forks. The child sends the ids that `draw` returns, and exits.
 pub fn fork(draw: impl FnOnce() -> Vec<u64>) -> Child {
-    // SAFETY: the child goes on with its copy of everything; it ends by _exit, so that it runs
-    // none of the parent's destructors.
+    // SAFETY: the child continues with its copy of all memory. It exits with _exit, so it runs none of the parent's
+    // destructors.
     spawn(|| unsafe { libc::fork() }, draw)
 }
 
-/// As [`fork`], behind the C library's back: no fork handler runs. Only for processes of one thread.
+/// Like [`fork`], but without the C library's knowledge, so no fork handlers run. Only for processes with one thread.
 fn fork_bare(draw: impl FnOnce() -> Vec<u64>) -> Child {
     let make = || {
-        // SAFETY: as in `fork`; without a stack of its own the child goes on with a copy of this one.
+        // SAFETY: as in `fork`. Without a stack of its own, the child continues with a copy of this one.
         unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as libc::pid_t }
     };
     spawn(make, draw)
@@ -74,8 +74,8 @@ impl Child {
     }
 }
 
-/// Forks in the middle of a run without the C library's knowledge. The process that does has no other
-/// threads, as nobody would let go of their locks.
+/// Forks in the middle of a run without the C library's knowledge. The process has no other threads, because nobody
+/// would release their locks.
 fn check_bare_forks() {
     let server = Server::start();
     let client = client(&server);
@@ -113,7 +113,7 @@ fn draw_some(client: &Client) -> Vec<u64> {
     ids
 }
 
-/// Forks in the middle of a run; everyone goes on.
+/// Forks in the middle of a run, after which all processes continue.
 fn check_forks_mid_run() {
     let server = Server::start();
     let client = client(&server);
@@ -207,10 +207,10 @@ fn a_pipeline_belongs_to_the_process_that_filled_it() {
 
 #[test]
 fn where_the_kernel_does_not_wipe_no_ids_are_held() {
-    // The filter holds for this thread alone, and those that it starts.
+    // The filter applies only to this thread, and to those that it starts.
     thread::spawn(|| {
         answer_for_the_kernel(libc::EPERM, Some(libc::MADV_WIPEONFORK));
-        // SAFETY: the advice is refused before it is looked at.
+        // SAFETY: the advice is rejected before it is evaluated.
         let advised = unsafe { libc::madvise(std::ptr::null_mut(), 4096, libc::MADV_WIPEONFORK) };
         assert_eq!(advised, -1);
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EPERM));
@@ -222,12 +222,12 @@ fn where_the_kernel_does_not_wipe_no_ids_are_held() {
     .unwrap();
 }
 
-/// As under qemu's emulation of another kind of machine.
+/// This is what happens when qemu emulates another architecture.
 #[test]
 fn where_the_kernel_only_says_that_it_wipes_no_ids_are_held() {
     thread::spawn(|| {
         answer_for_the_kernel(0, None);
-        // SAFETY: the advice is not looked at.
+        // SAFETY: the advice is not evaluated.
         let advised = unsafe { libc::madvise(std::ptr::null_mut(), 1, libc::MADV_WIPEONFORK) };
         assert_eq!(advised, 0);
         check_forks_mid_run();
@@ -238,7 +238,7 @@ fn where_the_kernel_only_says_that_it_wipes_no_ids_are_held() {
     .unwrap();
 }
 
-/// Has madvise do nothing in this thread but give that error (0: success), for one advice or for all.
+/// Makes madvise do nothing in this thread except return this error (0: success), for one advice or for all.
 fn answer_for_the_kernel(error: i32, to: Option<i32>) {
     const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
     const JUMP_IF_EQUAL: u16 = (libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K) as u16;

@@ -1,4 +1,4 @@
-//! Runs that the process holds: unique, refilled in time, and not held for too long.
+//! Tests held runs: ids are unique, and runs are refilled in time and not held for too long.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -80,7 +80,8 @@ fn a_run_saves_requests() {
     assert!(server.requests_for("orders") < 2000, "{}", server.requests_for("orders"));
 }
 
-/// The fourth id of a first run asks for the next one. Its answer keeps the place of a request until the tag is used again.
+/// Taking the fourth id of a first run requests the next run. Its answer occupies a request's place until the tag is
+/// used again.
 #[test]
 fn as_many_tags_as_a_client_may_use_leave_places_for_callers() {
     let server = Server::start();
@@ -88,7 +89,7 @@ fn as_many_tags_as_a_client_may_use_leave_places_for_callers() {
     let tags: Vec<_> = (0..TAGS_MAX).map(|n| client.tag(&format!("tag-{n}")).unwrap()).collect();
     let mut ids: Vec<u64> =
         tags.iter().flat_map(|tag| [(); 4].map(|()| tag.next().unwrap())).collect();
-    // None of what was asked for ahead has been used yet.
+    // None of the runs requested ahead has been used yet.
     ids.extend(tags[..1_000].iter().map(|tag| client.next_direct(tag.name()).unwrap()));
     let later: Vec<Vec<u64>> = thread::scope(|scope| {
         let drawing: Vec<_> = tags
@@ -101,7 +102,7 @@ fn as_many_tags_as_a_client_may_use_leave_places_for_callers() {
     assert_eq!(drawn, 5 * TAGS_MAX + 1_000);
 }
 
-/// As many calls as a client makes at once are sent, although other connections have answers for runs ahead of use.
+/// The maximum number of concurrent calls is sent, although other connections have answers for runs ahead of use.
 #[test]
 fn calls_do_not_wait_for_connections_of_runs_ahead() {
     const CALLS: u64 = 32;
@@ -112,7 +113,7 @@ fn calls_do_not_wait_for_connections_of_runs_ahead() {
             client.next(&format!("tag-{number}")).unwrap();
         }
     }
-    // They wait when the test ends.
+    // They are still waiting when the test ends.
     for _ in 0..CALLS {
         let client = client.clone();
         thread::spawn(move || client.within(Duration::from_secs(60)).next_direct("silent"));
@@ -131,7 +132,7 @@ fn ids_are_dropped_when_their_time_is_over() {
         assert_eq!(second, first + 1, "the run of the first id was not used");
     }
     thread::sleep(Duration::from_millis(70));
-    // The fixture's counter stands behind all that it gave to be held.
+    // The fixture's counter is above all ids that it issued for holding.
     let mark = client.next_direct("short").unwrap();
     let late = client.next("short").unwrap();
     assert!(late > mark, "{late} was held since before {mark} was drawn");
@@ -141,13 +142,13 @@ fn ids_are_dropped_when_their_time_is_over() {
 fn how_long_ids_may_be_held_counts_from_when_they_were_asked_for() {
     let server = Server::start();
     let client = client(&server);
-    // They are too old when they arrive: each call gets one of them, and the rest is skipped.
+    // The ids are too old when they arrive, so each call gets one of them, and the rest are skipped.
     let ids: Vec<u64> = (0..3).map(|_| client.next("late").unwrap()).collect();
     check_unique(ids);
     assert_eq!(server.requests_for("late"), 3);
 }
 
-/// Draws `count` ids within their time, waits until it is over, and draws one more: it must be newer.
+/// Draws `count` ids within their hold time, waits until it is over, and draws one more, which must be newer.
 fn an_old_one_is_skipped(tag: &str, count: usize) {
     for _ in 0..50 {
         let server = Server::start();
@@ -170,7 +171,7 @@ fn an_old_one_is_skipped(tag: &str, count: usize) {
 
 #[test]
 fn an_answer_that_nobody_awaited_is_too_old_as_well() {
-    // The fourth id of a first run asks for the next one.
+    // Taking the fourth id of a first run requests the next run.
     an_old_one_is_skipped("short", 4);
 }
 

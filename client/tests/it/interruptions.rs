@@ -1,4 +1,4 @@
-//! An interpreter with a lock, played: a thread's waits let go of it, and a signal's handler may end them.
+//! Tests with a fake interpreter that has a lock: a thread's waits release it, and a signal handler may end them.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -13,21 +13,21 @@ use leafd_client::{Client, Error, Interpreter, set_interpreter};
 use crate::checks::{check_unique, check_within, client, direct, until};
 use crate::server::Server;
 
-/// The interpreter's lock, as far as a test can see: whether the watched thread has it.
+/// The interpreter's lock, reduced to what the tests need: whether the watched thread holds it.
 static LOCKED: AtomicBool = AtomicBool::new(true);
 static CHECKS: AtomicU32 = AtomicU32::new(0);
-/// At which check the call is to end.
+/// The number of the check at which the call ends.
 static END_AT: AtomicU32 = AtomicU32::new(0);
-/// There is one interpreter: tests take turns.
+/// There is only one interpreter, so tests take turns.
 static TURN: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// What handlers do.
+    /// The code that handlers run.
     static HANDLER: RefCell<Option<Box<dyn FnMut()>>> = const { RefCell::new(None) };
 }
 
 extern "C" fn leave() -> *mut c_void {
-    assert!(LOCKED.swap(false, Ordering::SeqCst), "the lock is let go of twice");
+    assert!(LOCKED.swap(false, Ordering::SeqCst), "the lock is released twice");
     ptr::dangling_mut()
 }
 
@@ -38,7 +38,7 @@ extern "C" fn enter(left: *mut c_void) {
 
 extern "C" fn check() -> c_int {
     assert!(LOCKED.load(Ordering::SeqCst), "handlers run without the lock");
-    // Taken out meanwhile: the handler's own waits may end up here.
+    // The handler is removed while it runs, because its own waits may call this function.
     if let Some(mut act) = HANDLER.take() {
         act();
         HANDLER.set(Some(act));
@@ -49,10 +49,10 @@ extern "C" fn check() -> c_int {
 
 extern "C" fn handle(_: c_int) {}
 
-/// Runs a call in a watched thread that gets a signal every 20 ms, and ends it at the `end_at`-th.
+/// Runs a call in a watched thread that gets a signal every 20 ms, and ends the call at the `end_at`-th signal.
 fn interrupted<T: Send>(end_at: u32, call: impl FnOnce() -> T + Send) -> T {
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    // SAFETY: the handler does nothing; the structure is zeroed but for it, so that calls end with EINTR.
+    // SAFETY: the handler does nothing. The rest of the structure is zeroed, so that calls end with EINTR.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handle as extern "C" fn(c_int) as usize;
@@ -90,7 +90,7 @@ fn a_handler_may_end_every_wait() {
     let mut server = Server::start();
     let client = client(&server);
     client.next("orders").unwrap();
-    // The daemon isn't there at all, or it doesn't answer.
+    // The daemon is missing, or it doesn't answer.
     server.stop();
     let long = Duration::from_secs(30);
     let absent = Client::builder().socket(server.path()).wait(long).build().unwrap();
@@ -108,7 +108,7 @@ fn a_handler_may_end_every_wait() {
         assert!(matches!(outcome, Err(Error::Interrupted)), "{form}: {outcome:?}");
         check_within(begun.elapsed(), 0, 10_000);
     }
-    // Nothing of it is left.
+    // The ended calls have left nothing behind.
     assert_eq!(check_unique((0..10).map(|_| client.next_direct("orders").unwrap())), 10);
 }
 
@@ -118,7 +118,7 @@ fn a_handler_may_end_the_wait_for_another_thread() {
     let client = client(&server);
     let long = Duration::from_secs(3);
     thread::scope(|scope| {
-        // One reads and fetches; the watched one waits for it.
+        // One thread reads and fetches, and the watched thread waits for it.
         let other = scope.spawn(|| client.within(long).next("silent").unwrap_err());
         thread::sleep(Duration::from_millis(100));
         for direct in [false, true] {
@@ -141,7 +141,7 @@ fn calls_go_on_after_signals_whose_handlers_draw_as_well() {
     let for_handler = client.clone();
     let (drew, drawn) = mpsc::channel();
     let ids = interrupted(0, move || {
-        // Of the tag that the thread waits for, and of another one.
+        // Draw an id of the tag for which the thread waits, and of another tag.
         let act = move || {
             drew.send(for_handler.next("slow").unwrap()).unwrap();
             drew.send(for_handler.next_direct("orders").unwrap()).unwrap();
@@ -171,8 +171,8 @@ fn another_thread_reads_while_one_that_has_its_answer_runs_handlers() {
             id
         });
         until(|| server.requests_for("pair-sleep") == 1);
-        // One read brings its answer and the reader's, which leaves. Then it runs the handler, for which the sleeping
-        // thread gets its answer, if anybody reads.
+        // A single read receives this thread's answer and that of the reading thread, which then leaves. This thread
+        // then runs the handler, and the sleeping thread gets its answer only if some thread reads.
         let ids = interrupted(0, || {
             let (done, did) = mpsc::channel();
             let mut first = Some(done);
@@ -186,7 +186,7 @@ fn another_thread_reads_while_one_that_has_its_answer_runs_handlers() {
             let ids = [client.next("pair-read").unwrap(), client.next("slow").unwrap()];
             HANDLER.set(None);
             let (id, meanwhile) = did.recv().unwrap();
-            meanwhile.expect("somebody reads while handlers run");
+            meanwhile.expect("a thread reads while handlers run");
             [ids[0], ids[1], id]
         });
         let theirs = [reads.join().unwrap(), sleeps.join().unwrap()];

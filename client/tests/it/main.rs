@@ -1,4 +1,4 @@
-//! The client against a small real server, over real sockets and forks.
+//! Tests the client with a small real server, over real sockets and forks.
 
 #![expect(clippy::unwrap_used, reason = "a test that meets an error is to fail")]
 

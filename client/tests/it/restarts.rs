@@ -1,4 +1,4 @@
-//! A daemon that restarts: no id request fails, no administrative one is made twice.
+//! Tests restarts of the daemon: no id request fails, and no administrative request is sent twice.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -51,10 +51,10 @@ fn restarts_under_load_are_not_noticed() {
                 thread::sleep(Duration::from_millis(100));
                 server.restart();
             }
-            // Of both clients, each time.
+            // Both clients reconnect each time.
             let connections = (restarts + 1) * 2;
             until(|| server.shared().connections_made.load(Ordering::SeqCst) >= connections);
-            // A request is sent again once: the one under way has to be answered, whenever its thread runs.
+            // Requests are retried only once, so the pending one must be answered, whenever its thread runs.
             let before = done();
             until(|| done().iter().zip(before).all(|(now, before)| *now >= before + 2));
         }
@@ -79,13 +79,13 @@ fn each_of_many_waiting_threads_hears_that_the_connection_broke() {
                 })
             })
             .collect();
-        // As many as there are connections; the others wait for one.
+        // There are as many requests as connections; the other calls wait for one.
         until(|| server.requests_for("deaf") == 32);
         server.restart();
         let ids = drawing.into_iter().flat_map(|thread| thread.join().unwrap());
         assert_eq!(check_unique(ids), 60 * 51);
     });
-    // Quick answers need fewer connections than there may be.
+    // Quick answers need fewer connections than the maximum.
     let made = server.shared().connections_made.load(Ordering::SeqCst);
     assert!((33..=2 * 32).contains(&made), "{made} connections were made");
     assert_eq!(server.requests_for("deaf"), 32 + 60);
@@ -132,7 +132,7 @@ fn administrative_requests_are_never_made_twice() {
     let error = client.admin(opcode::TAG_SET, "{}").unwrap_err();
     assert!(matches!(error, Error::Disconnected { .. }), "{error:?}");
     assert_eq!(server.shared().admin_requests.load(Ordering::SeqCst), 1);
-    // But a connection that went away in between takes no request along.
+    // But no request is lost on a connection that closed in the meantime.
     assert_eq!(client.admin(opcode::TAG_CREATE, "{\"a\":1}").unwrap(), "{\"a\":1}");
     for _ in 0..5 {
         server.restart();

@@ -1,26 +1,26 @@
-//! A small leafd: unique ids from one counter, and misbehaviour by the tag's name.
+//! A small leafd, with unique ids from one counter, which misbehaves as the tag's name demands.
 //!
 //! | tag starts with | what happens |
 //! |---|---|
 //! | `slow` | the answer comes after 300 ms, out of order |
 //! | `silent` | no answer |
 //! | `deaf` | no answer on the server's first connection |
-//! | `pair` | the answer comes with that to the next request of the tag; to one connection in one write |
+//! | `pair` | the answer comes together with that to the tag's next request; on one connection, in one write |
 //! | `short` | ids may be held for 50 ms |
-//! | `brief` | the same, and each answer is made of runs of at most three ids |
+//! | `brief` | the same, and each answer consists of runs of at most three ids |
 //! | `late` | ids may be held for 200 ms, and the answer comes after 300 ms |
 //! | `strict` | ids may not be held; a request to hold gets one |
 //! | `strided` | runs of every seventh number |
-//! | `pieces` | each answer is made of runs of at most three ids |
+//! | `pieces` | each answer consists of runs of at most three ids |
 //! | `unknown` | TAG_UNKNOWN |
 //! | `stopping` | SHUTTING_DOWN, then the connection closes |
 //! | `half` | half an answer, then the connection closes |
 //! | `long` | a length field above the limit |
-//! | `garbage` | a body that is no answer |
-//! | `stray` | an answer to a request that never was |
-//! | `twice` | the same answer two times |
-//! | `fewer` | one id less than asked for |
-//! | `more` | one id more than asked for |
+//! | `garbage` | an invalid body |
+//! | `stray` | an answer to a request that was never sent |
+//! | `twice` | the same answer twice |
+//! | `fewer` | one id fewer than requested |
+//! | `more` | one id more than requested |
 
 use std::collections::HashMap;
 use std::fs;
@@ -52,19 +52,19 @@ pub struct Server {
 pub struct Shared {
     next: AtomicU64,
     stop: AtomicBool,
-    /// Id requests by tag.
+    /// The number of id requests by tag.
     pub requests: Mutex<HashMap<String, u64>>,
     pub connections_made: AtomicU64,
     pub admin_requests: AtomicU64,
     pub starts: AtomicU64,
-    /// Says AWAKE in its answers.
+    /// Whether answers have the flag AWAKE.
     pub awake: AtomicBool,
     streams: Mutex<Vec<UnixStream>>,
-    /// By tag, the answer that waits for another one.
+    /// The answer that waits for another one, by tag.
     halves: Mutex<HashMap<String, Half>>,
 }
 
-/// An answer, and where it goes.
+/// An answer, and the connection for it.
 type Half = (Vec<u8>, Arc<Mutex<UnixStream>>);
 
 impl Server {
@@ -103,7 +103,7 @@ impl Server {
         &self.shared
     }
 
-    /// How many ids were given so far, of all tags together.
+    /// The number of ids issued so far, of all tags together.
     pub fn given(&self) -> u64 {
         self.shared.next.load(Ordering::Relaxed) - 1
     }
@@ -112,13 +112,13 @@ impl Server {
         self.shared.requests.lock().unwrap().get(tag).copied().unwrap_or(0)
     }
 
-    /// Closes everything, as a daemon that is gone.
+    /// Closes all connections and removes the socket, like a daemon that has stopped.
     pub fn stop(&mut self) {
         self.kill();
         let _ = fs::remove_file(&self.path);
     }
 
-    /// Closes everything but leaves the socket, as a daemon that was killed.
+    /// Closes all connections but leaves the socket, like a daemon that was killed.
     pub fn kill(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         if let Some(accepting) = self.accepting.take() {
@@ -206,7 +206,7 @@ fn answer(
         opcode::INFO => info().put(&header, replies),
         opcode::STATUS => header.put_frame(b"{\"fine\":true}", replies),
         opcode::IDS => return answer_ids(frame, &header, shared, replies, writer),
-        // An administrative request after which the daemon dies.
+        // The daemon dies after this administrative request.
         opcode::TAG_SET => {
             shared.admin_requests.fetch_add(1, Ordering::SeqCst);
             return false;

@@ -1,4 +1,4 @@
-//! What processes skip that draw a few ids and end, and clients that draw a few ids of very many tags.
+//! Tests what short-lived processes skip, and clients that draw a few ids of very many tags.
 
 use crate::checks::{check_unique, client};
 use crate::server::Server;
@@ -11,7 +11,7 @@ fn a_process_that_draws_few_ids_skips_fewer_than_it_draws() {
     for count in 1..=50 {
         let client = client(&server);
         drawn.extend((0..count).map(|_| client.next("orders").unwrap()));
-        // Whatever was asked for ahead has been answered once this is.
+        // All requests ahead have been answered once this one is.
         drawn.push(client.next_direct("orders").unwrap());
     }
     let count = check_unique(drawn) as u64;
@@ -20,7 +20,7 @@ fn a_process_that_draws_few_ids_skips_fewer_than_it_draws() {
     assert!(skipped * 100 <= count * 65, "{skipped} skipped for {count} drawn");
 }
 
-/// Each tag's next run is asked for ahead, and nobody comes for it.
+/// Each tag's next run is requested ahead, and never used.
 #[test]
 fn runs_that_nobody_takes_leave_room_for_requests_of_others() {
     let server = Server::start();

@@ -1,4 +1,4 @@
-//! Handlers of signals that interrupt a thread anywhere, also in the midst of drawing an id.
+//! Tests signal handlers that interrupt a thread at any point, even while it draws an id.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -15,7 +15,7 @@ use crate::server::Server;
 const TAKEN_MAX: usize = 1 << 16;
 
 static TAG: OnceLock<Tag> = OnceLock::new();
-/// Ids that the handler took: it may not allocate.
+/// Ids that the handler took. They are in an array, because the handler must not allocate.
 static TAKEN: [AtomicU64; TAKEN_MAX] = [const { AtomicU64::new(0) }; TAKEN_MAX];
 static TAKEN_COUNT: AtomicUsize = AtomicUsize::new(0);
 static HANDLED: AtomicU64 = AtomicU64::new(0);
@@ -41,8 +41,8 @@ fn a_handler_may_take_what_is_held_in_the_midst_of_a_draw() {
     let server = Server::start();
     let client = client(&server);
     let tag = TAG.get_or_init(|| client.tag("orders").unwrap());
-    // SAFETY: the handler takes held ids, which touches atomics and the clock alone; the rest is zeroed, so that a
-    // system call that it interrupts ends with EINTR.
+    // SAFETY: the handler takes held ids, which touches only atomics and the clock. The rest is zeroed, so that an
+    // interrupted system call ends with EINTR.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = take_some as extern "C" fn(c_int) as usize;
@@ -66,7 +66,7 @@ fn a_handler_may_take_what_is_held_in_the_midst_of_a_draw() {
                             }
                         });
                         let mut ids = Vec::new();
-                        // On a busy machine the signals come late.
+                        // On a busy machine, the signals arrive late.
                         while ids.len() < DRAWN || (taken() < TAKEN_MIN && Instant::now() < end) {
                             ids.extend((0..1_000).map(|_| tag.next().unwrap()));
                         }

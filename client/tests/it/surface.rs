@@ -1,4 +1,4 @@
-//! The calls besides drawing ids.
+//! Tests the calls that don't draw ids.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn a_client_uses_tags_up_to_its_limit() {
     check_unique([client.next("tag-0").unwrap(), client.next("tag-65535").unwrap()]);
 }
 
-/// The modules that a source file imports, besides those of its tests.
+/// The modules that a source file imports, except in its tests.
 fn imports(source: &str) -> impl Iterator<Item = &str> {
     let code = source.split("#[cfg(all(test").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
@@ -94,7 +94,7 @@ fn no_modules_import_each_other_in_a_circle() {
         .filter(|(name, _)| name != "lib")
         .collect();
     assert!(left.len() > 20);
-    // Takes away, again and again, the modules that import none of those that are left.
+    // Repeatedly removes the modules that import none of the remaining ones.
     loop {
         let names: Vec<String> = left.keys().cloned().collect();
         let others =

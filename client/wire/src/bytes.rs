@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The destination of encoded bytes: a `Vec<u8>` or any buffer that the caller wraps.
+/// The destination of encoded bytes: a `Vec<u8>`, or any buffer that the caller wraps.
 pub trait Sink {
     /// Appends `bytes`.
     fn put(&mut self, bytes: &[u8]);
@@ -96,7 +96,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A length for a `u16` field. Callers bound what they pass; a longer one is a bug.
+/// Encodes a length for a `u16` field. Callers bound what they pass; a greater length is a bug.
 pub(crate) fn short_length(length: usize) -> [u8; 2] {
     u16::try_from(length).expect("the caller keeps texts within 65,535 bytes").to_le_bytes()
 }

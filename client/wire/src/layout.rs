@@ -7,15 +7,15 @@ use std::fmt;
 /// A snowflake layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
-    /// Bits of the time field.
+    /// Bits of the time field, from 1.
     pub time_bits: u8,
-    /// Bits of the worker field.
+    /// Bits of the worker field, from 0.
     pub worker_bits: u8,
-    /// Bits of the sequence field.
+    /// Bits of the sequence field, from 1. All three fields together have at most 63 bits.
     pub sequence_bits: u8,
-    /// Length of a tick, in milliseconds.
+    /// Length of a tick in milliseconds, from 1 to [`UNIT_MS_MAX`].
     pub unit_ms: u32,
-    /// The epoch, at which time starts, in milliseconds of Unix time.
+    /// The epoch, at which tick 0 starts, in milliseconds of Unix time.
     pub epoch_ms: u64,
 }
 
@@ -26,7 +26,7 @@ pub struct Parts {
     pub tick: u64,
     /// The worker that issued it.
     pub worker: u64,
-    /// Its number within tick and worker.
+    /// Its sequence number within its tick and worker.
     pub sequence: u64,
 }
 
@@ -41,7 +41,8 @@ pub struct LayoutError {
 pub const UNIT_MS_MAX: u32 = 3_600_000;
 
 impl Layout {
-    /// Leaf's: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 bits of worker, 12 bits of sequence.
+    /// Leaf's layout: 41 bits for the milliseconds since 2010-11-04T01:42:54.657Z, 10 bits for the worker and 12 bits
+    /// for the sequence.
     pub const LEAF: Layout = Layout {
         time_bits: 41,
         worker_bits: 10,
@@ -50,8 +51,8 @@ impl Layout {
         epoch_ms: 1_288_834_974_657,
     };
 
-    /// For JavaScript's numbers, which hold 53 bits exactly: 37 bits of 10 ms since 2025-01-01T00:00:00Z (until 2068),
-    /// 8 bits of worker, 8 bits of sequence.
+    /// A layout for JavaScript's numbers, which hold 53 bits exactly: 37 bits for the units of 10 ms since
+    /// 2025-01-01T00:00:00Z (until 2068), 8 bits for the worker and 8 bits for the sequence.
     pub const JS53: Layout = Layout {
         time_bits: 37,
         worker_bits: 8,
@@ -105,18 +106,19 @@ impl Layout {
         Some(unix_ms.checked_sub(self.epoch_ms)? / u64::from(self.unit_ms))
     }
 
-    /// The smallest id that this layout can have at an instant: a bound for queries by time. `None`: it has no ids then.
+    /// The smallest id that this layout can have at an instant, as a bound for queries by time. `None` if it has no ids
+    /// at that time.
     pub fn first_id_at(&self, unix_ms: u64) -> Option<u64> {
         let tick = self.tick_at(unix_ms).filter(|tick| *tick <= self.tick_max())?;
         Some(self.compose(Parts { tick, worker: 0, sequence: 0 }))
     }
 
-    /// When a tick starts, in milliseconds of Unix time. It ends where the next one starts.
+    /// The start of a tick, in milliseconds of Unix time. The tick ends where the next one starts.
     pub fn tick_start_ms(&self, tick: u64) -> u64 {
         self.epoch_ms.saturating_add(tick.saturating_mul(u64::from(self.unit_ms)))
     }
 
-    /// The id of these parts.
+    /// The id with these parts.
     ///
     /// # Panics
     /// If a part does not fit its field, because the id would then have different parts.

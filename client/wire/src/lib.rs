@@ -5,8 +5,8 @@
 //! - [`frame`]: the header that every frame starts with, where a frame ends, and how long it may be;
 //! - [`request`]: what a client sends;
 //! - [`reply`]: what the daemon answers;
-//! - [`mask`]: dense ids as public ones;
-//! - [`run`]: a series of ids, by its first id, count and stride;
+//! - [`mask`]: the conversion of dense ids to public ids, and back;
+//! - [`run`]: a run of ids, described by its first id, count and stride;
 //! - [`status`]: the numbered outcomes, each with what a client may do next;
 //! - [`layout`]: how snowflake ids are encoded and decoded;
 //! - [`tag`]: which names a tag may have;
@@ -47,7 +47,7 @@ pub const COUNT_MAX: u32 = 1_000_000;
 /// The maximum number of document numbers in one request.
 pub const NUMBERS_MAX: u32 = 1_000;
 
-/// The longest deadline that the daemon honours, in milliseconds; longer ones are capped.
+/// The longest deadline that the daemon honours, in milliseconds. Longer ones are capped.
 pub const DEADLINE_MS_MAX: u32 = 60_000;
 
 /// How many requests of one connection may await an answer at once. The daemon stops reading from a
@@ -110,7 +110,7 @@ pub mod opcode {
 
 /// Bits of the header's flags.
 pub mod flag {
-    /// On an IDS request: the ids go into a run that the process holds. So the daemon may return fewer than requested
+    /// On an IDS request: the ids go into a run that the process holds, so the daemon may return fewer than requested
     /// (at least one) instead of making the client wait.
     pub const HOLD: u8 = 1;
     /// On a MASK or UNMASK request: public ids are text.

@@ -1,4 +1,4 @@
-//! MASK and UNMASK: convert many dense ids to public ones at once, and back.
+//! MASK and UNMASK: convert many dense ids to public ids at once, and back.
 
 use crate::bytes::{Fields, short_length};
 use crate::{Header, Malformed, flag, opcode};
@@ -6,7 +6,7 @@ use crate::{Header, Malformed, flag, opcode};
 /// The maximum number of ids in one request.
 pub const MASKS_MAX: usize = 1_000;
 
-/// The longest prefix of a public id's text.
+/// The maximum length of the prefix of a public id, in bytes.
 pub const PREFIX_BYTES_MAX: usize = 32;
 
 /// The requested permutation.
@@ -18,14 +18,15 @@ pub struct MaskForm<'a> {
     pub bits: u8,
     /// The number of the key; 0: the daemon's current one.
     pub key: u8,
-    /// Text with this prefix instead of numbers; if it is empty, text without a prefix.
+    /// The prefix of public ids as text; empty for text without a prefix. `None`: public ids are numbers.
     pub prefix: Option<&'a [u8]>,
 }
 
 /// MASK: the public ids of dense ones. UNMASK: the dense ids of public ones.
 ///
-/// Body: `u8` bits, `u8` key, `u16` count, `u16` tag length, `u16` prefix length, tag, prefix, then the items, each a `u64`
-/// id. The header's [`flag::TEXT`] makes public ids text: then each item of UNMASK is a `u8` length and text.
+/// Body: `u8` bits, `u8` key, `u16` count, `u16` tag length, `u16` prefix length, tag, prefix, then the items, each a
+/// `u64` id. With the header's [`flag::TEXT`], public ids are text, and each item of UNMASK is a `u8` length and that
+/// many bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaskRequest<'a> {
     /// The permutation.
@@ -94,12 +95,12 @@ impl<'a> MaskRequest<'a> {
         Ok(MaskRequest { form, count, items, has_texts })
     }
 
-    /// The numbers; none in a request with texts.
+    /// The numbers; empty for a request with texts.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + use<'a> {
         numbers(if self.has_texts { &[] } else { self.items })
     }
 
-    /// The texts; none in a request with numbers.
+    /// The texts; empty for a request with numbers.
     pub fn texts(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
         let mut fields = Fields::new(self.items);
         (0..if self.has_texts { self.count } else { 0 }).map_while(move |_| {

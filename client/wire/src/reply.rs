@@ -40,7 +40,7 @@ pub struct InfoReply {
     pub layouts: Vec<(String, Layout)>,
 }
 
-/// The answer to a request that failed: any status but [`Status::Ok`].
+/// The answer to a request that failed, with any status except [`Status::Ok`].
 ///
 /// Body: `u32` ms after which a retry may succeed (0: unknown), then text to the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,8 +118,8 @@ impl<'a> IdsReply<'a> {
         runs.iter().for_each(|run| Self::put_run(run, sink));
     }
 
-    /// Writes the beginning of the frame of a reply with this many runs, for a reply that is generated in pieces. The
-    /// runs follow with [`IdsReply::put_run`].
+    /// Writes the start of the frame for a reply with this many runs, if the reply is generated in pieces. Write each
+    /// run with [`IdsReply::put_run`].
     pub fn put_head(header: &Header, hold_ms: u32, runs: usize, sink: &mut impl Sink) {
         let mut head = [0; HEADER_BYTES + BEFORE_RUNS_BYTES];
         head[..HEADER_BYTES].copy_from_slice(&header.encode(BEFORE_RUNS_BYTES + runs * RUN_BYTES));

@@ -16,8 +16,8 @@ pub struct InfoRequest {
 
 /// IDS: draw ids of a tag. SERIES_NEXT, with the same body: draw document numbers of the series, or of SERIES/TENANT.
 ///
-/// Body: `u32` count, `u32` deadline in ms, `u16` tag length, tag. With the header's [`flag::HOLD`], the count is only
-/// a maximum.
+/// Body: `u32` count, `u32` deadline in ms, `u16` tag length, tag. With the header's [`flag::HOLD`], the count is a
+/// maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdsRequest<'a> {
     /// The tag's bytes, not yet checked (see [`crate::tag::check_tag`]).

@@ -1,4 +1,5 @@
-//! A run of ids: the form in which ids are claimed from a store, kept in a host's journal and held by a process.
+//! A run of ids: the form in which hosts claim ids from a store and keep them in the journal, and in which processes
+//! hold them.
 
 use std::ops::Range;
 
@@ -9,7 +10,7 @@ pub struct Run {
     pub first: u64,
     /// How many ids; at least 1.
     pub count: u32,
-    /// The distance between neighbours; at least 1.
+    /// The distance between consecutive ids; at least 1.
     pub stride: u32,
 }
 

@@ -27,7 +27,7 @@ macro_rules! statuses {
                 match self { $(Status::$name => $text,)* }
             }
 
-            /// Whether it is safe to send the same id request again, and whether that may succeed.
+            /// Whether sending the same id request again is safe and may succeed.
             pub fn retry_may_help(self) -> bool {
                 match self { $(Status::$name => $retry,)* }
             }

@@ -1,6 +1,6 @@
 //! Checks names of tags and layouts.
 //!
-//! The limit is that of Leaf's column, `varchar(128)`: 128 characters, so up to 512 bytes.
+//! The limit is that of Leaf's column, a `varchar(128)`: 128 characters, so up to 512 bytes.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub fn check_tag(bytes: &[u8]) -> Result<&str, TagError> {
     if bytes.len() > TAG_CHARACTERS_MAX && text.chars().count() > TAG_CHARACTERS_MAX {
         return Err(TOO_LONG);
     }
-    // Databases and logs treat them differently.
+    // Databases and logs treat control characters differently.
     if text.chars().any(char::is_control) {
         return Err(TagError { what: "a tag has no control characters" });
     }

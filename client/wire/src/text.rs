@@ -1,7 +1,7 @@
 //! Makes text from other parties safe to show in a terminal, in a log line or on a page.
 
-/// The text with a replacement character for each control character, line break or change of writing direction:
-/// those could move a terminal's cursor, start another log line, or display the rest in a different order.
+/// Returns the text with a replacement character for each control character, line break or change of writing direction.
+/// They could move a terminal's cursor, start another log line, or reorder the rest of the text.
 pub fn clean(text: &str) -> String {
     let is_unsafe = |c: char| {
         c.is_control()
@@ -10,7 +10,7 @@ pub fn clean(text: &str) -> String {
     text.replace(is_unsafe, "\u{fffd}")
 }
 
-/// The text quoted as one word for a shell, so that nothing in it runs if a reader pastes the command.
+/// Returns the text quoted as one word for a shell, so that nothing in it runs if a reader pastes the command.
 pub fn shell_word(text: &str) -> String {
     match text.contains(['$', '`', '\\', '"', '!']) {
         true => format!("'{}'", clean(text).replace('\'', "'\\''")),
