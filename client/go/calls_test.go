@@ -448,7 +448,7 @@ func TestRunsThatAreFetchedAheadLeaveConnectionsForCallers(t *testing.T) {
 		return p.good(a)
 	})
 	for _, tag := range tags {
-		draw(t, c, tag, 3) // the next run is asked for
+		draw(t, c, tag, 3) // the next run is requested
 	}
 	eventually(t, "runs are asked for", func() bool { return len(c.link.turns) >= refillsMax })
 	if _, err := c.NextDirect(within(t, 5*time.Second), "orders"); err != nil {

@@ -4,8 +4,8 @@
 //	id, err := client.Next(ctx, "orders")
 //
 // A client returns ids from runs that the process holds, in nanoseconds, or draws them directly from the daemon, in
-// microseconds. All goroutines can share one client. If the daemon restarts, calls wait for it within their time limit and
-// send their requests again.
+// microseconds. All goroutines can share one client. If the daemon restarts, calls wait for it within their time limit,
+// and retry their requests.
 package leafd
 
 import (
@@ -19,15 +19,15 @@ import (
 const (
 	batchMax       = 1_000_000_000
 	timeoutDefault = 2 * time.Second
-	pathBytesMax   = 107 // of the system's address structure
+	pathBytesMax   = 107 // the limit of the system's address structure
 )
 
 // Options are the settings of a client. The zero value has good defaults.
 type Options struct {
-	// Socket is the path of the daemon's socket; by default DefaultSocket().
+	// Socket is the path of the daemon's socket, at most 107 bytes. The default is DefaultSocket().
 	Socket string
-	// Timeout limits calls whose context has no deadline: 2 s by default, at most 60 s. Such a call waits up to 250 ms longer
-	// for the daemon's error.
+	// Timeout limits calls whose context has no deadline. It is 2 s by default and at most 60 s. Such a call waits up
+	// to 250 ms longer for the daemon's error.
 	Timeout time.Duration
 	// Wait makes calls wait for a daemon that has not been started yet, up to their time limit. By default they fail
 	// immediately. Calls always wait for a daemon that appears to be restarting.
@@ -38,8 +38,11 @@ type Options struct {
 
 // Generator has the methods that most programs use. Both [Client] and the fake in package leafdtest implement it.
 type Generator interface {
+	// Next returns the next id of a tag; see [Client.Next].
 	Next(ctx context.Context, tag string) (int64, error)
+	// NextDirect draws the next id of a tag with a separate request; see [Client.NextDirect].
 	NextDirect(ctx context.Context, tag string) (int64, error)
+	// NextBatch draws count ids of a tag; see [Client.NextBatch].
 	NextBatch(ctx context.Context, tag string, count int) ([]int64, error)
 }
 
@@ -50,7 +53,7 @@ type Client struct {
 	supplies sync.Map // from names to *supply
 }
 
-// New returns a client. It connects on first use.
+// New returns a client, which connects on first use. It fails with [ErrInvalid] if an option is outside its limits.
 func New(options Options) (*Client, error) {
 	if options.Socket == "" {
 		options.Socket = DefaultSocket()
@@ -68,9 +71,10 @@ func New(options Options) (*Client, error) {
 	return &Client{link: newLink(options)}, nil
 }
 
-// Next returns the next id of a segment tag or a snowflake layout.
+// Next returns the next id of a segment tag or a snowflake layout. The name has 1 to 128 characters, none of them a
+// control character.
 //
-// Most calls return an id from a run that the process holds, and don't check the context. Ids are then not in
+// Most calls return an id from a run that the process holds, and don't check the context. Such ids are not in
 // chronological order across goroutines and processes.
 func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	if c.link.Direct {
@@ -85,7 +89,7 @@ func (c *Client) Next(ctx context.Context, tag string) (int64, error) {
 	if c.closed.Load() {
 		return 0, errClosed
 	} else if err != nil && (errors.Is(err, StatusTagUnknown) || errors.Is(err, StatusTagInvalid)) {
-		c.supplies.Delete(tag) // any number of such names may come from a program's users
+		c.supplies.Delete(tag) // a program's users may enter any number of such names
 	}
 	return id, err
 }
@@ -100,8 +104,8 @@ func (c *Client) NextDirect(ctx context.Context, tag string) (int64, error) {
 	return ids[0], nil
 }
 
-// NextBatch draws up to a billion ids directly, in the order of issue. Each million takes one request. If one of several
-// requests fails, the ids of the others are skipped.
+// NextBatch draws count ids directly, in the order of issue: from 0 to a billion. Each million takes one request. If
+// one of several requests fails, the ids of the others are skipped.
 func (c *Client) NextBatch(ctx context.Context, tag string, count int) ([]int64, error) {
 	if count < 0 || count > batchMax {
 		return nil, invalid("a batch has 0 to %d ids, not %d", batchMax, count)

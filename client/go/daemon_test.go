@@ -13,7 +13,7 @@ import (
 
 const goroutines = 6
 
-// drawers draw in every form until they are told to stop.
+// drawers draw with every kind of call until they are stopped.
 type drawers struct {
 	stop   chan struct{}
 	drawn  [goroutines]atomic.Int64
@@ -62,7 +62,7 @@ func drawOnce(c *Client, kind int) ([]int64, error) {
 	default:
 		id, err = c.Next(background(), "orders")
 		if id%1000 == 0 {
-			time.Sleep(time.Millisecond) // some hundred thousand are enough
+			time.Sleep(time.Millisecond) // a few hundred thousand ids are enough
 		}
 	}
 	if err != nil {
@@ -71,8 +71,8 @@ func drawOnce(c *Client, kind int) ([]int64, error) {
 	return []int64{id}, nil
 }
 
-// awaitTwo waits until each has drawn twice: before the daemon goes away again, requests that are under way have to be
-// answered, because they are repeated once.
+// awaitTwo waits until each goroutine has drawn twice. Requests are retried only once, so pending requests must be
+// answered before the daemon is stopped again.
 func (d *drawers) awaitTwo(t *testing.T) {
 	t.Helper()
 	var before [goroutines]int64

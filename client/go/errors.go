@@ -12,7 +12,7 @@ import (
 var (
 	// ErrUnreachable means that no connection to the daemon could be made.
 	ErrUnreachable = errors.New("daemon unreachable")
-	// ErrDisconnected means that the connection broke, and so did the connections of all retries.
+	// ErrDisconnected means that the connection broke, and the connections of all retries broke too.
 	ErrDisconnected = errors.New("connection lost")
 	// ErrProtocol means that the peer violated leafd's protocol.
 	ErrProtocol = errors.New("protocol error")
@@ -24,10 +24,11 @@ var (
 
 // Error is the type of all errors that a client returns.
 //
-// [errors.Is] matches it against a [Status], and the causes above. It also matches [context.Canceled] or
-// [context.DeadlineExceeded] if the caller's context ended the call, and [os.ErrDeadlineExceeded] if [Options.Timeout] did.
+// [errors.Is] matches it against a [Status] and against the causes above. It also matches [context.Canceled] or
+// [context.DeadlineExceeded] if the caller's context ended the call, and [os.ErrDeadlineExceeded] if [Options.Timeout]
+// did.
 type Error struct {
-	// Status is the daemon's answer. It is StatusOK if the client failed the call without one.
+	// Status is the daemon's answer. It is StatusOK if the client reports the failure itself.
 	Status Status
 	// RetryAfter is the daemon's estimate of when a retry may succeed, or 0.
 	RetryAfter time.Duration
@@ -92,7 +93,7 @@ const (
 	StatusUnknownOpcode           // The daemon does not know this kind of request.
 	StatusVersion                 // Client and daemon have no protocol version in common.
 	StatusFrameLength             // A length field is out of range.
-	StatusTagInvalid              // No tag can have this name.
+	StatusTagInvalid              // The tag's name is invalid.
 	StatusTagUnknown              // The store has no such tag.
 	StatusCountInvalid            // The count is zero or above the limit.
 	StatusDenied                  // This user has no right to do this.
@@ -102,7 +103,7 @@ const (
 	StatusClockBehind             // The clock is too far behind the last id.
 	StatusNoWorker                // The daemon has no worker number; the message says why.
 	StatusTagExhausted            // All ids up to the tag's ceiling are used.
-	StatusTimeExhausted           // The current time doesn't fit the layout's time bits.
+	StatusTimeExhausted           // The current time doesn't fit into the layout's time bits.
 	StatusJournal                 // The daemon's state directory is not writable.
 	StatusShuttingDown            // The daemon is stopping.
 	StatusTagExists               // A tag of this name already exists.

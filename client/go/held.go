@@ -7,7 +7,7 @@ import (
 
 const (
 	runCountMax   = 65_536
-	firstCount    = 4   // a process may draw a few ids and exit
+	firstCount    = 4   // small, because a process may draw a few ids and exit
 	longFloor     = 4   // the minimum size of a run of long-lived ids
 	shortRunCount = 256 // runs of fewer ids are short
 	growthMax     = 16
@@ -29,16 +29,16 @@ type heldRun struct {
 	run
 	sent     time.Time
 	hold     time.Duration
-	refillAt int64 // the goroutine that takes the id at this offset starts to fetch the next run
-	// The clocks are checked at offsets where these bits are 0. A timer drops long-lived runs, so for them every 64th id is
-	// enough.
+	refillAt int64 // the goroutine that takes the id at this offset starts fetching the next run
+	// The clocks are checked at offsets where these bits are 0. A timer drops long-lived runs, so checking them at
+	// every 64th id is enough.
 	uncheckedBits int64
 }
 
 func newHeldRun(r run, sent time.Time, hold time.Duration) *heldRun {
 	h := &heldRun{run: r, sent: sent, hold: hold}
-	// A long run is used up quickly, so half of it is left for the time until the answer arrives. A short run is used
-	// slowly, or its process has just started and may exit soon: the later the request, the fewer ids are skipped.
+	// A long run is used quickly, so half of it is left for the time until the answer arrives. A short run is used
+	// slowly, or its process has just started and may exit soon, so the later the request, the fewer ids are skipped.
 	if h.refillAt = r.count / 2; r.count < shortRunCount {
 		h.refillAt = r.count - (r.count+3)/4
 	}
@@ -66,8 +66,8 @@ func (h *heldRun) take() (id, offset int64, ok bool) {
 
 func (h *heldRun) used() int64 { return min(h.cursor.Load(), h.count) }
 
-// nextWish decides how many ids the next run should have, from how many ids of the last run were used and how long that
-// took.
+// nextWish decides how many ids the next run should have, based on how many ids of the last run were used and how long
+// that took.
 func nextWish(wish int64, hold time.Duration, count, used int64, lasted time.Duration) int64 {
 	taken, ns := float64(max(used, 1)), float64(max(lasted, 1))
 	next, floor := float64(wish), int64(longFloor)

@@ -130,7 +130,7 @@ func TestARunFetchedLongAgoIsDroppedByItsOwnAge(t *testing.T) {
 	draw(t, c, "orders", 4) // the next run has been fetched
 	eventually(t, "the next run is fetched", func() bool { return len(p.drawn()) == 2 })
 	time.Sleep(700 * time.Millisecond)
-	draw(t, c, "orders", 1) // and is used now
+	draw(t, c, "orders", 1) // it is used now
 	time.Sleep(600 * time.Millisecond)
 	mark, _ := c.NextDirect(context.Background(), "orders")
 	if late := draw(t, c, "orders", 1)[0]; late < mark {
@@ -143,7 +143,7 @@ func TestAWallClockThatWentOnMakesIDsOld(t *testing.T) {
 	if h.isTooOld() {
 		t.Fatal("it is new")
 	}
-	// The monotonic reading of suspended time is missing.
+	// The monotonic reading doesn't include suspended time.
 	h.sent = time.Now().Round(0).Add(-2 * time.Minute)
 	if !h.isTooOld() {
 		t.Fatal("it is too old by the wall clock")
@@ -164,7 +164,7 @@ func TestIDsThatMayNotBeHeldAreOneRequestEach(t *testing.T) {
 	if drawn := len(p.drawn()); drawn != 500 {
 		t.Fatalf("%d requests", drawn)
 	}
-	p.hold.Store(60_000) // the tag is created anew
+	p.hold.Store(60_000) // the tag is recreated
 	draw(t, c, "orders", 10)
 	if drawn := len(p.drawn()); drawn > 508 {
 		t.Fatalf("runs are not held again: %d requests", drawn)
@@ -190,7 +190,7 @@ func TestNoIDIsReturnedAfterClose(t *testing.T) {
 	for i := 0; i < 100; i++ {
 		p := newPeer(t)
 		c := client(t, p.path, Options{})
-		draw(t, c, "orders", 4) // a refill is under way
+		draw(t, c, "orders", 4) // a refill is in progress
 		c.Close()
 		if id, err := c.Next(context.Background(), "orders"); err == nil {
 			t.Fatalf("%d came after Close", id)
@@ -218,7 +218,7 @@ func TestSizing(t *testing.T) {
 		{time.Minute, 8, 2, 100 * time.Millisecond, 8, 8}, // the whole run would last 400 ms
 		{time.Minute, 65_536, 65_536, time.Millisecond, 65_536, 65_536},
 		{8 * time.Millisecond, 4, 4, 3 * time.Millisecond, 4, 4},
-		{8 * time.Millisecond, 4, 4, time.Microsecond, 4, 64}, // 16 times as many at most
+		{8 * time.Millisecond, 4, 4, time.Microsecond, 4, 64}, // at most 16 times as many
 		{8 * time.Millisecond, 64, 64, time.Second, 64, 1},
 		{2 * time.Millisecond, 10, 10, time.Millisecond, 10, 10}, // half of the hold time
 	} {

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// host is a folder with the real daemon in it, which does not outlive the test.
+// host is a directory with a real daemon, which does not outlive the test.
 type host struct {
 	t        *testing.T
 	folder   string
@@ -55,7 +55,7 @@ func (h *host) maskKey(key string) {
 	h.settings = append(h.settings, "mask_key_file="+file)
 }
 
-// environment has none of the variables that are the daemon's settings.
+// environment returns the environment without the variables that are the daemon's settings.
 func (h *host) environment() (kept []string) {
 	for _, variable := range os.Environ() {
 		if !strings.HasPrefix(variable, "LEAFD_") {
@@ -67,7 +67,7 @@ func (h *host) environment() (kept []string) {
 
 func (h *host) start() {
 	h.t.Helper()
-	// The daemon is started in a thread that may end at any time, so that it cannot be told to die with it.
+	// The thread that starts the daemon may end at any time, so the daemon can't be tied to the thread's lifetime.
 	arguments := []string{"--socket", h.socket(), "--state-dir", filepath.Join(h.folder, "state"), "--worker", "static:17"}
 	for _, setting := range append(h.settings, "worker_lock_dir="+h.folder) {
 		arguments = append(arguments, "--set", setting)
@@ -124,7 +124,7 @@ func (h *host) signal(signal syscall.Signal) {
 	}
 }
 
-// stop ends the daemon as its service manager would.
+// stop stops the daemon as its service manager would.
 func (h *host) stop() {
 	h.t.Helper()
 	h.signal(syscall.SIGTERM)
@@ -140,7 +140,7 @@ func (h *host) kill() {
 	}
 }
 
-// serving is a host whose daemon serves the tag orders.
+// serving returns a host whose daemon serves the tag orders.
 func serving(t *testing.T) *host {
 	h := newHost(t)
 	h.start()

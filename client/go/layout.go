@@ -5,9 +5,9 @@ import "time"
 // Layout describes the bits of a snowflake id: a sign bit of 0, then time, worker and sequence. The time counts ticks
 // since the epoch.
 type Layout struct {
-	TimeBits, WorkerBits, SequenceBits uint8
-	Tick                               time.Duration // the length of a tick, 1 ms to 1 h
-	Epoch                              time.Time
+	TimeBits, WorkerBits, SequenceBits uint8         // at most 63 bits together; time and sequence have at least one each
+	Tick                               time.Duration // the length of a tick, in whole milliseconds from 1 ms to 1 h
+	Epoch                              time.Time     // the start of tick 0
 }
 
 // Leaf is the layout of Leaf's snowflake ids, which leafd issues under the name "snowflake".
@@ -21,11 +21,11 @@ const (
 
 // Parts contains the parts of a snowflake id.
 type Parts struct {
-	Time                   time.Time // when the tick begins
-	Tick, Worker, Sequence int64
+	Time                   time.Time // the start of the tick
+	Tick, Worker, Sequence int64     // ticks since the epoch; the worker that issued the id; its number within both
 }
 
-// Check returns an error unless all ids of the layout are positive and all its instants are representable.
+// Check returns [ErrInvalid] unless all ids of the layout are positive and all its instants are representable.
 func (l Layout) Check() error {
 	ms, epoch := l.Tick.Milliseconds(), l.Epoch.UnixMilli()
 	switch {
@@ -39,7 +39,8 @@ func (l Layout) Check() error {
 	return nil
 }
 
-// Decode splits an id of this layout into its parts.
+// Decode splits an id of this layout into its parts. It returns [ErrInvalid] for an invalid layout, or an id with bits
+// that the layout doesn't have.
 func (l Layout) Decode(id int64) (Parts, error) {
 	if err := l.Check(); err != nil {
 		return Parts{}, err
@@ -56,7 +57,8 @@ func (l Layout) Decode(id int64) (Parts, error) {
 	}, nil
 }
 
-// FirstIDAt returns the smallest id that can be issued at a time or later, for range queries by time.
+// FirstIDAt returns the smallest id that can be issued at a given time or later, for range queries by time. It returns
+// [ErrInvalid] for an invalid layout, or a time outside its range.
 func (l Layout) FirstIDAt(at time.Time) (int64, error) {
 	if err := l.Check(); err != nil {
 		return 0, err
@@ -70,14 +72,14 @@ func (l Layout) FirstIDAt(at time.Time) (int64, error) {
 
 // Info is what the daemon reports about itself.
 type Info struct {
-	Version         int
-	SegmentsReady   bool // segment ids can be drawn now
-	SnowflakeReady  bool // snowflake ids can be drawn now
-	RequestBytesMax uint32
-	CountMax        uint32
-	PipelineMax     uint32
-	DeadlineMax     time.Duration
-	PID             uint32 // in the daemon's own process namespace
-	Release         string
-	Layouts         map[string]Layout // by the names under which their ids are drawn
+	Version         int               // the protocol version that both sides support
+	SegmentsReady   bool              // whether segment ids are available now
+	SnowflakeReady  bool              // whether snowflake ids are available now
+	RequestBytesMax uint32            // the largest length field of a request
+	CountMax        uint32            // the maximum number of ids in one request
+	PipelineMax     uint32            // the maximum number of requests on one connection that may await an answer
+	DeadlineMax     time.Duration     // the longest deadline that the daemon honours
+	PID             uint32            // the daemon's process id, in its own process namespace
+	Release         string            // the daemon's release, such as "0.1.0"
+	Layouts         map[string]Layout // the snowflake layouts, by the names under which their ids are drawn
 }

@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	requestsMax = 64 // at once; further calls wait for their turn
+	requestsMax = 64 // the maximum at once; further calls wait for their turn
 	refillsMax  = 32
 	idleMax     = 8 // idle connections kept for later calls
-	resendsMax  = 5 // of a request whose connections break, while the daemon stops and starts
+	resendsMax  = 5 // the maximum for a request whose connections break while the daemon stops and starts
 
 	// The pauses between the attempts of one call.
 	backOffMin = 2 * time.Millisecond
@@ -29,7 +29,7 @@ const (
 type link struct {
 	Options
 	turns   chan struct{}
-	refills chan struct{} // requests ahead of use; they leave the other turns to calls
+	refills chan struct{} // limits requests ahead of use, so that the other turns are left for calls
 	idle    chan *conn
 	reached atomic.Bool // a connection was made before, so a missing daemon is restarting
 
@@ -115,7 +115,7 @@ func (l *link) ask(c call, frame []byte) ([]byte, error) {
 		if c.failure = failed; resends > resendsMax || !l.mayTryAgain(failed) {
 			return nil, failed
 		}
-		// With jitter, so that a host's processes don't all reconnect at once.
+		// The pause has jitter, so that a host's processes don't all reconnect at once.
 		select {
 		case <-time.After(pause * time.Duration(75+time.Now().Nanosecond()/64%50) / 100):
 		case <-c.Done():
@@ -124,7 +124,7 @@ func (l *link) ask(c call, frame []byte) ([]byte, error) {
 	}
 }
 
-// mayTryAgain reports whether an attempt may have failed because the daemon is restarting or has no room at the moment.
+// mayTryAgain reports whether an attempt may have failed because the daemon is restarting or temporarily has no room.
 func (l *link) mayTryAgain(failed *Error) bool {
 	switch {
 	case failed.Status != StatusOK:
@@ -159,8 +159,8 @@ func (l *link) attempt(c call, frame []byte, fresh bool) ([]byte, *Error) {
 	return body, failed
 }
 
-// connect returns an idle connection or makes one. Idle connections may have ended with an earlier daemon, so after a failure
-// only a new one is used.
+// connect returns an idle connection or opens a new one. Idle connections may have ended with an earlier daemon, so
+// after a failure only a new one is used.
 func (l *link) connect(fresh bool) (*conn, *Error) {
 	select {
 	case conn := <-l.idle:
@@ -168,7 +168,7 @@ func (l *link) connect(fresh bool) (*conn, *Error) {
 			return conn, nil
 		}
 		conn.Close()
-		return l.connect(fresh) // until none is left
+		return l.connect(fresh) // until no idle connection is left
 	default:
 	}
 	if l.open.Err() != nil {

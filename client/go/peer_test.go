@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// asked is a request as it reached a peer.
+// asked is a request as received by a peer.
 type asked struct {
 	opcode, flags byte
 	id            uint32
@@ -23,7 +23,7 @@ func (a asked) count() int   { return int(le.Uint32(a.body)) }
 func (a asked) hold() bool   { return a.flags&flagHold != 0 }
 func (a asked) left() uint32 { return le.Uint32(a.body[4:]) }
 
-// peer plays a daemon, whose answers a test makes up. By default it is a good daemon with one counter.
+// peer is a fake daemon whose answers a test defines. By default, it behaves like a real daemon with one counter.
 type peer struct {
 	t    *testing.T
 	path string
@@ -31,7 +31,7 @@ type peer struct {
 	next atomic.Int64
 
 	mu          sync.Mutex
-	answer      func(asked) []byte // nil closes the connection, an empty answer keeps silent
+	answer      func(asked) []byte // nil closes the connection; an empty answer sends nothing
 	greeting    []byte
 	requests    []asked
 	connections int
@@ -105,7 +105,7 @@ func (p *peer) serve(socket net.Conn) {
 	}
 }
 
-// stop closes all connections, as a daemon that has ended.
+// stop closes all connections, like a daemon that has exited.
 func (p *peer) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -187,14 +187,14 @@ func client(t *testing.T, path string, options Options) *Client {
 	return c
 }
 
-// within is a context that a test may take to fail.
+// within returns a context that limits how long a test may take to fail.
 func within(t *testing.T, limit time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-// newConn takes a connection as a call does.
+// newConn gets a connection in the same way as a call.
 func newConn(t *testing.T, l *link, fresh bool) *conn {
 	t.Helper()
 	conn, failed := l.connect(fresh)
@@ -217,7 +217,7 @@ func draw(t *testing.T, c *Client, tag string, count int) []int64 {
 	return ids
 }
 
-// inGoroutines draws the same number of ids in each.
+// inGoroutines draws the same number of ids in each goroutine.
 func inGoroutines(t *testing.T, number int, draw func() ([]int64, error)) [][]int64 {
 	t.Helper()
 	drawn, failed := make([][]int64, number), make([]error, number)
@@ -276,7 +276,7 @@ func eventually(t *testing.T, what string, happened func() bool) {
 	t.Helper()
 	for end := time.Now().Add(30 * time.Second); !happened(); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("waited in vain: %s", what)
+			t.Fatalf("timed out waiting until %s", what)
 		}
 	}
 }

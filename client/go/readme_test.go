@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDocumentedCodeCompiles compiles the Go of the READMEs and the guide. Blocks that are no whole files are statements that have
-// a context.
+// TestDocumentedCodeCompiles compiles the Go code of the READMEs and the guide. A block that is not a whole file
+// consists of statements, and a context is available to them.
 func TestDocumentedCodeCompiles(t *testing.T) {
 	blocks, found := regexp.MustCompile("(?s)```go\n(.*?)```"), 0
 	for _, page := range []string{"client/go/README.md", "README.md", "docs/guide/clients.md", "docs/guide/document-numbers.md",

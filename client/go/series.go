@@ -21,10 +21,10 @@ type DrawNumbers func(ctx context.Context, series, tenant string, count int) ([]
 // NewSeries returns a series whose numbers come from a function, for tests. See also package leafdtest.
 func NewSeries(name string, draw DrawNumbers) *Series { return &Series{draw, name, ""} }
 
-// Series returns the numbers of a series. It does not check whether the series exists.
+// Series returns a handle for a series. It does not check whether the series exists.
 func (c *Client) Series(name string) *Series { return NewSeries(name, c.link.drawNumbers) }
 
-// Tenant returns the numbers of a tenant: letters and digits, in upper or lower case.
+// Tenant returns the series of a tenant, whose name has letters and digits, in upper or lower case.
 func (s *Series) Tenant(tenant string) *Series { return &Series{s.draw, s.name, tenant} }
 
 // Next draws the next number.
@@ -36,8 +36,8 @@ func (s *Series) Next(ctx context.Context) (string, error) {
 	return numbers[0], nil
 }
 
-// NextBatch draws up to a million numbers, in the order of issue. They may span two periods. Each thousand takes one
-// request. If one of several requests fails, the numbers of the others are skipped.
+// NextBatch draws count numbers, from 0 to a million, in the order of issue. They may span two periods. Each thousand
+// takes one request. If one of several requests fails, the numbers of the others are skipped.
 func (s *Series) NextBatch(ctx context.Context, count int) ([]string, error) {
 	if count < 0 || count > countMax {
 		return nil, invalid("a batch has 0 to %d document numbers, not %d", countMax, count)

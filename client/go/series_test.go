@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// numbering is a host with two series.
+// numbering returns a host with two series.
 func numbering(t *testing.T) *host {
 	h := newHost(t)
 	h.start()

@@ -7,7 +7,7 @@ import (
 )
 
 const (
-	socketName     = "leafd/leafd.sock" // in a directory for sockets
+	socketName     = "leafd/leafd.sock" // relative to a directory for sockets
 	justGoneWithin = 10 * time.Second
 )
 

@@ -8,7 +8,7 @@ import (
 
 // supply holds the current run of one tag and fetches the next one.
 //
-// Goroutines that need a run take turns: the one that has the turn fetches a run, and the others then find ids in it.
+// Goroutines that need a run take turns: the one with the turn fetches a run, and the others then take ids from it.
 // Before a run ends, one caller starts to fetch the next run in the background.
 type supply struct {
 	tag  string
@@ -19,11 +19,11 @@ type supply struct {
 	waiting   atomic.Int64
 	failure   atomic.Pointer[Error] // why the last fetch for the goroutines that wait failed
 
-	turn chan struct{} // full while a goroutine has the turn, which the following fields belong to
-	// Runs that were fetched, but not used yet.
+	turn chan struct{} // full while a goroutine has the turn; only that goroutine uses the following fields
+	// Runs that were fetched but not used yet.
 	queued      []*heldRun
 	wish        int64    // how many ids the next run should have
-	unlearned   *heldRun // the run that was installed last, until the wish takes its use into account
+	unlearned   *heldRun // the run installed last, until its use has been taken into account
 	installedAt time.Time
 }
 
@@ -63,7 +63,7 @@ func (s *supply) nextSlow(ctx context.Context) (int64, error) {
 	return s.fetch(c, false)
 }
 
-// nextUnheld draws a single id that may not be held. Such ids need no turn.
+// nextUnheld draws a single id that may not be held, which requires no turn.
 func (s *supply) nextUnheld(c call) (int64, error) {
 	runs, hold, err := s.link.draw(c, s.tag, 1, true)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *supply) nextUnheld(c call) (int64, error) {
 	return runs[0].first, nil
 }
 
-// refill fetches the next run in the background, unless another goroutine has the turn, or too many other runs are being
-// fetched. If it fetches nothing, the run is requested again when the current one ends.
+// refill fetches the next run in the background, unless another goroutine has the turn, or too many other runs are
+// being fetched. If it fetches no run, the run is requested again when the current one ends.
 func (s *supply) refill() {
 	select {
 	case s.turn <- struct{}{}:

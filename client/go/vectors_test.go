@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// vectors is protocol-vectors.json, as far as this client speaks it.
+// vectors is the part of protocol-vectors.json that this client implements.
 type vectors struct {
 	Vectors, Replies, Masked, Series []vector
 }
@@ -61,7 +61,7 @@ func readVectors(t *testing.T) (all vectors) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Members of other messages may have other types, which are of no interest here.
+	// Members of other messages may have other types, which don't matter here.
 	var mistyped *json.UnmarshalTypeError
 	if err := json.Unmarshal(text, &all); err != nil && !asType(err, &mistyped) {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func asType(err error, target **json.UnmarshalTypeError) bool {
 	return ok
 }
 
-// words are bytes in hexadecimal digits; | is for the eye.
+// words splits a text into bytes in hexadecimal digits; | only makes it readable.
 func words(text string) []string {
 	return strings.Fields(strings.ReplaceAll(text, "|", " "))
 }
@@ -147,7 +147,7 @@ func TestTheCodecReadsTheVectorsReplies(t *testing.T) {
 	}
 }
 
-// checkReply reads a reply to what was asked for.
+// checkReply reads the reply to a request.
 func checkReply(t *testing.T, v vector, request *vectorRequest, frame []byte) {
 	t.Helper()
 	status, _, id, body, err := readReply(bytes.NewReader(frame))
@@ -276,7 +276,8 @@ func checkBytes(t *testing.T, v vector, frame []byte) {
 	}
 }
 
-// FuzzReplies reads any bytes as any answer: nothing panics, and every id that is read is a positive number.
+// FuzzReplies reads arbitrary bytes as every kind of answer. Nothing may panic, and every id that is read must be
+// positive.
 func FuzzReplies(f *testing.F) {
 	for _, reply := range [][]byte{idsBody(60_000, run{1, 10, 1}), idsBody(8, run{1 << 62, 2, 1 << 31}), infoBody(1, 3),
 		append([]byte{1, 0, 8, 0}, make([]byte, 8)...), append([]byte{0, 0, 0, 0}, "a reason\xff"...), nil} {

@@ -19,7 +19,7 @@ const (
 	tagBytesMax     = 128 * utf8.UTFMax
 	prefixBytesMax  = 32
 	headerBytes     = 12
-	deadlineAt      = headerBytes + 4 // in a request for ids or document numbers
+	deadlineAt      = headerBytes + 4 // the offset of the deadline in a request for ids or document numbers
 
 	opInfo, opIDs, opMask, opUnmask, opSeriesNext = 1, 2, 4, 5, 8
 	opReply                                       = 128 // added to the request's opcode
@@ -39,7 +39,7 @@ func request(opcode byte, flag bool, flags byte, bodyBytes int) []byte {
 	return frame
 }
 
-// cut truncates a text that is longer than any valid one. The daemon rejects the truncated text as well.
+// cut truncates a text that is longer than any valid one. The daemon also rejects the truncated text.
 func cut(text string, bytesMax int) string { return text[:min(len(text), bytesMax+1)] }
 
 // idsRequest makes an IDS request. The deadline is set again whenever it is sent.
@@ -128,8 +128,8 @@ func readReply(in io.Reader) (status Status, opcode byte, id uint32, body []byte
 	return Status(le.Uint16(head[6:])), head[4], le.Uint32(head[8:]), body, err
 }
 
-// readIDs reads the answer to a request for count ids; with hold, fewer are allowed. It also returns how long they may be
-// held; 0: not at all.
+// readIDs reads the answer to a request for count ids; with hold, fewer are allowed. It also returns how long they may
+// be held, or 0 if they may not be held.
 func readIDs(body []byte, count int, hold bool) (runs []run, held time.Duration, err error) {
 	f, total, valid := fields{body: body}, int64(0), true
 	held, number := f.ms(), f.u16()

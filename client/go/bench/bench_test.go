@@ -1,4 +1,5 @@
-// Package bench measures what an id costs, beside what Go programs use instead. `client/go/bench/run` runs it.
+// Package bench measures the cost of an id, next to that of the alternatives that Go programs use.
+// `client/go/bench/run` runs it.
 package bench
 
 import (
@@ -13,7 +14,7 @@ import (
 	"leafd.io/leafd"
 )
 
-var sum atomic.Int64 // nothing is optimised away
+var sum atomic.Int64 // so that nothing is optimised away
 
 func client(b *testing.B, options leafd.Options) *leafd.Client {
 	b.Helper()
@@ -102,7 +103,7 @@ func BenchmarkGoogleUUIDv7(b *testing.B) {
 	})
 }
 
-// BenchmarkCounter is the least that ids of several goroutines can cost.
+// BenchmarkCounter measures the lower bound for ids that several goroutines share.
 func BenchmarkCounter(b *testing.B) {
 	var counter atomic.Int64
 	measure(b, func() (int64, error) { return counter.Add(1), nil })

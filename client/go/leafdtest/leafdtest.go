@@ -46,7 +46,7 @@ func (f *Fake) Next(ctx context.Context, tag string) (int64, error) {
 // NextDirect is the same as Next.
 func (f *Fake) NextDirect(ctx context.Context, tag string) (int64, error) { return f.Next(ctx, tag) }
 
-// NextBatch returns the next ids of a tag.
+// NextBatch returns the next count ids of a tag.
 func (f *Fake) NextBatch(ctx context.Context, tag string, count int) ([]int64, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"leafd.io/leafd/leafdtest"
 )
 
-// placeOrder is a program's own function, which takes the interface.
+// placeOrder is a function of a program, which takes the interface.
 func placeOrder(ctx context.Context, ids leafd.Generator) (string, error) {
 	id, err := ids.Next(ctx, "orders")
 	return fmt.Sprintf("order %d", id), err
@@ -25,7 +25,7 @@ func ExampleFake() {
 
 func TestTheFakeFailsAsItIsTold(t *testing.T) {
 	var fake leafdtest.Fake
-	fake.Fail(&leafd.Error{Status: leafd.StatusStoreUnavailable, Message: "the store is away"})
+	fake.Fail(&leafd.Error{Status: leafd.StatusStoreUnavailable, Message: "the store is unavailable"})
 	if _, err := placeOrder(context.Background(), &fake); !errors.Is(err, leafd.StatusStoreUnavailable) {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestTheFakeFailsAsItIsTold(t *testing.T) {
 	}
 }
 
-// fileInvoice is a program's own function, which takes a series.
+// fileInvoice is a function of a program, which takes a series.
 func fileInvoice(ctx context.Context, invoices *leafd.Series) (string, error) {
 	return invoices.Next(ctx)
 }

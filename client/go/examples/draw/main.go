@@ -1,4 +1,5 @@
-// Draws ids of a tag, with -direct each from the daemon: go run ./examples/draw [-direct] [-n COUNT] TAG
+// Draws ids of a tag; with -direct, draws each one directly from the daemon: go run ./examples/draw [-direct] [-n
+// COUNT] TAG
 package main
 
 import (
@@ -15,7 +16,7 @@ import (
 func main() {
 	count := flag.Int("n", 5, "how many ids")
 	direct := flag.Bool("direct", false, "draw each id directly, in order")
-	timeout := flag.Duration("timeout", time.Minute, "how long all of it may take")
+	timeout := flag.Duration("timeout", time.Minute, "time limit for all draws together")
 	flag.Parse()
 	if err := draw(flag.Arg(0), *count, *direct, *timeout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
