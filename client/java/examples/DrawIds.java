@@ -11,12 +11,12 @@ class DrawIds {
         String tag = arguments.length > 0 ? arguments[0] : "orders";
         int count = arguments.length > 1 ? Integer.parseInt(arguments[1]) : 3;
         try (LeafdClient client = LeafdClient.connect()) {
-            // From a run of ids that the process holds: nanoseconds each.
+            // From a run of ids that the process holds, in nanoseconds each.
             LeafdTag orders = client.tag(tag);
             for (int left = count; left > 0; left--) {
                 System.out.println(orders.nextId());
             }
-            // Many at once, in the order of issue.
+            // Draw many ids at once, in the order of issue.
             for (long id : client.nextIds(tag, 10)) {
                 System.out.println(id);
             }

@@ -1,4 +1,7 @@
-/** Leaf's {@code IDGen} on leafd, for services that embedded Leaf. It has {@code IDGen} and its results under Leaf's names. */
+/**
+ * Leaf's {@code IDGen} on leafd, for services that embedded Leaf. It contains {@code IDGen} and its results under
+ * Leaf's names.
+ */
 module io.leafd.leaf {
     requires transitive io.leafd;
 

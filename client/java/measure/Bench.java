@@ -14,22 +14,22 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.function.LongSupplier;
 
 /**
- * What an id costs in Java, by JMH's method: each row in JVMs of its own, warmed up before it is measured, with results
- * that the compiler can't leave out. The ids of a row are checked as they come: each is above the one before.
+ * Measures the cost of an id in Java, with JMH's method: each row runs in separate JVMs, which are warmed up first, and
+ * its results can't be optimized away. Each id of a row is checked to be above the one before.
  *
- * <p>{@code client/java/bench} starts a daemon and runs it.
+ * <p>{@code client/java/bench} starts a daemon and runs this program.
  */
 public final class Bench {
     private static final int FORKS = 3;
     private static final int WARM_UPS = 6;
     private static final int ROUNDS = 5;
     private static final long ROUND_NS = 500_000_000;
-    /** Calls between two looks at the clock. */
+    /** The number of calls between two readings of the clock. */
     private static final int CALLS = 1000;
 
     private static final int BATCH = 1000;
 
-    /** What a row's fork measures; the result is a number for each round, or a p50 and a p99 for each. */
+    /** The measurement of a row in a forked JVM. The result is one number for each round, or a p50 and a p99 for each. */
     private interface Row {
         void measure(LeafdClient client, List<double[]> rounds) throws Exception;
     }
@@ -110,7 +110,7 @@ public final class Bench {
         }
     }
 
-    /** Measures all rows, each in JVMs of its own, and prints them. */
+    /** Measures all rows, each in separate JVMs, and prints them. */
     private static void report(String socket) throws Exception {
         System.out.printf("Java %s; medians of %d JVMs of %d rounds each, and the smallest and largest round%n",
                 System.getProperty("java.version"), FORKS, ROUNDS);
@@ -149,7 +149,10 @@ public final class Bench {
         return ns < 1000 ? String.format("%.1f ns", ns) : String.format("%.1f us", ns / 1000);
     }
 
-    /** Runs {@code work}, of {@link #CALLS} calls, for the time of each round; a round is the mean of a call in ns. */
+    /**
+     * Runs {@code work}, which makes {@link #CALLS} calls, for the duration of each round. The result of a round is the
+     * mean time of a call in ns.
+     */
     private static void timed(List<double[]> rounds, int idsACall, Runnable work) {
         for (int round = -WARM_UPS; round < ROUNDS; round++) {
             long calls = 0;
@@ -166,7 +169,7 @@ public final class Bench {
         }
     }
 
-    /** Draws, and looks whether each id is above the one before: so no id is left out, and none comes twice. */
+    /** Draws ids, and checks that each is above the one before, so every id is used and none repeats. */
     private static void ascending(List<double[]> rounds, LongSupplier next) {
         long[] last = {0};
         timed(rounds, 1, () -> {
@@ -207,7 +210,7 @@ public final class Bench {
         });
     }
 
-    /** Times each call; {@code pauseNs}: from the beginning of one to that of the next. */
+    /** Times each call. {@code pauseNs}: the time from the start of one call to the start of the next. */
     private static void direct(LeafdClient client, List<double[]> rounds, long pauseNs) {
         LeafdTag tag = client.tag("bench");
         long last = 0;

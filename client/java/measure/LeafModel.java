@@ -10,14 +10,14 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * What a segment embedded in the process costs, to compare with: a model of how Leaf gives ids, with the locks and the look-ups
- * that it takes for each. A counter stands for its database, so claims cost nothing here.
+ * A baseline for comparison: a model of how Leaf issues ids from segments in the process, with the locks and look-ups
+ * that each id takes. A counter replaces the database, so claims cost nothing.
  */
 final class LeafModel implements IDGen {
     private static final int STEP_MIN = 1_000;
     private static final int STEP_MAX = 1_000_000;
 
-    /** A claimed range, of which ids are taken one by one. */
+    /** A claimed range, from which ids are taken one by one. */
     private static final class Segment {
         final AtomicLong value = new AtomicLong();
         volatile long end;
@@ -28,7 +28,7 @@ final class LeafModel implements IDGen {
         }
     }
 
-    /** The two segments of a tag: one in use, and one that is claimed when a tenth of the other is used. */
+    /** The two segments of a tag: one in use, and one that is claimed when a tenth of the first is used. */
     private static final class Buffer {
         final Segment[] segments = {new Segment(), new Segment()};
         final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
@@ -43,7 +43,7 @@ final class LeafModel implements IDGen {
             return segments[current];
         }
 
-        /** Under load each claim is twice as large as the last one. */
+        /** Under load, each claim is twice as large as the last one. */
         void claim(Segment segment) {
             step = Math.min(2 * step, STEP_MAX);
             long first = database.getAndAdd(step);
@@ -113,7 +113,7 @@ final class LeafModel implements IDGen {
         }
     }
 
-    /** Takes the next segment into use, when it is there. */
+    /** Switches to the next segment when it is available. */
     private static void turn(Buffer buffer) {
         while (buffer.claiming.get()) {
             Thread.onSpinWait();

@@ -11,7 +11,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import javax.sql.DataSource;
 
-/** A process that inserts batches of rows, with ids from each source: examples/frameworks/measure runs it. */
+/** Inserts batches of rows, with ids from each source. examples/frameworks/measure runs it. */
 public final class Inserts {
     static final int ROWS = Integer.parseInt(System.getenv("ROWS"));
     static final String JDBC_URL = System.getenv("JDBC_URL");
@@ -24,7 +24,7 @@ public final class Inserts {
         return source.equals("leafd") ? LeafdClient.builder().build() : new FakeClient();
     }
 
-    /** A pool for all sources: with one each, the tasks would all wait for the slower source's pool. */
+    /** One pool serves all sources, because with one pool each, the tasks would all wait for the slower source's pool. */
     static DataSource database() {
         if (database != null) {
             return database;
@@ -67,7 +67,7 @@ public final class Inserts {
         while (Files.exists(running)) {
             Thread.sleep(100);
         }
-        Thread.sleep(5_000); // transactions end
+        Thread.sleep(5_000); // lets transactions end
         System.exit(0); // the pools' threads don't end by themselves
     }
 

@@ -5,7 +5,7 @@ import static org.jooq.impl.DSL.table;
 import org.jooq.SQLDialect;
 import org.jooq.impl.DSL;
 
-/** Inserts rows through jOOQ, as its page shows. */
+/** Inserts rows through jOOQ, as the page about jOOQ shows. */
 final class JooqInserts {
     private JooqInserts() {}
 

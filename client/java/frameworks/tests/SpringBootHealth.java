@@ -1,7 +1,7 @@
 import org.springframework.boot.SpringApplication;
 import org.springframework.boot.autoconfigure.EnableAutoConfiguration;
 
-/** Prints what the health indicator reports. Its interface has another package in Spring Boot 4 than in 3. */
+/** Prints what the health indicator reports. Its interface is in different packages in Spring Boot 3 and 4. */
 @EnableAutoConfiguration
 public class SpringBootHealth {
     public static void main(String[] args) throws Exception {

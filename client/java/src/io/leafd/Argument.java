@@ -4,7 +4,7 @@ package io.leafd;
 final class Argument {
     private Argument() {}
 
-    /** Returns the value. If it is null, the exception names it by {@code what}. */
+    /** Returns the value, or throws an exception that says that {@code what} is missing. */
     static <T> T given(T value, String what) {
         if (value == null) {
             throw new NullPointerException(what + " is missing: null was given");

@@ -17,7 +17,7 @@ final class Break extends Exception {
     private final Kind kind;
 
     private Break(Kind kind, String what, IOException cause) {
-        // Without a stack trace, because all waiting threads receive it.
+        // It has no stack trace, because all waiting threads receive it.
         super(what, cause, false, false);
         this.kind = kind;
     }

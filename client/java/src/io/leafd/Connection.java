@@ -12,7 +12,7 @@ import java.util.concurrent.locks.LockSupport;
 /**
  * One connection: its requests in flight, the threads that sleep until they are answered, and the dispatch of replies.
  *
- * <p>Guarded by the link's lock, except for what the reading thread does outside of it.
+ * <p>The link's lock guards it, except for what the reading thread does without the lock.
  */
 final class Connection {
     /** If this many abandoned requests are still unanswered, the daemon counts as hung. */
@@ -21,15 +21,15 @@ final class Connection {
     final Socket socket;
     final Polling polling;
     final long madeNs = System.nanoTime();
-    /** The threads that sleep while another one reads, the longest-sleeping first. */
+    /** The threads that sleep while another one reads, in the order in which they fell asleep. */
     final Set<Pending<?>> sleeping = new LinkedHashSet<>();
-    /** A thread is reading, outside of the lock. */
+    /** Whether a thread is reading, without the lock. */
     boolean isReading;
 
     private final Map<Integer, Pending<?>> inFlight = new HashMap<>();
     private int lastId;
     private int abandoned;
-    /** The peer accepts no more bytes. What it sent before may still be read. */
+    /** The error if the peer accepts no more bytes. Bytes that it sent before can still be read. */
     private IOException deaf;
     /** Whether this connection has answered a request. */
     private boolean served;
@@ -49,7 +49,7 @@ final class Connection {
         return ended != null;
     }
 
-    /** A new request in flight, under an unused id. */
+    /** Creates a request in flight, with an unused id. */
     <T> Pending<T> begin(int opcode, Pending.Reader<T> reader) {
         do {
             lastId++;
@@ -143,7 +143,7 @@ final class Connection {
         try {
             socket.close();
         } catch (IOException e) {
-            // The connection is useless anyway.
+            // The connection is unusable anyway.
         }
         for (Pending<?> pending : inFlight.values()) {
             if (!pending.isDone()) {

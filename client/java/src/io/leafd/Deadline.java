@@ -19,7 +19,7 @@ final class Deadline {
     /**
      * How long a call may take.
      *
-     * @param ns the limit, from 0, in nanoseconds
+     * @param ns the limit in nanoseconds, from 0
      * @param waitNs how long the call waits for a missing daemon before that limit starts, in nanoseconds
      */
     record Limit(long ns, long waitNs) {
@@ -34,12 +34,12 @@ final class Deadline {
 
         private static long ns(Duration time, Duration max) {
             if (Argument.given(time, "the time that a call may take").isNegative()) {
-                throw new IllegalArgumentException("a call takes no negative time: " + time);
+                throw new IllegalArgumentException("a time limit can't be negative: " + time);
             }
             return time.compareTo(max) > 0 ? max.toNanos() : time.toNanos();
         }
 
-        /** In milliseconds, for the wire. */
+        /** The limit in milliseconds, for the wire. */
         int ms() {
             return roundedUpMs(ns);
         }
@@ -60,7 +60,7 @@ final class Deadline {
         return limit.waitNs > 0;
     }
 
-    /** By when the client must be connected. */
+    /** The time by which the client must be connected. */
     long connectByNs() {
         return startNs + Math.max(limit.waitNs, limit.ns);
     }
@@ -74,12 +74,12 @@ final class Deadline {
         }
     }
 
-    /** When the client stops waiting for the daemon's answer. */
+    /** The time at which the client stops waiting for the daemon's answer. */
     long endOfGraceNs() {
         return endNs + GRACE_NS;
     }
 
-    /** When a call stops waiting for another thread, which may be waiting for a connection. */
+    /** The time at which a call stops waiting for another thread, which may be waiting for a connection. */
     long lastMomentNs() {
         return waits() ? connectByNs() + limit.ns + GRACE_NS : endOfGraceNs();
     }

@@ -7,7 +7,10 @@ import java.util.Map;
 import java.util.Queue;
 import java.util.stream.LongStream;
 
-/** A source of ids for tests, which needs no daemon. The ids of each tag are 1, 2, 3, and so on. All threads can share one. */
+/**
+ * A source of ids for tests, which needs no daemon. The ids of each tag are 1, 2, 3, and so on. All threads can share
+ * an instance.
+ */
 public final class FakeClient implements IdSource {
     private final Map<String, Long> last = new HashMap<>();
     private final Queue<Status> failures = new ArrayDeque<>();

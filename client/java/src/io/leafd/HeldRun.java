@@ -6,12 +6,12 @@ import java.lang.invoke.VarHandle;
 /**
  * A held run. One atomic addition takes an id from it.
  *
- * <p>Each run has its own cursor, which only increases. So each id goes to one thread only, however long a thread was
+ * <p>Each run has its own cursor, which only increases, so each id goes to one thread only, however long a thread was
  * suspended and whichever run is current afterwards.
  *
- * <p>Reading the clock costs several times as much as the addition. If a timer drops the run when it expires ({@link
- * #setExpiredElsewhere}), only every {@value #CHECK_EVERY}th id checks the clock. So a process that was suspended uses fewer
- * than that many expired ids.
+ * <p>Reading the clock costs several times as much as the addition. If a timer drops the run when it expires
+ * ({@link #setExpiredElsewhere}), only every {@value #CHECK_EVERY}th id checks the clock. A process that was suspended
+ * therefore uses fewer than that many expired ids.
  */
 final class HeldRun {
     static final HeldRun EMPTY = new HeldRun();
@@ -20,7 +20,7 @@ final class HeldRun {
 
     private static final VarHandle ELEMENT = MethodHandles.arrayElementVarHandle(long[].class);
 
-    /** Padding: the cursor shares no cache line, nor an adjacent one, with other data. */
+    /** Padding, so that the cursor shares neither its cache line nor an adjacent one with other data. */
     private static final int CURSOR_LONGS = 32;
 
     private static final int CURSOR = CURSOR_LONGS / 2;
@@ -37,7 +37,7 @@ final class HeldRun {
     final Moment expires;
 
     private final long[] cursor;
-    /** The clock is checked at offsets where these bits are 0. A thread with a stale value only checks too often. */
+    /** The clock is checked at offsets where these bits are 0. A thread that sees a stale value only checks too often. */
     private int uncheckedBits;
 
     /** The empty run. */
@@ -51,7 +51,7 @@ final class HeldRun {
     }
 
     /**
-     * A run whose first {@code taken} ids are taken.
+     * Creates a run whose first {@code taken} ids are already taken.
      *
      * @param holdMs how long the daemon allows the ids to be held
      * @param expires when the ids expire
@@ -67,7 +67,7 @@ final class HeldRun {
         this.expires = expires;
     }
 
-    /** Takes the next offset. From {@link #count} on, there is no id for it. */
+    /** Takes the next offset. Offsets from {@link #count} on have no id. */
     long nextOffset() {
         return (long) ELEMENT.getAndAddAcquire(cursor, CURSOR, 1L);
     }
@@ -86,7 +86,7 @@ final class HeldRun {
         return (int) Math.min(count, (long) ELEMENT.getAcquire(cursor, CURSOR));
     }
 
-    /** Whether a timer drops the run when it expires. */
+    /** Sets whether a timer drops the run when it expires. */
     void setExpiredElsewhere(boolean expired) {
         uncheckedBits = expired ? CHECK_EVERY - 1 : 0;
     }

@@ -7,8 +7,9 @@ public interface IdSource {
     /**
      * Draws the next id of a tag.
      *
-     * @param tag a segment tag, or the name of a snowflake layout
+     * @param tag a segment tag or the name of a snowflake layout; 1 to 128 characters, no control characters
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid
      * @throws LeafdException if the call fails
      */
     long nextId(String tag);
@@ -17,8 +18,9 @@ public interface IdSource {
      * Draws the next id of a tag, within a time limit.
      *
      * @param tag as in {@link #nextId(String)}
-     * @param within the time limit
+     * @param within the time limit, from 0; capped at 60 s
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid, or the limit is negative
      * @throws LeafdException if the call fails
      */
     long nextId(String tag, Duration within);
@@ -28,6 +30,7 @@ public interface IdSource {
      *
      * @param tag as in {@link #nextId(String)}
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid
      * @throws LeafdException if the call fails
      */
     long nextIdDirect(String tag);
@@ -36,8 +39,9 @@ public interface IdSource {
      * Draws the next id of a tag directly, within a time limit.
      *
      * @param tag as in {@link #nextId(String)}
-     * @param within the time limit
+     * @param within the time limit, from 0; capped at 60 s
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid, or the limit is negative
      * @throws LeafdException if the call fails
      */
     long nextIdDirect(String tag, Duration within);
@@ -48,6 +52,7 @@ public interface IdSource {
      * @param tag as in {@link #nextId(String)}
      * @param count the number of ids, from 0
      * @return the ids, in the order of issue
+     * @throws IllegalArgumentException if the name is invalid, or the count is negative
      * @throws LeafdException if the call fails
      */
     long[] nextIds(String tag, int count);
@@ -57,8 +62,9 @@ public interface IdSource {
      *
      * @param tag as in {@link #nextId(String)}
      * @param count the number of ids, from 0
-     * @param within the time limit
+     * @param within the time limit, from 0; capped at 60 s
      * @return the ids, in the order of issue
+     * @throws IllegalArgumentException if the name is invalid, or the count or the limit is negative
      * @throws LeafdException if the call fails
      */
     long[] nextIds(String tag, int count, Duration within);

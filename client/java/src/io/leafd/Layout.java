@@ -10,11 +10,14 @@ import java.time.Instant;
  * @param timeBits bits of the time field, from 1
  * @param workerBits bits of the worker field, from 0
  * @param sequenceBits bits of the sequence field, from 1; at most 63 with the other two
- * @param tickMs the length of a tick, 1 ms to an hour
- * @param epochMs the epoch, at which time starts, in milliseconds of Unix time
+ * @param tickMs the length of a tick in milliseconds, 1 to 3,600,000
+ * @param epochMs the epoch, at which tick 0 starts, in milliseconds of Unix time
  */
 public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs, long epochMs) {
-    /** Leaf's own layout: 41 bits of milliseconds since 2010-11-04T01:42:54.657Z, 10 of worker, 12 of sequence. */
+    /**
+     * Leaf's own layout: 41 bits for the milliseconds since 2010-11-04T01:42:54.657Z, 10 for the worker and 12 for the
+     * sequence.
+     */
     public static final Layout LEAF = new Layout(41, 10, 12, 1, 1_288_834_974_657L);
 
     private static final int TICK_MS_MAX = 3_600_000;
@@ -22,7 +25,8 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     /**
      * Creates a valid layout.
      *
-     * @throws IllegalArgumentException if its ids would not be positive, or its times don't fit into milliseconds
+     * @throws IllegalArgumentException if its ids would not be positive, or its times don't fit into a long in
+     *     milliseconds
      */
     public Layout {
         if (timeBits < 1 || workerBits < 0 || sequenceBits < 1 || (long) timeBits + workerBits + sequenceBits > 63) {
@@ -43,10 +47,10 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
     /**
      * The parts of a snowflake id.
      *
-     * @param time when its tick starts
+     * @param time the start of its tick
      * @param tick ticks since the layout's epoch
      * @param worker the worker that issued it
-     * @param sequence its number within tick and worker
+     * @param sequence its sequence number within its tick and worker
      */
     public record Decoded(Instant time, long tick, long worker, long sequence) {}
 
@@ -78,7 +82,7 @@ public record Layout(int timeBits, int workerBits, int sequenceBits, int tickMs,
         Instant from = Instant.ofEpochMilli(epochMs);
         Instant to = Instant.ofEpochMilli(epochMs + (1L << timeBits) * tickMs - 1);
         if (Argument.given(time, "a moment").isBefore(from) || time.isAfter(to)) {
-            throw new IllegalArgumentException("this layout's ids are of times from " + from + " to " + to + ", not " + time);
+            throw new IllegalArgumentException("this layout's ids have times from " + from + " to " + to + ", not " + time);
         }
         // The tick that contains the time, because its ids may be issued until it ends.
         long tick = (time.toEpochMilli() - epochMs) / tickMs;

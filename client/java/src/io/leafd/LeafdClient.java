@@ -31,8 +31,8 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Connects now to the daemon on this host: at {@code $LEAFD_SOCKET}, else at this user's own socket if it exists, else
-     * at {@code /run/leafd/leafd.sock}.
+     * Connects now to the daemon on this host: at {@code $LEAFD_SOCKET}, otherwise at this user's own socket if it
+     * exists, otherwise at {@code /run/leafd/leafd.sock}.
      *
      * @return a client; close it when it is no longer needed
      * @throws LeafdException if no daemon answers, or if it doesn't support this version of the protocol
@@ -46,6 +46,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      *
      * @param socket the path, 1 to 107 bytes
      * @return a client; close it when it is no longer needed
+     * @throws IllegalArgumentException if the path is invalid
      * @throws LeafdException if no daemon answers, or if it doesn't support this version of the protocol
      */
     public static LeafdClient connect(Path socket) {
@@ -64,8 +65,9 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     /**
      * Draws the next id of a tag.
      *
-     * <p>With held runs (the default), most calls return an id from a run that the process holds, without a system call.
-     * Ids are then not in chronological order across threads and processes. {@link #tag} avoids looking up the name.
+     * <p>With held runs (the default), most calls return an id from a run that the process holds, without a system
+     * call. Such ids are not in chronological order across threads and processes. {@link #tag} avoids looking up the
+     * name.
      *
      * @param tag a segment tag or the name of a snowflake layout; 1 to 128 characters, no control characters
      * @return a positive, unique number
@@ -83,6 +85,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      * @param tag as in {@link #nextId(String)}
      * @param within see {@link Builder#deadline}
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid, or the limit is negative
      * @throws LeafdException if the call fails
      */
     @Override
@@ -95,6 +98,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      *
      * @param tag as in {@link #nextId(String)}
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid
      * @throws LeafdException if the call fails
      */
     @Override
@@ -108,6 +112,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      * @param tag as in {@link #nextId(String)}
      * @param within see {@link Builder#deadline}
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the name is invalid, or the limit is negative
      * @throws LeafdException if the call fails
      */
     @Override
@@ -121,6 +126,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      * @param tag as in {@link #nextId(String)}
      * @param count the number of ids, from 0; each million takes one request
      * @return the ids, in the order of issue
+     * @throws IllegalArgumentException if the name is invalid, or the count is negative
      * @throws LeafdException if the call fails; ids that were drawn before the failure are skipped
      */
     @Override
@@ -135,6 +141,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      * @param count the number of ids, from 0
      * @param within see {@link Builder#deadline}
      * @return the ids, in the order of issue
+     * @throws IllegalArgumentException if the name is invalid, or the count or the limit is negative
      * @throws LeafdException if the call fails
      */
     @Override
@@ -165,10 +172,10 @@ public final class LeafdClient implements IdSource, AutoCloseable {
     }
 
     /**
-     * Creates a handle for drawing document numbers, without checking whether the series exists.
+     * Creates a handle for drawing document numbers of a series, without checking whether the series exists.
      *
      * @param name the name of the series
-     * @return a handle for the numbers without a tenant; all threads can use it
+     * @return a handle for the series without a tenant; all threads can use it
      * @throws IllegalArgumentException if the name is invalid
      */
     public Series series(String name) {
@@ -191,6 +198,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
      *
      * @param within see {@link Builder#deadline}
      * @return the state at the time of the call
+     * @throws IllegalArgumentException if the limit is negative
      * @throws LeafdException if the daemon does not answer
      */
     public DaemonInfo info(Duration within) {
@@ -264,7 +272,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         return supply;
     }
 
-    /** Sets up a client. */
+    /** Builds a client. */
     public static final class Builder {
         private Path path;
         private Duration deadline = Duration.ofSeconds(2);
@@ -291,6 +299,7 @@ public final class LeafdClient implements IdSource, AutoCloseable {
          *
          * @param limit from 0; 2 s by default; capped at 60 s, the daemon's maximum
          * @return this
+         * @throws IllegalArgumentException if the limit is negative
          */
         public Builder deadline(Duration limit) {
             Deadline.Limit.of(limit);
@@ -299,13 +308,14 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * Sets how long calls without their own deadline wait for a missing daemon before their deadline starts: for a
-         * process that may start before the daemon. They wait at least as long as their deadline. With 0, calls fail
-         * immediately if no daemon has ever run. If the daemon appears to be restarting, calls always wait for it,
-         * up to their deadline.
+         * Sets how long calls without their own deadline wait for a missing daemon before their deadline starts. Use
+         * this in a process that may start before the daemon. The calls wait at least as long as their deadline. With
+         * 0, calls fail immediately if no daemon has ever run. If the daemon appears to be restarting, calls always
+         * wait for it, up to their deadline.
          *
          * @param limit from 0, the default; capped at one hour
          * @return this
+         * @throws IllegalArgumentException if the limit is negative
          */
         public Builder waitForDaemon(Duration limit) {
             Deadline.Limit.of(limit);
@@ -327,9 +337,9 @@ public final class LeafdClient implements IdSource, AutoCloseable {
         }
 
         /**
-         * Sets whether a waiting thread may poll the socket for at most 100 microseconds before it sleeps. It does so only
-         * while requests arrive back to back, the daemon polls as well, polling succeeds, and more than one core is
-         * usable.
+         * Sets whether a waiting thread may poll the socket for at most 100 microseconds before it sleeps. It does so
+         * only while requests are sent back to back, the daemon polls as well, polling succeeds, and the process can
+         * use more than one core.
          *
          * @param polling true by default
          * @return this

@@ -22,7 +22,7 @@ public abstract sealed class LeafdException extends RuntimeException {
     /**
      * Returns whether the same call may succeed later without any other action.
      *
-     * @return false if somebody has to fix something first
+     * @return false if something must be fixed first
      */
     public abstract boolean isRetryable();
 
@@ -117,7 +117,7 @@ public abstract sealed class LeafdException extends RuntimeException {
         }
     }
 
-    /** The connection broke while the call waited, and so did the connections of all retries. */
+    /** The connection broke while the call waited, and the connections of all retries broke too. */
     public static final class Disconnected extends LeafdException {
         private static final long serialVersionUID = 1;
 

@@ -40,6 +40,7 @@ public final class LeafdTag {
      *
      * @param within see {@link LeafdClient.Builder#deadline}
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the limit is negative
      * @throws LeafdException if the call fails
      */
     public long nextId(Duration within) {
@@ -61,6 +62,7 @@ public final class LeafdTag {
      *
      * @param count the number of ids, from 0
      * @return the ids, in the order of issue
+     * @throws IllegalArgumentException if the count is negative
      * @throws LeafdException if the call fails
      */
     public long[] nextIds(int count) {
@@ -72,6 +74,7 @@ public final class LeafdTag {
      *
      * @param within see {@link LeafdClient.Builder#deadline}
      * @return a positive, unique number
+     * @throws IllegalArgumentException if the limit is negative
      * @throws LeafdException if the call fails
      */
     public long nextIdDirect(Duration within) {
@@ -84,6 +87,7 @@ public final class LeafdTag {
      * @param count the number of ids, from 0
      * @param within see {@link LeafdClient.Builder#deadline}
      * @return the ids, in the order of issue
+     * @throws IllegalArgumentException if the count or the limit is negative
      * @throws LeafdException if the call fails
      */
     public long[] nextIds(int count, Duration within) {

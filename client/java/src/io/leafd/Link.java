@@ -11,10 +11,10 @@ import java.util.concurrent.locks.LockSupport;
 import java.util.concurrent.locks.ReentrantLock;
 
 /**
- * The connection to the daemon: one at a time, shared by all threads and reopened when it breaks.
+ * The link to the daemon: one connection at a time, shared by all threads and reopened when it breaks.
  *
- * <p>Any number of threads can wait at once, because each request has an id. One of them reads and passes the others
- * their answers. When it has its own, the next one takes over. No lock is held while a thread waits.
+ * <p>Any number of threads can wait at once, because each request has an id. One of them reads, and passes the others
+ * their answers. When it has its own answer, another thread takes over. No lock is held while a thread waits.
  */
 final class Link {
     /** The first pause before another attempt to connect, and the longest. */
@@ -76,7 +76,7 @@ final class Link {
     }
 
     /**
-     * Waits for the end of the request.
+     * Waits until the request ends.
      *
      * @param maybeThere whether the answer may have arrived already
      * @return false if it is still in flight at {@code untilNs}
@@ -176,7 +176,7 @@ final class Link {
         } catch (Break e) {
             why = e;
         } catch (RuntimeException | Error e) {
-            // Probably out of memory. It is unknown how much was read.
+            // The cause is probably exhausted memory. It is unknown how much was read.
             why = Break.io(new IOException(e));
             throw e;
         } finally {
@@ -207,7 +207,7 @@ final class Link {
         return Break.closed().toException(path);
     }
 
-    /** Closes the connection, and opens no other. */
+    /** Closes the connection for good. */
     void close() {
         lock.lock();
         try {
@@ -232,8 +232,8 @@ final class Link {
     }
 
     /**
-     * Takes the lock, and reconnects if necessary: with growing pauses, up to the deadline, and then one last time. If no
-     * daemon has ever run, it fails immediately, unless the call waits for one.
+     * Takes the lock, and reconnects if necessary: with growing pauses until the deadline, and then one last time. If
+     * no daemon has ever run, it fails immediately, unless the call waits for one.
      */
     private void lockConnected(Deadline deadline) {
         long untilNs = deadline.connectByNs();
@@ -284,7 +284,7 @@ final class Link {
         }
     }
 
-    /** Pauses double, with jitter, so that a host's processes don't all reconnect at once. */
+    /** Doubles the pause, with jitter, so that a host's processes don't all reconnect at once. */
     private void backOff(long nowNs) {
         nextTryNs = nowNs + backOffNs * ThreadLocalRandom.current().nextLong(75, 125) / 100;
         backOffNs = Math.min(2 * backOffNs, BACK_OFF_MAX_NS);
@@ -300,7 +300,7 @@ final class Link {
     }
 
     private LeafdException unreachable(IOException e) {
-        // The JDK's text for EACCES.
+        // The JDK throws this class for EACCES.
         boolean denied = e instanceof BindException;
         String hint;
         if (denied) {

@@ -2,7 +2,8 @@ package io.leafd;
 
 /**
  * The instant until which ids may be held, on both of the JDK's clocks. The monotonic clock stops while the machine is
- * suspended. The wall clock continues, but may be set back. The instant has passed as soon as either clock says so.
+ * suspended. The wall clock continues, but may be set back. The instant has passed as soon as either clock has passed
+ * it.
  *
  * @param ns by {@link System#nanoTime}
  * @param wallMs by {@link System#currentTimeMillis}

@@ -3,7 +3,7 @@ package io.leafd;
 import java.nio.ByteBuffer;
 
 /**
- * A request in flight, and the thread that waits for its answer. Guarded by the link's lock until it ends.
+ * A request in flight, and the thread that waits for its answer. The link's lock guards it until it ends.
  *
  * @param <T> the type of the decoded answer
  */
@@ -17,9 +17,12 @@ final class Pending<T> {
     final int opcode;
     final int id;
     final Moment sent = Moment.now();
-    /** Asleep until another thread has read the answer. */
+    /** The thread that sleeps until another thread has read the answer. */
     Thread sleeper;
-    /** Abandoned. It stays in flight until it is answered, so that its answer is never taken for that of another request. */
+    /**
+     * Whether the request was abandoned. It stays in flight until it is answered, so that its answer is never mistaken
+     * for that of another request.
+     */
     boolean abandoned;
 
     private final Reader<T> reader;

@@ -1,18 +1,18 @@
 package io.leafd;
 
 /**
- * When a waiting thread polls the socket for a moment before it sleeps.
+ * Decides when a waiting thread polls the socket for a moment before it sleeps.
  *
- * <p>Waking a sleeping core costs more than the rest of a round trip, so polling pays off while requests come back to
- * back and the daemon polls too. Otherwise it wastes a core that others could use, above all the daemon. So polling is
- * bounded, and each failed poll turns it off for a growing number of requests. Each connection has its own policy. It
- * reads no clock.
+ * <p>Waking a sleeping core costs more than the rest of a round trip, so polling pays off while requests are sent back
+ * to back and the daemon polls too. Otherwise it wastes a core that others could use, above all the daemon. Polling is
+ * therefore limited, and each failed poll turns it off for a growing number of requests. Each connection has its own
+ * policy, which reads no clock.
  */
 final class Polling {
     /** Longest poll, and the longest pause between an answer and the next request that still counts as back to back. */
     static final long WINDOW_NS = 100_000;
 
-    /** How many requests don't poll after the first failed poll, and the maximum after many. */
+    /** How many requests skip polling after the first failed poll, and at most after many failed polls. */
     private static final int PENALTY_MIN = 8;
 
     private static final int PENALTY_MAX = 4096;
@@ -44,7 +44,7 @@ final class Polling {
         return daemonAwake;
     }
 
-    /** How a poll ended. */
+    /** Records whether a poll found an answer. */
     void end(boolean hit) {
         if (hit) {
             penalty /= 2;
@@ -54,7 +54,7 @@ final class Polling {
         }
     }
 
-    /** An answer arrived. */
+    /** Records that an answer arrived. */
     void answered(long nowNs, boolean daemonAwake) {
         this.daemonAwake = daemonAwake;
         answered = true;

@@ -22,10 +22,10 @@ import java.util.List;
  * the key or has a different one.
  */
 public final class PublicIds {
-    /** Ids per request. A text has up to 256 bytes in a request, so this many always fit a frame. */
+    /** The number of ids per request. A text takes up to 256 bytes in a request, so this many always fit a frame. */
     private static final int BATCH = 240;
 
-    /** Longer than any public id. */
+    /** The maximum length of a text in a request, in bytes. It is longer than any public id. */
     private static final int TEXT_BYTES_MAX = 255;
 
     private final LeafdClient client;
@@ -54,7 +54,7 @@ public final class PublicIds {
     }
 
     /**
-     * Returns a copy with another prefix of texts.
+     * Returns a copy with another prefix for texts.
      *
      * @param prefix the text in front of the {@code _}: a letter, then {@code a} to {@code z}, {@code 0} to {@code 9} or
      *     {@code _}, up to 32 characters; none by default
@@ -70,7 +70,7 @@ public final class PublicIds {
     /**
      * Returns a copy with another number of bits.
      *
-     * @param bits the size of dense and public ids: 20 to 63, by default 63; 53 for JavaScript's numbers
+     * @param bits the width of dense and public ids in bits: 20 to 63, by default 63; 53 for JavaScript's numbers
      * @return a new object with the change
      */
     public PublicIds bits(int bits) {
@@ -110,7 +110,7 @@ public final class PublicIds {
     }
 
     /**
-     * Converts public ids back to dense ids.
+     * Converts public ids, as numbers, back to dense ids.
      *
      * @param publicIds as {@link #mask} made them
      * @return their dense ids
@@ -133,7 +133,7 @@ public final class PublicIds {
     }
 
     /**
-     * Converts texts back to dense ids.
+     * Converts public ids, as text, back to dense ids.
      *
      * @param texts as {@link #maskText} made them; {@link Status#VALUE_REFUSED} names the first one that was mistyped,
      *     truncated or made up
@@ -145,7 +145,7 @@ public final class PublicIds {
     }
 
     /**
-     * Converts one text back to a dense id.
+     * Converts one public id, as text, back to a dense id.
      *
      * @param text as {@link #maskText} made it
      * @return its dense id
@@ -183,12 +183,12 @@ public final class PublicIds {
 
     private static long number(byte[] item) {
         if (item.length != 8) {
-            throw new LeafdException.ProtocolBroken("an answer has other things than ids");
+            throw new LeafdException.ProtocolBroken("an answer contains items that are not ids");
         }
         return ByteBuffer.wrap(item).order(ByteOrder.LITTLE_ENDIAN).getLong();
     }
 
-    /** The length, and as much of the text as a request can carry; a longer text is not a public id. */
+    /** Returns the length, and as much of the text as a request can carry. A longer text is not a public id. */
     private static byte[] text(String text) {
         byte[] bytes = Argument.given(text, "a public id").getBytes(StandardCharsets.UTF_8);
         int length = Math.min(bytes.length, TEXT_BYTES_MAX);

@@ -4,15 +4,21 @@ import java.nio.file.Path;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
 
-/** Requests that a caller waits for: each has a deadline, and is retried if that is safe. */
+/** Sends requests that a caller waits for. Each has a deadline, and is retried if that is safe. */
 final class Requests {
-    /** How many threads may wait for answers at once; further ones queue. It is the daemon's limit per connection. */
+    /**
+     * The maximum number of threads that may wait for answers at once; further threads queue. This is the daemon's
+     * limit per connection.
+     */
     private static final int ASKING_MAX = 1024;
 
-    /** If the connection had answered before, requests are retried once: the daemon is restarting. */
+    /** How many times a request is retried if the connection had answered before, because then the daemon is restarting. */
     private static final int SERVED_BREAKS_MAX = 1;
 
-    /** If new connections never answer, requests are retried a few more times: the daemon is still stopping or starting. */
+    /**
+     * How many times a request is retried if new connections never answer, because then the daemon is still stopping or
+     * starting.
+     */
     private static final int BREAKS_MAX = 5;
 
     final Link link;
@@ -24,7 +30,10 @@ final class Requests {
         link = new Link(path, mayPoll);
     }
 
-    /** Draws ids; {@code hold}: for a run that the process holds, from one to {@code count} of them. */
+    /**
+     * Draws ids. {@code hold}: they are for a run that the process holds, so the daemon may return fewer than
+     * {@code count}.
+     */
     Pending<Wire.Drawn> draw(byte[] tag, int count, boolean hold, Deadline deadline) {
         return ask(
                 Wire.IDS,

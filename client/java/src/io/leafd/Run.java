@@ -5,7 +5,7 @@ package io.leafd;
  *
  * @param first the first id, a positive number
  * @param count how many ids, from 1
- * @param stride the distance between neighbours, from 1 to 2^32 - 1
+ * @param stride the distance between consecutive ids, from 1 to 2^32 - 1
  */
 record Run(long first, int count, long stride) {
     Run {
@@ -19,7 +19,7 @@ record Run(long first, int count, long stride) {
         if (first < 1 || count < 1 || count > Integer.MAX_VALUE || stride < 1 || stride > 0xFFFF_FFFFL) {
             return false;
         }
-        // Below 2^31 * 2^32, so the product can't overflow.
+        // The product is below 2^31 * 2^32, so it can't overflow.
         return (count - 1) * stride <= Long.MAX_VALUE - first;
     }
 

@@ -8,7 +8,7 @@ import java.util.List;
  * Draws document numbers of a series, or of one of its tenants, such as {@code INV-2026-000123}. Created by
  * {@link LeafdClient#series}. Instances are immutable and thread-safe.
  *
- * <p>Each call draws directly. The daemon uses the store's clock to decide which period a number belongs to.
+ * <p>Each call draws directly from the daemon, which uses the store's clock to decide which period a number belongs to.
  *
  * <p>Calls throw {@link LeafdException.Refused} with the status {@link Status#TAG_UNKNOWN} if there is no such series,
  * {@link Status#VALUE_REFUSED} for a tenant that the series can't have, and {@link Status#STORE_UNAVAILABLE} during a store
@@ -32,7 +32,7 @@ public final class Series {
     }
 
     /**
-     * Returns a copy for a tenant.
+     * Returns a handle for a tenant of the series.
      *
      * @param tenant letters and digits, in upper or lower case
      * @return a new object with the change
@@ -42,7 +42,7 @@ public final class Series {
     }
 
     /**
-     * Returns a copy with another time limit for each call.
+     * Returns a handle with another time limit for each call.
      *
      * @param within see {@link LeafdClient.Builder#deadline}; it applies to all requests of a call together
      * @return a new object with the change
@@ -64,8 +64,9 @@ public final class Series {
     /**
      * Draws several numbers. They may span two periods.
      *
-     * @param count how many, from 0; each thousand takes one request
+     * @param count the number of document numbers, from 0; each thousand takes one request
      * @return the numbers, in the order of issue
+     * @throws IllegalArgumentException if the count is negative
      * @throws LeafdException if the call fails; numbers that were drawn before the failure are skipped
      */
     public List<String> next(int count) {

@@ -1,11 +1,12 @@
 package io.leafd;
 
 /**
- * The size of the next run.
+ * Determines the size of the next run.
  *
- * <p>Snowflake ids expire within milliseconds, so their runs should last about three milliseconds at the process's rate.
- * Runs of segment ids start small, double while they are too short to request the next one in time, and shrink when they
- * last too long. So on average, a process that exits skips fewer ids than it has drawn. This class reads no clock.
+ * <p>Snowflake ids expire within milliseconds, so their runs should last about three milliseconds at the process's
+ * rate. Runs of segment ids start small, double while they are too short to request the next one in time, and shrink
+ * when they last too long. A process that exits therefore skips fewer ids, on average, than it has drawn. This class
+ * reads no clock.
  */
 final class Sizing {
     /** The maximum number of ids in a run. */
@@ -37,9 +38,9 @@ final class Sizing {
     private int wish = FIRST;
 
     /**
-     * The thread that takes the id at this offset requests the next run. A long run is used up quickly, so half of it is
-     * left for the time until the answer arrives. A short run is used slowly, or its process has just started and may exit
-     * soon: the later the request, the fewer ids are skipped.
+     * The thread that takes the id at this offset requests the next run. A long run is used quickly, so half of it is
+     * left for the time until the answer arrives. A short run is used slowly, or its process has just started and may
+     * exit soon, so the later the request, the fewer ids are skipped.
      */
     static int refillOffset(int count) {
         return count < SHORT_RUN_COUNT ? count - (count + 3) / 4 : count / 2;

@@ -16,7 +16,7 @@ import java.nio.file.Path;
 /**
  * A connected socket, its unsent bytes, and its received frames. Only {@link #await} waits.
  *
- * <p>It is never in blocking mode, because interrupting a waiting thread would close the channel for all others.
+ * <p>It is never in blocking mode, because an interrupt of a waiting thread would close the channel for all others.
  */
 final class Socket implements Closeable {
     /** Room for about a thousand requests, or replies of one run each. */
@@ -51,7 +51,7 @@ final class Socket implements Closeable {
             }
             return socket;
         } catch (Throwable e) {
-            // Throwable, so that descriptors are also closed when memory is exhausted.
+            // This catches every Throwable, so that descriptors are closed even when memory is exhausted.
             if (socket != null) {
                 socket.close();
             }
@@ -96,12 +96,15 @@ final class Socket implements Closeable {
         return out.position() == 0;
     }
 
-    /** Receives the available bytes; -1 is the end of the stream. */
+    /** Receives the available bytes; -1 means the end of the stream. */
     int receive() throws IOException {
         return channel.read(in);
     }
 
-    /** Sleeps until bytes or the end arrive, unsent bytes can be sent, {@code untilNs} passes, or an interrupt. */
+    /**
+     * Sleeps until bytes or the end of the stream arrive, unsent bytes can be sent, {@code untilNs} passes, or the
+     * thread is interrupted.
+     */
     void await(long untilNs) throws IOException {
         long leftMs = (untilNs - System.nanoTime() + 999_999) / 1_000_000;
         try {
@@ -112,7 +115,10 @@ final class Socket implements Closeable {
         }
     }
 
-    /** The next whole frame, from its opcode on; null: there is none. It is valid until the next {@link #makeRoom}. */
+    /**
+     * Returns the next complete frame, from its opcode on, or null if there is none. It is valid until the next
+     * {@link #makeRoom}.
+     */
     ByteBuffer frame() throws Break {
         int length = length();
         int begin = taken + Wire.LENGTH_BYTES;

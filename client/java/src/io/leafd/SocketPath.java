@@ -13,10 +13,10 @@ import java.util.function.UnaryOperator;
 import java.util.stream.Stream;
 
 /**
- * The default path of the daemon's socket: that of a daemon that this user started, or of the system's.
+ * The default path of the daemon's socket: that of this user's daemon, or of the system's.
  *
  * <ol>
- *   <li>{@code $LEAFD_SOCKET}, if not empty;
+ *   <li>{@code $LEAFD_SOCKET}, if it is not empty;
  *   <li>for root {@code /run/leafd/leafd.sock}, where root's daemon listens;
  *   <li>the user's own, if it exists: {@code leafd/leafd.sock} in {@code $XDG_RUNTIME_DIR}, or in the state directory:
  *       {@code $XDG_STATE_HOME}, else {@code ~/.local/state};
@@ -67,7 +67,7 @@ final class SocketPath {
 
     private static boolean isRoot() {
         try (Stream<String> lines = Files.lines(Path.of("/proc/self/status"))) {
-            // Real, effective, saved and file system user.
+            // The line lists the real, effective, saved and file system user.
             return lines.anyMatch(line -> line.matches("Uid:\\s+\\d+\\s+0\\s.*"));
         } catch (IOException | java.io.UncheckedIOException e) {
             // Without /proc, the user's name decides.

@@ -34,7 +34,7 @@ public enum Status {
     NO_WORKER(true, false),
     /** All ids up to the tag's ceiling are used. */
     TAG_EXHAUSTED(false, false),
-    /** The current time doesn't fit the layout's time bits. */
+    /** The current time doesn't fit into the layout's time bits. */
     TIME_EXHAUSTED(false, false),
     /** The daemon can't write to its state directory; it issues no ids until it can. */
     JOURNAL(true, false),
@@ -53,7 +53,7 @@ public enum Status {
     /** The daemon has no key for masking, or its key differs from the one that the store knows. */
     MASK_KEY(false, false);
 
-    // Numbers go up from 0 without a gap, so that the place in this list is the number.
+    // The numbers start at 0 and have no gaps, so a constant's position in this list is its number.
     private static final Status[] ALL = values();
 
     private final boolean retryable;
@@ -67,7 +67,7 @@ public enum Status {
     /**
      * Returns the number in the protocol.
      *
-     * @return from 0 up
+     * @return the number, from 0
      */
     public int number() {
         return ordinal();

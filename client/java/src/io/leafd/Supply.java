@@ -32,15 +32,15 @@ final class Supply {
     private final boolean mayHold;
     private final Deadline.Limit limit;
 
-    /** The run that ids are taken from. Written under the lock, except when a run is dropped. */
+    /** The run from which ids are taken. It is written under the lock, except when a run is dropped. */
     private volatile HeldRun current = HeldRun.EMPTY;
 
     private volatile boolean closed;
 
     private final ReentrantLock lock = new ReentrantLock();
-    /** A run was installed, or the thread that fetched one failed. */
+    /** Signalled when a run is installed, or the thread that fetches one fails. */
     private final Condition changed = lock.newCondition();
-    /** Runs that arrived with an installed one, and when they expire. */
+    /** Runs that arrived together with an installed one, with their expiry times. */
     private final Queue<HeldRun> queued = new ArrayDeque<>();
 
     private final Sizing sizing = new Sizing();
@@ -48,20 +48,20 @@ final class Supply {
     private HeldRun unlearned;
 
     private long installedNs;
-    /** The request for the next run, if it was sent but nobody waits for it. */
+    /** The request for the next run, if it was sent but no thread waits for it. */
     private Pending<Wire.Drawn> refill;
-    /** A thread is fetching the next run. */
+    /** Whether a thread is fetching the next run. */
     private boolean fetching;
 
     private int waiting;
-    /** Ids of this tag may not be held. */
+    /** Whether ids of this tag may not be held. */
     private boolean neverHold;
-    /** When a timer will check the age of the current run. */
+    /** Whether a timer will check the age of the current run. */
     private boolean timed;
 
     private long timerNs;
 
-    /** {@code limit}: how long the daemon may take for a run that nobody waits for yet. */
+    /** {@code limit}: how long the daemon may take for a run for which no thread waits yet. */
     Supply(byte[] tag, Requests requests, boolean mayHold, Deadline.Limit limit) {
         this.tag = tag;
         this.requests = requests;
@@ -120,7 +120,7 @@ final class Supply {
         lock.lock();
         try {
             while (true) {
-                // Another thread may have installed a run since.
+                // Another thread may have installed a run in the meantime.
                 HeldRun run = current;
                 long offset = run.nextOffset();
                 if (run.isGood(offset)) {
@@ -162,7 +162,10 @@ final class Supply {
         }
     }
 
-    /** Fetches the next run while others wait, and takes its first id. Called with the lock, which it releases meanwhile. */
+    /**
+     * Fetches the next run while others wait, and takes its first id. The caller holds the lock, which is released
+     * meanwhile.
+     */
     private long fetch(Deadline deadline) {
         Pending<Wire.Drawn> ahead = refill;
         int count = wish();
@@ -186,12 +189,12 @@ final class Supply {
         return stow(drawn.answer(), drawn.sent);
     }
 
-    /** Waits for a run that was requested ahead. Returns false if it failed, or if its ids are too old by now. */
+    /** Waits for a run that was requested ahead. Returns false if the request failed, or if the ids are too old by now. */
     private boolean arrived(Pending<Wire.Drawn> ahead, Deadline deadline) {
         if (!requests.link.await(ahead, true, deadline.endOfGraceNs())) {
             throw deadline.missed();
         }
-        // The error is old: a new request shows the current one.
+        // The error is old, and a new request will show the current one.
         Wire.Drawn drawn = ahead.answer();
         return drawn != null && !ahead.sent.plusMs(drawn.holdMs()).isPast();
     }
@@ -216,7 +219,7 @@ final class Supply {
             neverHold = true;
             return runs[0].first();
         }
-        // Counted from when the request was sent, because the time of issue is unknown.
+        // The time is counted from when the request was sent, because the time of issue is unknown.
         Moment expires = sent.plusMs(drawn.holdMs());
         for (Run run : runs) {
             // The caller gets the first id of the run, so each fetch yields one for its caller.
@@ -231,7 +234,7 @@ final class Supply {
         installedNs = System.nanoTime();
         current = run;
         if (closed) {
-            // The closing thread may have dropped the previous run instead.
+            // The thread that closes the client may have dropped the previous run instead.
             drop(run);
         }
         if (run.holdMs >= Sizing.SHORT_HOLD_MS) {
@@ -243,7 +246,7 @@ final class Supply {
     private boolean startTimer(HeldRun run) {
         try {
             long leftNs = run.expires.ns() - System.nanoTime();
-            // The JDK's own timer thread: this task is short and doesn't wait.
+            // This runs in the JDK's own timer thread, because the task is short and doesn't wait.
             CompletableFuture.delayedExecutor(leftNs, TimeUnit.NANOSECONDS, Runnable::run).execute(this::timeOver);
             timed = true;
             timerNs = run.expires.ns();
@@ -278,7 +281,7 @@ final class Supply {
     }
 
     private int wish() {
-        // Each waiting thread needs one.
+        // Each waiting thread needs one id.
         return Math.min(Math.max(sizing.wish(), waiting + 1), Sizing.RUN_COUNT_MAX);
     }
 
@@ -291,7 +294,7 @@ final class Supply {
         }
     }
 
-    /** Requests the next run, unless that was done or would have to wait. */
+    /** Requests the next run, unless it has been requested already or the request would have to wait. */
     private void askAhead() {
         if (!lock.tryLock()) {
             return;
@@ -299,7 +302,7 @@ final class Supply {
         try {
             if (refill == null && !fetching && queued.isEmpty() && !neverHold && !closed) {
                 learn();
-                // If it can't be sent, the run is requested again when the current one ends.
+                // If the request can't be sent, the run is requested again when the current one ends.
                 refill = requests.tryDraw(tag, wish(), limit);
             }
         } finally {

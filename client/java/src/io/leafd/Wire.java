@@ -56,7 +56,7 @@ final class Wire {
     /**
      * Ids as they were drawn.
      *
-     * @param holdMs how long a process may hold them, up to 2^32 - 1; 0: not at all
+     * @param holdMs how long a process may hold them in milliseconds, up to 2^32 - 1; 0: not at all
      * @param runs at least one, in the order in which they were issued
      */
     record Drawn(long holdMs, Run[] runs) {}
@@ -68,7 +68,7 @@ final class Wire {
      * @param retryAfterMs the number of milliseconds after which a retry may succeed; 0: unknown
      */
     record Refusal(int status, long retryAfterMs, String explanation) {
-        /** Created by the calling thread, so it has that thread's stack trace. */
+        /** The calling thread creates the exception, so it has that thread's stack trace. */
         LeafdException.Refused toException() {
             return new LeafdException.Refused(status, retryAfterMs, explanation);
         }
@@ -78,7 +78,7 @@ final class Wire {
         putDraw(out, IDS, hold ? FLAG_HOLD : 0, requestId, count, deadlineMs, tag);
     }
 
-    /** {@code name}: of a series, or of a series and a tenant with a slash between them. */
+    /** {@code name}: the name of a series, or of a series and a tenant with a slash between them. */
     static void putSeries(ByteBuffer out, int requestId, int count, int deadlineMs, byte[] name) {
         putDraw(out, SERIES_NEXT, 0, requestId, count, deadlineMs, name);
     }
@@ -94,7 +94,7 @@ final class Wire {
         out.putShort((short) versionMin).putShort((short) versionMax);
     }
 
-    /** {@code items}: of 8 bytes each, or length-prefixed texts. {@code prefix}: null for numbers. */
+    /** {@code items}: numbers of 8 bytes each, or length-prefixed texts. {@code prefix}: null for numbers. */
     static void putMask(
             ByteBuffer out, int requestId, int opcode, int bits, int key, byte[] tag, byte[] prefix, int count, byte[] items) {
         int prefixBytes = prefix == null ? 0 : prefix.length;
@@ -120,7 +120,7 @@ final class Wire {
         int runCount = u16(body);
         u16(body);
         if (body.remaining() != runCount * RUN_BYTES) {
-            throw Break.protocol("the number of runs is not what the answer holds");
+            throw Break.protocol("the number of runs differs from what the answer contains");
         }
         // No run is empty, so there are at most as many runs as ids.
         if (runCount == 0 || runCount > count) {
@@ -153,7 +153,7 @@ final class Wire {
             throw wrongCount();
         }
         if (length == 0 || body.remaining() != count * length) {
-            throw Break.protocol("the number of public ids is not what the answer holds");
+            throw Break.protocol("the number of public ids differs from what the answer contains");
         }
         byte[][] items = new byte[count][length];
         for (byte[] item : items) {
@@ -164,7 +164,7 @@ final class Wire {
 
     /** The texts of an answer with {@code count} document numbers. */
     static String[] readNumbers(ByteBuffer body, int count) throws Break {
-        // Also the empty texts at the end.
+        // The limit of -1 keeps empty texts at the end.
         String[] texts = StandardCharsets.US_ASCII.decode(body).toString().split("\n", -1);
         if (texts.length != count || List.of(texts).contains("")) {
             throw wrongCount();
@@ -268,7 +268,7 @@ final class Wire {
         tag.codePoints().forEach(character -> {
             int type = Character.getType(character);
             if (type == Character.CONTROL || type == Character.SURROGATE) {
-                throw new IllegalArgumentException("a tag has no control characters and no half characters: "
+                throw new IllegalArgumentException("a tag has no control characters and no unpaired surrogates: "
                         + String.format("U+%04X", character));
             }
         });

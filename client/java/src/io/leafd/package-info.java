@@ -12,6 +12,6 @@
  */
 package io.leafd;
 
-// Internals: Supply, HeldRun and Sizing are the held runs, and where the next one comes from. Requests has the deadlines and
-// retries of requests. Link, Connection, Pending and Polling are the connection that all threads share. Wire and Socket
-// read and write bytes.
+// Internals: Supply, HeldRun and Sizing manage the held runs and fetch the next one. Requests handles the deadlines and
+// retries of requests. Link, Connection, Pending and Polling implement the connection that all threads share. Wire and
+// Socket read and write bytes.

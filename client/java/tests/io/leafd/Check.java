@@ -12,11 +12,11 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.function.BooleanSupplier;
 
-/** What tests assert by, and the threads that they draw in. */
+/** Assertions for tests, and threads in which tests draw ids. */
 final class Check {
     private Check() {}
 
-    /** Code that may throw anything. */
+    /** Code that may throw any exception. */
     interface Code {
         void run() throws Exception;
     }
@@ -31,7 +31,10 @@ final class Check {
         that(Objects.equals(expected, found), "expected " + expected + ", found " + found);
     }
 
-    /** What the code throws, which must be of that class, and say so. */
+    /**
+     * Returns the exception that the code throws. It must be of the given class, and its message must contain the
+     * words.
+     */
     static <E extends Exception> E throwing(Class<E> expected, String words, Code code) {
         try {
             code.run();
@@ -45,7 +48,7 @@ final class Check {
         throw new AssertionError("no " + expected.getSimpleName() + " was thrown");
     }
 
-    /** Waits until it holds. */
+    /** Waits until the condition holds. */
     static void eventually(String what, BooleanSupplier holds) {
         long endNs = System.nanoTime() + Duration.ofSeconds(20).toNanos();
         while (!holds.getAsBoolean()) {
@@ -62,7 +65,7 @@ final class Check {
         }
     }
 
-    /** No id twice, all of them positive, and so many. */
+    /** Checks that all ids are different and positive, and that there are as many as expected. */
     static void unique(long expected, List<long[]> drawn) {
         long[] all = drawn.stream().flatMapToLong(Arrays::stream).sorted().toArray();
         equal(expected, (long) all.length);
@@ -78,12 +81,12 @@ final class Check {
         }
     }
 
-    /** Does something in so many threads at once, and returns what each came to. */
+    /** Does the work in this many threads at once, and returns the results. */
     static <T> List<T> inThreads(int threads, Callable<T> work) throws Exception {
         return in(Executors.newFixedThreadPool(threads), threads, work);
     }
 
-    /** Likewise in virtual threads where the JDK has them, else in as many real ones. */
+    /** The same in virtual threads if the JDK has them, otherwise in as many platform threads. */
     static <T> List<T> inVirtualThreads(int threads, Callable<T> work) throws Exception {
         try {
             Object executor = Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);

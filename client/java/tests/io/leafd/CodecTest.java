@@ -8,7 +8,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Set;
 
-/** Names, statuses, layouts and the socket's place, without a daemon. */
+/** Tests names, statuses, layouts and the socket's path, without a daemon. */
 final class CodecTest {
     private CodecTest() {}
 
@@ -56,7 +56,7 @@ final class CodecTest {
         Instant now = Instant.ofEpochMilli(System.currentTimeMillis());
         Check.equal(now, Layout.LEAF.decode(Layout.LEAF.firstIdAt(now)).time());
         for (Instant time : List.of(Instant.ofEpochMilli(4999), Instant.MIN, Instant.MAX)) {
-            Check.throwing(IllegalArgumentException.class, "of times from", () -> layout.firstIdAt(time));
+            Check.throwing(IllegalArgumentException.class, "have times from", () -> layout.firstIdAt(time));
         }
     }
 

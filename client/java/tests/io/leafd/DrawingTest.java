@@ -7,7 +7,7 @@ import java.util.List;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
 
-/** What can be asked of the real daemon. */
+/** Tests drawing ids from the real daemon. */
 final class DrawingTest {
     private DrawingTest() {}
 
@@ -43,7 +43,7 @@ final class DrawingTest {
             List<long[]> drawn = Check.inThreads(4, () ->
                     LongStream.generate(() -> client.nextId("snowflake")).limit(20_000).toArray());
             Check.unique(80_000, drawn);
-            // More than one tick has.
+            // This is more than one tick has.
             long[] batch = client.nextIds("snowflake", 10_000);
             Check.ascending(batch);
             for (long id : batch) {
@@ -111,7 +111,7 @@ final class DrawingTest {
                     return refused.status().orElseThrow() == Status.TAG_UNKNOWN;
                 }
             });
-            // What was held goes on for the time that it may be held, and no longer than it lasts.
+            // Held ids continue to be returned until they expire or run out.
             Check.throwing(LeafdException.Refused.class, "TAG_UNKNOWN", () -> {
                 for (int id = 0; id <= Sizing.RUN_COUNT_MAX; id++) {
                     client.nextId("nosuch");

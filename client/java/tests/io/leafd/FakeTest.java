@@ -2,7 +2,7 @@ package io.leafd;
 
 import java.time.Duration;
 
-/** Code that takes an {@link IdSource} runs with a client and with a fake; limits exist for every call. */
+/** Code that takes an {@link IdSource} works with a client and with a fake, and every call accepts a time limit. */
 final class FakeTest {
     private static final Duration LIMIT = Duration.ofSeconds(10);
 

@@ -5,7 +5,7 @@ import java.util.BitSet;
 import java.util.List;
 import java.util.concurrent.CyclicBarrier;
 
-/** Runs, their sizes and polling by themselves: what needs neither a daemon nor a clock. */
+/** Tests runs, their sizes and polling in isolation, without a daemon or a clock. */
 final class HeldRunTest {
     private HeldRunTest() {}
 
@@ -24,7 +24,7 @@ final class HeldRunTest {
     static void anOldRunGivesNothing() {
         HeldRun run = new HeldRun(new Run(1, 1000, 1), 0, 50, Moment.now());
         Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
-        // With a timer only every 64th id looks at the clock, and no more are late than that.
+        // With a timer, only every 64th id checks the clock, so fewer than 64 ids are late.
         run.setExpiredElsewhere(true);
         int late = 0;
         while (run.isGood(run.nextOffset())) {
@@ -35,7 +35,7 @@ final class HeldRunTest {
         Check.that(!run.isGood(run.nextOffset()), "an id that is too old");
     }
 
-    /** A suspend as a process sees it: the monotonic clock has gone on by nothing. And a wall clock that is set back. */
+    /** A suspend as seen by a process, whose monotonic clock did not advance; and a wall clock that was set back. */
     static void aRunIsOldWhenEitherClockSaysSo() {
         Moment now = Moment.now();
         for (Moment expires : List.of(new Moment(now.ns() + 60_000_000_000L, now.wallMs()), new Moment(now.ns(), now.wallMs() + 60_000))) {
@@ -82,7 +82,7 @@ final class HeldRunTest {
         Check.equal(count, all.cardinality());
     }
 
-    /** What the wish settles at, at a steady rate. */
+    /** Returns the size at which the wish settles at a steady rate. */
     private static int settled(long holdMs, long idsASecond) {
         Sizing sizing = new Sizing();
         for (int round = 0; round < 64; round++) {

@@ -7,7 +7,7 @@ import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.stream.LongStream;
 
-/** The runs that a process holds: unique, refilled in time, sized by the rate, and not held for too long. */
+/** Tests held runs: ids are unique, and runs are refilled in time, sized by the rate and not held for too long. */
 final class HoldingTest {
     private HoldingTest() {}
 
@@ -74,7 +74,7 @@ final class HoldingTest {
             }
             Check.eventually("the next run is asked for", () -> stranger.drawn() == 2);
             stranger.push(stranger.wellDone(stranger.requests.get(1)));
-            // The rest of the first run goes on without the second, and then that one is there.
+            // The rest of the first run is used without the second, which has arrived by then.
             draw(client, "orders", count - Sizing.refillOffset(count));
             Check.equal(2, stranger.drawn());
         }
@@ -87,7 +87,8 @@ final class HoldingTest {
             try (Stranger stranger = new Stranger();
                     LeafdClient client = stranger.builder().build()) {
                 draw(client, "orders", count);
-                // What was asked for ahead has been answered once this is; it is given above all of that.
+                // Once this is answered, the earlier requests ahead have been answered too. Its id is above all of
+                // theirs.
                 given += client.nextIdDirect("orders") - 1;
                 drawn += count;
             }
@@ -111,7 +112,7 @@ final class HoldingTest {
         dropped(50, 70);
     }
 
-    /** A timer drops these: the thread that takes ids looks at the clock now and then only. */
+    /** A timer drops these ids, because the thread that takes ids checks the clock only occasionally. */
     static void longLivedIdsAreDroppedWhenTheirTimeIsOver() throws Exception {
         dropped(1000, 2500);
     }
@@ -127,14 +128,14 @@ final class HoldingTest {
                 Check.equal(first + 1, second);
             }
             Check.pause(pauseMs);
-            // The counter stands behind all that was held.
+            // The counter is above all held ids.
             long mark = client.nextIdDirect("orders");
             long late = client.nextId("orders");
             Check.that(late > mark, late + " was held since before " + mark + " was drawn");
         }
     }
 
-    /** Its timer is started anew for the run that is there when the first run's time is over. */
+    /** The timer is restarted for the run that is current when the first run expires. */
     static void aRunThatFollowsOnItsTimerIsDroppedAsWell() throws Exception {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().build()) {
@@ -148,7 +149,7 @@ final class HoldingTest {
         }
     }
 
-    /** The timer of the first run comes too late for the second one. */
+    /** The timer of the first run fires too late for the second one. */
     static void aRunThatMayBeHeldForLessThanTheOneBeforeIsDroppedInTime() throws Exception {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().build()) {
@@ -178,20 +179,20 @@ final class HoldingTest {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().build()) {
             stranger.holdMs = 0;
-            // What came beyond the one id of the first request is skipped.
+            // All ids of the first request except one are skipped.
             Check.ascending(draw(client, "orders", 100));
             Check.equal(100, stranger.drawn());
             Check.that(stranger.requests.stream().skip(1).allMatch(request -> request.count() == 1), "one id each");
             Check.unique(400, Check.inThreads(4, () -> draw(client, "orders", 100)));
             Check.equal(500, stranger.drawn());
-            // The tag is made anew, as one whose ids may be held.
+            // The tag is recreated, and its ids may be held now.
             stranger.holdMs = 60_000;
             draw(client, "orders", 10);
             Check.that(stranger.drawn() < 510, "runs are held again");
         }
     }
 
-    /** Where each id is a request, one that waits holds up no other of its tag. */
+    /** If each id takes a request, one that waits doesn't delay the others of its tag. */
     static void idsThatMayNotBeHeldDontWaitForOneAnother() throws Exception {
         CompletableFuture<Long> stuck;
         try (Stranger stranger = new Stranger();

@@ -12,7 +12,7 @@ import java.util.List;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
 
-/** A folder and the real daemon in it, which never outlives the tests. */
+/** A directory with a real daemon, which never outlives the tests. */
 final class Host implements AutoCloseable {
     static final Path ROOT = Path.of("").toAbsolutePath();
 
@@ -22,13 +22,13 @@ final class Host implements AutoCloseable {
     private final Path folder;
     private Process daemon;
 
-    /** A host without a daemon so far. */
+    /** Creates a host without a daemon. */
     Host() throws IOException {
         folder = Files.createTempDirectory("leafd-java-");
         Files.createDirectory(folder.resolve("locks"));
     }
 
-    /** A host whose daemon serves the tag {@code orders}. */
+    /** Creates a host whose daemon serves the tag {@code orders}. */
     static Host serving() throws Exception {
         Host host = new Host();
         host.start();
@@ -51,7 +51,7 @@ final class Host implements AutoCloseable {
     /** Starts the daemon, with settings such as {@code name=value}. */
     void start(String... settings) throws IOException {
         List<String> command = new ArrayList<>(List.of(
-                // The tests start daemons in their main thread alone, whose death this is.
+                // The signal is sent when the parent thread exits. Tests start daemons only in their main thread.
                 "setpriv", "--pdeathsig", "KILL",
                 BINARIES.resolve("leafd").toString(),
                 "--socket", socket().toString(),
@@ -68,7 +68,7 @@ final class Host implements AutoCloseable {
 
     private static ProcessBuilder builder(List<String> command) {
         ProcessBuilder builder = new ProcessBuilder(command);
-        // Variables that begin so are the daemon's settings.
+        // Variables with this prefix are the daemon's settings.
         builder.environment().keySet().removeIf(name -> name.startsWith("LEAFD_"));
         return builder;
     }
@@ -89,7 +89,7 @@ final class Host implements AutoCloseable {
         Check.equal(0, new ProcessBuilder("kill", "-" + name, String.valueOf(daemon.pid())).start().waitFor());
     }
 
-    /** Starts a program of another language against this host's daemon; what it writes is in the process's output. */
+    /** Starts a program in another language that uses this host's daemon. Its output is the process's output. */
     Process program(String... command) throws IOException {
         ProcessBuilder builder = builder(List.of(command));
         builder.environment().put("LEAFD_SOCKET", socket().toString());
@@ -103,7 +103,7 @@ final class Host implements AutoCloseable {
         return program(command.toArray(String[]::new));
     }
 
-    /** Runs leafctl, and returns what it says. */
+    /** Runs leafctl, and returns its output. */
     String leafctl(String... arguments) throws Exception {
         Process process = leafctlStarted(arguments);
         String said = new String(process.getInputStream().readAllBytes());

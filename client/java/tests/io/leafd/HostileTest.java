@@ -9,7 +9,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Answers that are none: each is told clearly, costs the connection and gives no id, and the next call is served. */
+/** Invalid answers: each causes a clear error, closes the connection and yields no id, and the next call succeeds. */
 final class HostileTest {
     private static final Class<LeafdException.ProtocolBroken> BROKEN = LeafdException.ProtocolBroken.class;
 
@@ -129,7 +129,7 @@ final class HostileTest {
             hostile.add(Arrays.copyOf(good, length));
         }
         byte[] head = Arrays.copyOf(good, good.length - 2);
-        // 65,535 layouts that are not there; a name beyond the end; a layout of 765 bits.
+        // 65,535 missing layouts; a name beyond the end; a layout of 765 bits.
         hostile.add(join(head, bytes(-1, -1)));
         hostile.add(join(head, bytes(1, 0, -1, -1)));
         hostile.add(join(head, bytes(1, 0, 1, 0, 'x', -1, -1, -1, 0), new byte[12]));
@@ -156,7 +156,7 @@ final class HostileTest {
 
     static void aNewerDaemonOfTheSameVersionIsUnderstood() throws Exception {
         try (Stranger stranger = new Stranger()) {
-            // Flags, fields at the end and statuses that this release doesn't know.
+            // Flags, trailing fields and statuses that this release doesn't know.
             stranger.answer = request -> switch (request.opcode()) {
                 case Wire.INFO -> Stranger.frame(129, 0xFE, 0, request.id(), join(Stranger.info(1, "9.0.0"), new byte[9]));
                 default -> request.tag().equals("orders")
@@ -177,7 +177,7 @@ final class HostileTest {
     static void anAnswerInSingleBytesAndALongOneAreUnderstood() throws Exception {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().build()) {
-            // The largest frame there is; of its text as much is shown as a person reads.
+            // This is the largest possible frame. Its text is truncated to a readable length.
             String text = "x".repeat(Wire.REPLY_LENGTH_MAX - 12);
             stranger.answer = request -> Stranger.refusal(request, Status.DENIED.number(), text);
             LeafdException e = Check.throwing(LeafdException.Refused.class, "xxx", () -> client.nextId("orders"));
@@ -207,9 +207,9 @@ final class HostileTest {
             LeafdException e = Check.throwing(
                     LeafdException.Disconnected.class, "broke before the answer", () -> client.nextId("orders"));
             Check.that(e.isRetryable(), "a retry may help");
-            // Once on the connection that had served, and a few times on new ones.
+            // It was sent once on the connection that had answered before, and a few times on new ones.
             Check.that(stranger.drawn() <= 8, stranger.drawn() + " requests");
-            // Those that never served are made anew with growing pauses, over all calls.
+            // Connections that never answered are reopened with growing pauses, across all calls.
             long beganNs = System.nanoTime();
             for (int call = 0; call < 3; call++) {
                 Check.throwing(LeafdException.Disconnected.class, "", () -> client.nextId("orders"));
@@ -220,7 +220,7 @@ final class HostileTest {
         }
     }
 
-    /** The connection goes after a part of the answer; the next one serves. */
+    /** The connection closes after part of the answer; the next one works. */
     static void aRequestWhoseConnectionBreaksIsSentAgain() throws Exception {
         int whole = Stranger.frame(130, 0, 0, 1, Stranger.ids(60_000, Stranger.run(5, 1, 1))).length;
         for (int length : new int[] {0, 3, 11, 12, whole - 1}) {
@@ -239,7 +239,7 @@ final class HostileTest {
         }
     }
 
-    /** As an answer to the request, and as the word to the connection as a whole that overtakes it. */
+    /** The status arrives as an answer to the request, and as a connection-level error that overtakes it. */
     static void aDaemonThatIsStoppingIsAskedAgainUntilItIsBack() throws Exception {
         byte[] body = Stranger.refusal(5, "stopping");
         int number = Status.SHUTTING_DOWN.number();
@@ -255,7 +255,7 @@ final class HostileTest {
                 Check.equal(2L, client.nextIdDirect("orders"));
                 Check.equal(3L, client.nextId("orders"));
                 Check.equal(4, stranger.connections.get());
-                // One that never comes back is told when the time is over.
+                // If the daemon never returns, the call fails when its time is over.
                 stranger.closes = () -> true;
                 LeafdException e = Check.throwing(LeafdException.class, "", () ->
                         client.nextIdDirect("orders", Duration.ofMillis(200)));
@@ -285,7 +285,7 @@ final class HostileTest {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(10)).build()) {
             for (Status status : Status.values()) {
-                // An answer of these costs the connection, and of the first is asked for again.
+                // With these statuses, this answer would close the connection, or the request would be sent again.
                 if (status == Status.OK || status == Status.SHUTTING_DOWN) {
                     continue;
                 }

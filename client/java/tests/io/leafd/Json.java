@@ -6,7 +6,7 @@ import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 
-/** Reads JSON as far as the file of vectors has it: maps, lists, text, whole numbers, booleans and null. */
+/** Reads the JSON that the file of vectors uses: maps, lists, text, whole numbers, booleans and null. */
 final class Json {
     private final String text;
     private int at;
@@ -91,7 +91,7 @@ final class Json {
         return read.toString();
     }
 
-    /** Whether the end is there, after a comma between two values. */
+    /** Skips a comma between two values, and returns whether the list or map ends here. */
     private boolean ends(char end) {
         skipSpace();
         if (text.charAt(at) == ',') {

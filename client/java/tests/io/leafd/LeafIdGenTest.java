@@ -7,7 +7,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Leaf's own shape, as a service has it that embedded Leaf. */
+/** Tests Leaf's interface, as used by a service that embedded Leaf. */
 final class LeafIdGenTest {
     private static final com.sankuai.inf.leaf.common.Status SUCCESS = com.sankuai.inf.leaf.common.Status.SUCCESS;
     private static final com.sankuai.inf.leaf.common.Status EXCEPTION = com.sankuai.inf.leaf.common.Status.EXCEPTION;
@@ -25,7 +25,7 @@ final class LeafIdGenTest {
                 Result result = segments.get("orders");
                 Check.equal(SUCCESS, result.getStatus());
                 ids.add(new long[] {result.getId()});
-                // Leaf's snowflake generator doesn't look at its key.
+                // Leaf's snowflake generator ignores its key.
                 Result snowflake = snowflakes.get("any key");
                 Check.equal(SUCCESS, snowflake.getStatus());
                 ids.add(new long[] {snowflake.getId()});

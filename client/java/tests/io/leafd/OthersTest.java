@@ -9,7 +9,7 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.stream.LongStream;
 
-/** Java beside the other clients, of other processes and languages, at one daemon that restarts: no id twice. */
+/** Java and the clients of other processes and languages share a daemon that restarts, and no id repeats. */
 final class OthersTest {
     private static final int EACH = 20_000;
 
@@ -27,7 +27,7 @@ final class OthersTest {
         });
     }
 
-    /** The client that {@code protocol.md} shows in Python. */
+    /** The Python client in {@code protocol.md}. */
     private static Path python(Path folder) throws IOException {
         String document = Files.readString(Host.ROOT.resolve("protocol.md"));
         int begin = document.indexOf("```python\n") + "```python\n".length();

@@ -9,7 +9,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.stream.LongStream;
 
-/** Public ids: masked and read again by the real daemon, and what is refused. */
+/** Tests public ids: masking and unmasking by the real daemon, and refusals. */
 final class PublicIdsTest {
     private static final String KEY = "000102030405060708090a0b0c0d0e0f";
     private static final String OTHER_KEY = "f0e0d0c0b0a090807060504030201000";
@@ -23,7 +23,7 @@ final class PublicIdsTest {
         return Files.setPosixFilePermissions(file, PosixFilePermissions.fromString("rw-------"));
     }
 
-    /** A host that has the key of the protocol's vectors. */
+    /** Creates a host with the key of the protocol's vectors. */
     private static Host masking() throws Exception {
         Host host = new Host();
         host.start("mask_key_file=" + write(host, "1 " + KEY + "\n"), "socket_mode=0666");
@@ -52,7 +52,7 @@ final class PublicIdsTest {
                 Check.equal(1L, form.unmaskText(texts.get(0)));
                 Check.equal(0, form.mask().length + form.unmaskText(List.of()).length);
             }
-            // All threads may use one.
+            // All threads can use one converter.
             Check.inVirtualThreads(50, () -> {
                 Check.that(Arrays.equals(IDS, orders.unmaskText(orders.maskText(IDS))), "in threads");
                 return null;
@@ -129,10 +129,10 @@ final class PublicIdsTest {
         }
     }
 
-    /** What another user's process is told; see {@link #main}. */
+    /** Tests the error for another user's process; see {@link #main}. */
     static void aUserWithoutTheRightIsTold() throws Exception {
         try (Host host = masking()) {
-            // Whose files may be nobody else's to read, so that it gets copies.
+            // The other user may not be able to read the original files, so it gets copies.
             Files.setPosixFilePermissions(host.folder(), PosixFilePermissions.fromString("rwxr-xr-x"));
             String[] path = System.getProperty("java.class.path").split(":");
             Path jar = Files.copy(Path.of(path[0]), host.folder().resolve("client.jar"));
@@ -149,7 +149,7 @@ final class PublicIdsTest {
         }
     }
 
-    /** Says what comes of masking. */
+    /** Prints the result of masking. */
     public static void main(String[] arguments) {
         try (LeafdClient client = LeafdClient.connect()) {
             System.out.println(client.publicIds("orders").maskText(17));

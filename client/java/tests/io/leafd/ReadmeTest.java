@@ -14,12 +14,12 @@ import javax.tools.JavaFileObject;
 import javax.tools.SimpleJavaFileObject;
 import javax.tools.ToolProvider;
 
-/** The Java of the client's README, the project's README and the guide compiles as it stands. */
+/** Compiles the Java code of the client's README, the project's README and the guide unchanged. */
 final class ReadmeTest {
     private static final Pattern BLOCK = Pattern.compile("```java\\n(.*?)```", Pattern.DOTALL);
     private static final Pattern CLASS = Pattern.compile("^(?:public )?(?:class|@interface) (\\w+)", Pattern.MULTILINE);
 
-    /** What the bean's annotations look like; Spring itself is no dependency of the tests either. */
+    /** Stubs of the bean's annotations, because Spring is not a dependency of the tests. */
     private static final List<String> SPRING = List.of(
             "package org.springframework.context.annotation; public @interface Configuration {}",
             "package org.springframework.context.annotation; public @interface Bean { String destroyMethod(); }",
@@ -40,7 +40,7 @@ final class ReadmeTest {
             Matcher shown = BLOCK.matcher(Files.readString(Host.ROOT.resolve(page)));
             Check.that(shown.find(), "no Java in " + page);
             String name = "Shown" + sources.size();
-            // Later pages go on with the client that the first ones made.
+            // Later pages continue to use the client that the first ones created.
             boolean begins = shown.group(1).contains("LeafdClient leafd =");
             sources.add("import io.leafd.*;\nimport java.util.List;\nclass " + name + " {\n void run("
                     + (begins ? "" : "LeafdClient leafd") + ") {\n" + shown.group(1) + "\n}}");
@@ -60,7 +60,7 @@ final class ReadmeTest {
     }
 
     private static JavaFileObject file(String source) {
-        // Annotations are declared on one line here.
+        // The stubs declare each annotation on one line.
         Matcher named = CLASS.matcher(source.replace("; public @interface", ";\n@interface"));
         Check.that(named.find(), "no class in: " + source);
         URI name = URI.create(String.format(Locale.ROOT, "string:///%s.java", named.group(1)));

@@ -9,14 +9,14 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 
-/** A daemon that comes and goes: no id twice, and no error over a restart. */
+/** Tests restarts of the daemon: no id repeats, and a restart causes no error. */
 final class RestartsTest {
     private static final int THREADS = 6;
     private static final long A_WHILE_MS = 150;
 
     private RestartsTest() {}
 
-    /** Draws until it is told to stop, in every form. */
+    /** Draws with every kind of call until it is stopped. */
     private static final class Drawer {
         private final LeafdClient client;
         private final boolean mayFail;
@@ -49,7 +49,7 @@ final class RestartsTest {
                         default -> {
                             long id = client.nextId("orders");
                             ids[count++] = id;
-                            // Some hundred thousand are enough.
+                            // A few hundred thousand ids are enough.
                             if (count % 1000 == 0) {
                                 Check.pause(1);
                             }
@@ -125,7 +125,7 @@ final class RestartsTest {
         });
     }
 
-    /** A request is sent again once: before the daemon goes again, the one under way has to be answered. */
+    /** Requests are retried only once, so the pending one must be answered before the daemon is stopped again. */
     private static void awaitTwoDraws(List<Drawer> drawers) throws Exception {
         long[] before = drawers.stream().mapToLong(drawer -> drawer.drawn).toArray();
         Check.eventually("each has drawn twice", () -> {
@@ -176,7 +176,7 @@ final class RestartsTest {
         }
     }
 
-    /** A socket that nobody listens on is left by a kill, and a stop leaves its lock. */
+    /** A kill leaves a socket on which no daemon listens, and a stop leaves its lock file. */
     static void aFirstCallWaitsForADaemonThatWasThereAMomentAgo() throws Exception {
         try (Host host = Host.serving()) {
             for (String end : List.of("kill", "stop")) {

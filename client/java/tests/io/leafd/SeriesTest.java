@@ -5,7 +5,7 @@ import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.List;
 
-/** Document numbers, drawn from the real daemon. */
+/** Tests document numbers, drawn from the real daemon. */
 final class SeriesTest {
     private SeriesTest() {}
 

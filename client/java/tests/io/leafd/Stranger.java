@@ -17,11 +17,10 @@ import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.BooleanSupplier;
 
 /**
- * A daemon that is played: each request is answered by bytes that a test makes up. Without such it is a good daemon, of one
- * counter.
+ * A fake daemon, whose answers a test defines. By default, it behaves like a real daemon with one counter.
  */
 final class Stranger implements AutoCloseable {
-    /** A request as it came in. */
+    /** A received request. */
     record Request(int opcode, int flags, int id, ByteBuffer body) {
         int count() {
             return body.getInt(0);
@@ -38,7 +37,7 @@ final class Stranger implements AutoCloseable {
         }
     }
 
-    /** What a request is answered with; null: nothing, and the connection is closed. */
+    /** Returns the answer to a request. Null: there is no answer, and the connection is closed. */
     interface Answer {
         byte[] to(Request request);
     }
@@ -49,13 +48,13 @@ final class Stranger implements AutoCloseable {
     final AtomicInteger connections = new AtomicInteger();
     final AtomicInteger ended = new AtomicInteger();
     final List<Request> requests = new CopyOnWriteArrayList<>();
-    /** What the counter's ids may be held for. */
+    /** How long the counter's ids may be held, in milliseconds. */
     volatile long holdMs = 60_000;
 
     volatile Answer answer = this::wellDone;
     /** Whether the connection ends after the answer. */
     volatile BooleanSupplier closes = () -> false;
-    /** Sent to each connection as soon as it is there. */
+    /** Sent on each connection as soon as it is open. */
     volatile byte[] greeting = SILENCE;
 
     private final Path folder = Files.createTempDirectory("leafd-stranger-");
@@ -75,7 +74,7 @@ final class Stranger implements AutoCloseable {
         return LeafdClient.builder().socket(socket());
     }
 
-    /** Begins to listen, for the first time or again. */
+    /** Starts listening, for the first time or again. */
     void listen() throws IOException {
         ServerSocketChannel listener = ServerSocketChannel.open(StandardProtocolFamily.UNIX);
         listener.bind(UnixDomainSocketAddress.of(socket()));
@@ -90,7 +89,7 @@ final class Stranger implements AutoCloseable {
         });
     }
 
-    /** Ends all connections, as a daemon does that is gone. */
+    /** Closes all connections, like a daemon that has exited. */
     void stop() throws IOException {
         listener.close();
         Files.deleteIfExists(socket());
@@ -100,7 +99,7 @@ final class Stranger implements AutoCloseable {
         channels.clear();
     }
 
-    /** Sends bytes that nobody asked for just now, on every connection. */
+    /** Sends unrequested bytes on every connection. */
     void push(byte[] bytes) throws IOException {
         for (SocketChannel channel : channels) {
             channel.write(ByteBuffer.wrap(bytes));
@@ -116,7 +115,7 @@ final class Stranger implements AutoCloseable {
             try {
                 work.run();
             } catch (IOException e) {
-                // The other end, or the test, is through.
+                // The peer or the test has finished.
             }
         });
         thread.setDaemon(true);
@@ -161,12 +160,12 @@ final class Stranger implements AutoCloseable {
         return ByteBuffer.allocate(bytes).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    /** How many requests for ids came in. */
+    /** The number of requests for ids received. */
     int drawn() {
         return (int) requests.stream().filter(request -> request.opcode() == Wire.IDS).count();
     }
 
-    /** As many ids as were asked for, in one run. */
+    /** Returns as many ids as were requested, in one run. */
     byte[] wellDone(Request request) {
         if (request.opcode() == Wire.INFO) {
             return reply(request, 0, info(1, "0.1.0"));
@@ -174,7 +173,7 @@ final class Stranger implements AutoCloseable {
         return reply(request, 0, ids(holdMs, run(next.getAndAdd(request.count()), request.count(), 1)));
     }
 
-    /** The next number of the counter; so many more are taken. */
+    /** Returns the next number of the counter, and advances it by {@code count}. */
     long take(int count) {
         return next.getAndAdd(count);
     }

@@ -8,7 +8,7 @@ import java.util.Arrays;
 import java.util.Comparator;
 import java.util.List;
 
-/** Runs the tests: every static method without parameters of these classes that is not private. */
+/** Runs the tests: every non-private static method without parameters of these classes. */
 public final class Tests {
     private static final List<Class<?>> CLASSES = List.of(
             CodecTest.class,
@@ -26,7 +26,7 @@ public final class Tests {
             FakeTest.class,
             ReadmeTest.class);
 
-    /** All tests together take half a minute. If one hangs, the rest of them could not be believed. */
+    /** All tests together take half a minute. If one hangs, the results of the others can't be trusted. */
     private static final long MINUTES_MAX = 3;
 
     private Tests() {}
@@ -74,7 +74,7 @@ public final class Tests {
         }
     }
 
-    /** Ends the tests when they hang, with what every thread does. */
+    /** Ends the tests if they hang, and prints the stack traces of all threads. */
     private static void guard() {
         Thread guard = new Thread(() -> {
             try {

@@ -11,11 +11,11 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 
-/** The vectors of {@code protocol-vectors.json}, held against the codec and a live daemon. */
+/** Compares the vectors of {@code protocol-vectors.json} with the codec and a live daemon. */
 final class VectorsTest {
     private VectorsTest() {}
 
-    /** An object of the file. */
+    /** An object in the file. */
     record Part(Map<String, Object> members) {
         String text(String name) {
             return (String) members.get(name);
@@ -41,7 +41,10 @@ final class VectorsTest {
             return ((List<?>) members.get(name)).stream().map(Part::of).toList();
         }
 
-        /** {@code |} is for the eye; {@code ??} is any byte, and {@code ...} at the end any further ones. */
+        /**
+         * {@code |} only makes it readable; {@code ??} is any byte, and {@code ...} at the end stands for any further
+         * bytes.
+         */
         List<String> words(String name) {
             return Arrays.stream(text(name).split(" +")).filter(word -> !word.equals("|")).toList();
         }
@@ -59,7 +62,7 @@ final class VectorsTest {
         }
     }
 
-    /** What the file has under a name. */
+    /** Returns the objects in the file under a name. */
     static List<Part> parts(String name) throws IOException {
         return Part.of(Json.parse(Files.readString(Host.ROOT.resolve("protocol-vectors.json")))).parts(name);
     }
@@ -83,7 +86,7 @@ final class VectorsTest {
                         request.text("tag").getBytes(StandardCharsets.UTF_8));
                 case "INFO" -> Wire.putInfo(
                         out, id, (int) request.number("version_min"), (int) request.number("version_max"));
-                // This client has no administration, and says nothing that isn't in the document.
+                // This client sends no administrative requests, and none that are not in the document.
                 default -> {
                     continue;
                 }
@@ -167,7 +170,7 @@ final class VectorsTest {
         Check.equal(vector.is("closes"), Status.of(Short.toUnsignedInt(reply.getShort(6))).closes());
     }
 
-    /** {@code asked}: how many ids, and whether to hold them; null: other things. */
+    /** {@code asked}: the request for ids, with its count and whether to hold them; null for other requests. */
     private static void checkReply(String name, Part reply, Part asked, ByteBuffer frame) throws Break {
         int number = Short.toUnsignedInt(frame.getShort(6));
         Check.equal((int) reply.number("request_id"), frame.getInt(8));
@@ -215,7 +218,7 @@ final class VectorsTest {
         }
     }
 
-    /** The connection of this test sends every vector's request one byte at a time. */
+    /** This test sends every vector's request one byte at a time. */
     static void vectorsArriveByteByByteAsWell() throws Exception {
         try (Host host = Host.serving();
                 SocketChannel channel = SocketChannel.open(StandardProtocolFamily.UNIX)) {

@@ -15,7 +15,7 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.stream.LongStream;
 import java.util.stream.Stream;
 
-/** Calls that wait: none for longer than it may, and none ended by what befalls another. */
+/** Tests waiting calls: none waits for longer than allowed, and none is ended by a problem of another. */
 final class WaitingTest {
     private WaitingTest() {}
 
@@ -39,7 +39,7 @@ final class WaitingTest {
                 Check.that(ms >= 250 && ms < 5000, ms + " ms");
                 Check.that(e.isRetryable(), "a retry may help");
             }
-            // Answers to requests that nobody waits for any more are nobody's, and the connection is good.
+            // Answers to abandoned requests are ignored, and the connection remains usable.
             stranger.answer = stranger::wellDone;
             Check.that(client.nextIdDirect("third", Duration.ofSeconds(20)) > 0, "it goes on");
             Check.equal(1, stranger.connections.get());
@@ -61,7 +61,7 @@ final class WaitingTest {
         Check.eventually("the slow one's end", slow::isCompletedExceptionally);
     }
 
-    /** The thread that reads for both is through first; the other one has to read on. */
+    /** The thread that reads for both finishes first, and the other one must continue reading. */
     static void aThreadThatSleepsReadsOnWhenTheReaderIsThrough() throws Exception {
         try (Stranger stranger = new Stranger();
                 LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(60)).build()) {
@@ -84,7 +84,8 @@ final class WaitingTest {
                 LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(20)).build()) {
             stranger.answer = request -> request.tag().startsWith("silent") ? Stranger.SILENCE : stranger.wellDone(request);
             for (String call : List.of("reads", "sleeps", "shares")) {
-                // The second waits while another thread reads, the third for a run that another one fetches.
+                // The second waits while another thread reads, and the third waits for a run that another thread
+                // fetches.
                 CompletableFuture<Throwable> ended = new CompletableFuture<>();
                 Thread thread = new Thread(() -> {
                     try {
@@ -108,7 +109,7 @@ final class WaitingTest {
                 Check.that(ended.get(5, TimeUnit.SECONDS) != null, "the interrupt status is kept");
                 Check.that(client.nextIdDirect("orders") > 0, "the connection is good");
             }
-            // A thread that is interrupted already may take what needs no wait.
+            // A thread that is already interrupted can still take an id if that needs no wait.
             client.nextId("orders");
             Thread.currentThread().interrupt();
             Check.that(client.nextId("orders") > 0, "out of the held run");
@@ -153,7 +154,7 @@ final class WaitingTest {
     static void aRunThatArrivedBeforeTheCloseIsNotUsedAfterIt() throws Exception {
         try (Stranger stranger = new Stranger()) {
             LeafdClient client = stranger.builder().build();
-            // To the end of the first run, which asks for the next one on the way.
+            // Draws to the end of the first run, which requests the next one on the way.
             int first = 1;
             client.nextId("orders");
             while (first < stranger.requests.get(0).count()) {
@@ -161,7 +162,7 @@ final class WaitingTest {
                 first++;
             }
             Check.eventually("the request for the next run", () -> stranger.requests.size() == 2);
-            // Answers come in order, so the run has arrived when this has.
+            // Answers arrive in order, so once this one has arrived, the run has too.
             client.nextIdDirect("other");
             client.close();
             Check.throwing(IllegalStateException.class, "closed", () -> client.nextId("orders"));
@@ -219,7 +220,7 @@ final class WaitingTest {
                     throw new AssertionError(e);
                 }
             });
-            // Longer than a call takes without waiting.
+            // This is longer than a call takes without waiting.
             Check.pause(500);
             Check.that(!ids.isDone(), "it did not wait");
             long beganNs = System.nanoTime();
@@ -284,7 +285,7 @@ final class WaitingTest {
             int before = descriptors();
             try (LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(20)).build()) {
                 for (int round = 0; round < 50; round++) {
-                    // A client that closes, a connection that breaks, and one that can't be made.
+                    // A client that closes, a connection that breaks, and a connection that fails.
                     stranger.builder().connect().close();
                     client.nextIdDirect("orders");
                     stranger.answer = request -> Stranger.reply(request, 0, new byte[1]);
@@ -343,7 +344,7 @@ final class WaitingTest {
             for (Check.Code call : calls) {
                 Check.throwing(IllegalArgumentException.class, "", call);
             }
-            // Longer than the daemon honours is cut to that; no time at all is a time.
+            // Limits above the daemon's maximum are capped, and a limit of zero is allowed.
             Check.that(client.nextId("orders", Duration.ofDays(100_000)) > 0, "a long time");
             Check.that(client.nextId("orders", Duration.ZERO) > 0, "no time");
             Check.equal(1, stranger.drawn());

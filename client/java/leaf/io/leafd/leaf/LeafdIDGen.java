@@ -16,7 +16,7 @@ import java.util.Objects;
  * IDGen snowflakes = LeafdIDGen.snowflake();   // was: new SnowflakeIDGenImpl(zookeeper, port)
  * }</pre>
  *
- * <p>A call that fails returns a {@link Failure}: a {@link Result} with Leaf's code for the failure, and its cause.
+ * <p>A failed call returns a {@link Failure}: a {@link Result} with Leaf's code for the failure, and its cause.
  */
 public final class LeafdIDGen implements IDGen, AutoCloseable {
     /** The code for an unreachable daemon. Leaf returns it until it has been initialized. */
@@ -31,7 +31,7 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
     private static final String SNOWFLAKE = "snowflake";
 
     private final LeafdClient client;
-    /** The layout whose ids are drawn, regardless of the key; null: draws ids of the tag that the key names. */
+    /** The layout whose ids are drawn, regardless of the key. Null: ids of the tag named by the key are drawn. */
     private final String layout;
 
     /** The result of a failed call. */
@@ -112,7 +112,7 @@ public final class LeafdIDGen implements IDGen, AutoCloseable {
             boolean unknown = failure.status().filter(status -> status == Status.TAG_UNKNOWN).isPresent();
             return unknown ? NO_SUCH_KEY : failure instanceof LeafdException.Unreachable ? NOT_READY : NO_ID;
         }
-        // A key that no tag can have.
+        // No tag can have this key as its name.
         return e instanceof IllegalArgumentException || e instanceof NullPointerException ? NO_SUCH_KEY : NO_ID;
     }
 

@@ -8,7 +8,7 @@ public interface IDGen {
      * Draws the next id of a key.
      *
      * @param key the name of a tag
-     * @return the id, or the code of a failure
+     * @return the id, or the negative code of a failure
      */
     Result get(String key);
 
