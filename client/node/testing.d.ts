@@ -1,6 +1,6 @@
 import type { CallOptions, Generator, Series, SeriesOptions } from './index.js';
 
-/** A client without a daemon. Its ids are 1, 2, 3 and so on for each tag, or from `starts[tag]`. */
+/** A fake client, which needs no daemon. The ids of each tag are 1, 2, 3 and so on, or start at `starts[tag]`. */
 export declare class FakeClient implements Generator {
   constructor(options?: { starts?: Record<string, bigint | number> });
   /** Makes the next calls fail with these errors, one each. */

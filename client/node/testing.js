@@ -4,7 +4,7 @@
 const { LeafdError } = require('./lib/errors.js');
 const { toNumber } = require('./lib/layout.js');
 
-/** A client with predictable ids: 1, 2, 3 and so on for each tag, or from `starts[tag]`. */
+/** A client with predictable ids. Those of each tag are 1, 2, 3 and so on, or start at `starts[tag]`. */
 class FakeClient {
   #last = new Map();
   #errors = [];

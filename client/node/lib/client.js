@@ -112,7 +112,7 @@ class PublicIds {
   maskText(ids, options) { return this.#ask(MASK, true, ids.map(toBytes), String, options); }
 
   unmaskText(texts, options) {
-    // The daemon rejects longer texts, even truncated.
+    // The daemon also rejects the truncated texts.
     const items = texts.map((text) => Buffer.from(text).subarray(0, TEXT_BYTES_MAX));
     return this.#ask(UNMASK, true, items, toId, options);
   }
@@ -136,7 +136,7 @@ function toBytes(id) {
 }
 
 function toId(item) {
-  if (item.length !== 8) throw broken('an answer about numbers has other items');
+  if (item.length !== 8) throw broken('an answer contains items that are not ids');
   return item.readBigInt64LE();
 }
 

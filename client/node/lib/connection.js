@@ -17,7 +17,7 @@ class Connection {
   served = false;
   ended = false;
 
-  /** Calls onConnect when it is connected, and onEnd(error) when it has ended. */
+  /** Calls onConnect when the connection is open, and onEnd(error) when it has ended. */
   constructor(path, onConnect, onEnd) {
     this.#onEnd = onEnd;
     // The timers of waiting calls keep the process alive.
@@ -30,9 +30,9 @@ class Connection {
 
   get inFlight() { return this.#inFlight.size; }
 
-  /** Sends a frame. done(error, body) is called once. */
+  /** Sends a frame, and calls done(error, body) once. */
   send(frame, done) {
-    // From 1, because the id 0 marks connection-level errors.
+    // Ids start at 1, because the id 0 marks connection-level errors.
     this.#lastId = (this.#lastId % 0xffff_ffff) + 1;
     frame.writeUInt32LE(this.#lastId, 8);
     this.#inFlight.set(this.#lastId, { opcode: frame[4], done });
@@ -75,7 +75,7 @@ class Connection {
     this.#inFlight.delete(id);
     this.served ||= status === 0;
     const refusal = status === 0 ? undefined : readRefusal(status, body);
-    // First, so that a refused request is not sent again on this connection.
+    // The connection ends first, so that a refused request is not sent again on it.
     if (closes) this.end(new Error('the daemon closed it'));
     request.done(refusal, body);
     if (refusal?.code === 'PROTOCOL') throw refusal;

@@ -39,7 +39,7 @@ function decode(id, layout = LEAF) {
   };
 }
 
-/** The smallest id that can be issued at a time or later, for range queries by time. */
+/** Returns the smallest id that can be issued at a given time or later, for range queries by time. */
 function firstIdAt(time, layout = LEAF) {
   checkLayout(layout);
   const tick = Math.floor((time.getTime() - layout.epochMs) / layout.tickMs);

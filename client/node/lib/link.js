@@ -1,12 +1,12 @@
 'use strict';
-// The link to the daemon: one connection at a time, which is replaced when it breaks, and requests that are retried.
+// The link to the daemon: it keeps one connection, replaces it when it breaks, and retries requests.
 
 const { Break, Connection } = require('./connection.js');
 const { LeafdError, closed, invalid } = require('./errors.js');
 const { mayComeBack } = require('./socket-path.js');
 const { DEADLINE_MS_MAX } = require('./wire.js');
 
-const IN_FLIGHT_MAX = 1024; // requests that the daemon accepts from a connection before it answers one
+const IN_FLIGHT_MAX = 1024; // the number of requests that the daemon accepts on a connection before it answers one
 const GRACE_MS = 250; // how much longer a call waits than the daemon may, so that the daemon's error arrives in time
 const BACK_OFF_MIN_MS = 2;
 const BACK_OFF_MAX_MS = 100;
@@ -28,7 +28,7 @@ class Link {
   #nextTry = 0;
   #backOffMs = BACK_OFF_MIN_MS;
   #timer;
-  #queue = new Set(); // calls that wait for a connection or for their turn
+  #queue = new Set(); // calls that wait for a connection, or for their turn
 
   constructor(path, timeoutMs, wait) {
     Object.assign(this, { path, timeoutMs, wait });
@@ -42,7 +42,10 @@ class Link {
     return { signal, startAt, endAt: startAt + Math.min(timeoutMs, DEADLINE_MS_MAX) };
   }
 
-  /** A promise that `start(resolve, reject)` settles. If the call ends first, it rejects and calls `drop`. */
+  /**
+   * Returns a promise that `start(resolve, reject)` settles. If the call times out or is aborted first, the promise
+   * rejects and `drop` is called.
+   */
   limited(call, start, drop) {
     return new Promise((resolve, reject) => {
       const over = (error) => {
@@ -50,7 +53,7 @@ class Link {
         drop(error);
         reject(error);
       };
-      // After a blockage, the event loop runs timers before it reads. An answer that has arrived comes first.
+      // After the event loop was blocked, it runs timers before it reads. An answer that has arrived takes precedence.
       let unanswered;
       const onTime = () => { unanswered = setImmediate(() => over(this.#timedOut(call))); };
       const timer = setTimeout(onTime, call.endAt + GRACE_MS - now());

@@ -33,8 +33,8 @@ function nextWish(wish, { holdMs, count }, used, lastedMs) {
 class HeldRun {
   constructor({ first, count, stride }, holdMs, sent, owed = 0) {
     Object.assign(this, { count, holdMs, sent, owed, used: 0, first, stride: BigInt(stride) });
-    // A long run is used up quickly, so half of it is left for the time until the answer arrives. A short run is used
-    // slowly, or its process has just started and may exit soon: the later the request, the fewer ids are skipped.
+    // A long run is used quickly, so half of it is left for the time until the answer arrives. A short run is used
+    // slowly, or its process has just started and may exit soon, so the later the request, the fewer ids are skipped.
     this.refillAt = count < SHORT_RUN_COUNT ? count - Math.floor((count + 3) / 4) : Math.floor(count / 2);
   }
 
@@ -138,7 +138,7 @@ class Supply {
     const count = Math.min(Math.max(this.#wish, before.length), RUN_COUNT_MAX);
     const drawn = this.#draw(call, count, true).finally(() => { this.#fetching = false; });
     drawn.then((reply) => this.#stow(reply, before), (error) => {
-      // An error of a fetch ahead of use is dropped: the next fetch reports the current one.
+      // An error of a fetch ahead of use is ignored, because the next fetch reports the current one.
       for (const waiter of before) if (this.#waiting.delete(waiter)) waiter.reject(error);
     }).then(() => this.#fetch());
   }
@@ -154,7 +154,8 @@ class Supply {
       for (const waiter of others) this.#nextUnheld(waiter.call).then(waiter.resolve, waiter.reject);
       return;
     }
-    // Calls that began before the request was sent get ids however late the answer is: the daemon issued them after the call.
+    // Calls that began before the request was sent get ids even if the answer is late, because the daemon issued these
+    // ids after the calls began.
     let owed = before.filter((waiter) => this.#waiting.has(waiter)).length;
     for (const run of runs) {
       this.#queued.push(new HeldRun(run, holdMs, sent, Math.min(owed, run.count)));
@@ -173,7 +174,7 @@ class Supply {
     this.#learn();
     do this.#current = this.#queued.shift(); while (this.#current?.isTooOld && this.#current.owed === 0);
     this.#unlearned = this.#current;
-    // Only waiting calls use a run that arrived too late, so their rate is that of the round trips.
+    // Only waiting calls use a run that arrived too late, so the rate is that of the round trips.
     this.#installedAt = this.#current?.isTooOld ? this.#current.sent.monotonic : performance.now();
   }
 

@@ -44,7 +44,7 @@ function seriesRequest(count, deadlineMs, series, tenant) {
   return request(SERIES_NEXT, 0, u32(count), u32(deadlineMs), u16(name.length), name);
 }
 
-/** A MASK or UNMASK request. Its items are buffers of 8 bytes or, with a prefix (which may be empty), of text. */
+/** Makes a MASK or UNMASK request. Its items are buffers of 8 bytes or, with a prefix (which may be empty), of text. */
 function maskRequest(opcode, { bits, key, prefix }, tag, items) {
   const start = Buffer.from(prefix ?? '');
   const texts = prefix !== undefined && opcode === UNMASK;

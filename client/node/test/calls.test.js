@@ -1,5 +1,5 @@
 'use strict';
-// Calls on a daemon that is played: held runs, limits, failures.
+// Calls to a fake daemon: held runs, limits, failures.
 
 const assert = require('node:assert/strict');
 const fs = require('node:fs');
@@ -131,7 +131,7 @@ test('ids that may not be held are one request each', async (t) => {
   const client = peer.client(t);
   unique(...await Promise.all(Array.from({ length: 10 }, () => draw(client, 'orders', 20))));
   assert.equal(peer.drawn.length, 200);
-  peer.holdMs = 60_000; // the tag is created anew
+  peer.holdMs = 60_000; // the tag is recreated
   await draw(client, 'orders', 20);
   assert.ok(peer.drawn.length < 208, `${peer.drawn.length} requests`);
 });
@@ -146,7 +146,7 @@ test('no id is returned after close', async (t) => {
   const peer = await Peer.start(t);
   for (let round = 0; round < 50; round++) {
     const client = peer.client(t);
-    await draw(client, 'orders', 4); // a refill is under way
+    await draw(client, 'orders', 4); // a refill is in progress
     const waiting = client.nextIdDirect('orders');
     if (round % 2) await pause(1);
     client.close();

@@ -9,7 +9,7 @@ const { Worker } = require('node:worker_threads');
 const { LEAF, decode, firstIdAt } = require('../index.js');
 const { Host, draw, eventually, pause } = require('./peer.js');
 
-/** Draws in every form until stopped. */
+/** Draws with every kind of call until it is stopped. */
 function drawer(client, mayFail) {
   const all = { ids: [], stopped: false, forms: [0, 0, 0] };
   const loops = [
@@ -32,7 +32,10 @@ function drawer(client, mayFail) {
   return all;
 }
 
-/** A request is repeated once: before the daemon goes away again, those under way have to be answered. */
+/**
+ * Waits until each form has drawn twice. Requests are retried only once, so pending ones must be answered before the
+ * daemon is stopped again.
+ */
 async function awaitTwo(all) {
   const before = [...all.forms];
   await eventually('each form has drawn twice', () => all.failed || all.forms.every((count, form) => count >= before[form] + 2));
@@ -76,7 +79,7 @@ test('an answer counts if it arrived in time while the event loop was blocked', 
   await client.nextIdDirect('orders', { timeoutMs: 60_000 });
   const draws = [client.nextIdDirect('orders'), client.nextId('orders')];
   await new Promise((resolve) => { process.nextTick(resolve); }); // the requests are sent
-  // The daemon answers in the order in which it is asked.
+  // The daemon answers requests in order.
   for (const began = performance.now(); performance.now() - began < 1000;) host.leafctl('wait', 'answering');
   assert.equal(new Set(await Promise.all(draws)).size, 2);
 });

@@ -1,5 +1,6 @@
 'use strict';
-// Draws 1,000 ids in a second and prints or posts them: as a cluster of two workers, a process, a forked one, or a thread.
+// Draws 1,000 ids in a second, and prints or posts them. It runs as a cluster of two workers, a process, a forked
+// process, or a thread.
 
 const { fork } = require('node:child_process');
 const cluster = require('node:cluster');

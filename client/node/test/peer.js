@@ -1,5 +1,5 @@
 'use strict';
-// A daemon that is played, and the real one.
+// A fake daemon, and the real one.
 
 const { spawn, execFileSync } = require('node:child_process');
 const fs = require('node:fs');
@@ -23,7 +23,10 @@ const frame = (opcode, status, id, body) => Buffer.concat([u32(8 + body.length),
 const reply = (asked, body, status = 0) => frame(asked.opcode + 128, status, asked.id, body);
 const refuse = (asked, status, message) => reply(asked, Buffer.concat([u32(0), Buffer.from(message)]), status);
 
-/** Plays a daemon. `answer(asked)` returns bytes, an empty buffer for silence, or null to close the connection. */
+/**
+ * A fake daemon. `answer(asked)` returns the bytes to send, an empty buffer to send nothing, or null to close the
+ * connection.
+ */
 class Peer {
   requests = [];
   connections = 0;
@@ -67,7 +70,7 @@ class Peer {
     await new Promise((resolve) => this.server.listen(this.path, resolve));
   }
 
-  /** Closes all connections, as a daemon that has ended. */
+  /** Closes all connections, like a daemon that has exited. */
   stop() {
     this.server.close();
     for (const socket of this.#open) socket.destroy();
@@ -92,7 +95,7 @@ class Peer {
   }
 }
 
-/** A folder with the real daemon in it, which does not outlive the tests. */
+/** A directory with a real daemon, which does not outlive the tests. */
 class Host {
   #settings = [];
 
@@ -118,7 +121,7 @@ class Host {
     this.#settings.push(`mask_key_file=${file}`);
   }
 
-  /** Without the variables that are the daemon's settings. */
+  /** The environment without the variables that are the daemon's settings. */
   get environment() {
     return Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('LEAFD_')));
   }
@@ -162,7 +165,7 @@ const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
 async function eventually(what, happened) {
   for (const end = Date.now() + 30_000; !happened(); await pause(1)) {
-    if (Date.now() > end) throw new Error(`waited in vain: ${what}`);
+    if (Date.now() > end) throw new Error(`timed out waiting: ${what}`);
   }
 }
 

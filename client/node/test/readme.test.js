@@ -1,5 +1,5 @@
 'use strict';
-// The programs of the README and the example run as they stand; so does what the project's pages show.
+// Runs the programs of the README, the example and the project's pages unchanged.
 
 const assert = require('node:assert/strict');
 const { spawnSync } = require('node:child_process');
@@ -21,7 +21,7 @@ test('documented programs run', async (t) => {
   for (const page of ['client/node/README.md', 'README.md', 'docs/guide/clients.md', 'docs/guide/document-numbers.md']) {
     for (const [, program] of fs.readFileSync(path.join(ROOT, page), 'utf8').matchAll(/^```js\n(.*?)```/gms)) {
       found++;
-      // The page about document numbers shows what a program does with its client.
+      // The page about document numbers shows only the part of a program that uses the client.
       const whole = program.includes('new Client') || program.includes('FakeClient') ? program
         : `import { Client } from 'leafd';\nconst client = new Client();\n${program}\nclient.close();`;
       const { status, stderr } = run(page, '--input-type=module', '-e', whole);

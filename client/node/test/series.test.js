@@ -1,5 +1,5 @@
 'use strict';
-// Document numbers, drawn from the real daemon, from one that is played, and from the fake.
+// Document numbers, drawn from the real daemon, from a fake daemon, and from the fake client.
 
 const assert = require('node:assert/strict');
 const test = require('node:test');
@@ -7,7 +7,7 @@ const { LeafdError } = require('../index.js');
 const { FakeClient } = require('../testing.js');
 const { Host, Peer, pause, reply } = require('./peer.js');
 
-/** A host with two series. */
+/** Creates a host with two series. */
 async function numbering(t) {
   const host = new Host(t);
   await host.start();

@@ -1,4 +1,4 @@
-// Compiles only if the types are as they should be; tests/run has tsc check it. The same text is checked as CommonJS.
+// Compiles only if the types are correct; tests/run checks that with tsc. The same text is also checked as CommonJS.
 import { Client, LEAF, LeafdError, decode, defaultSocket, firstIdAt } from 'leafd';
 import type { CallOptions, Code, Decoded, Generator, Info, PublicIds, Series } from 'leafd';
 import { FakeClient } from 'leafd/testing';
@@ -42,7 +42,7 @@ export async function all(): Promise<void> {
   client.series('orders', { tennant: 'acme' });
   // @ts-expect-error no such kind of ids
   await client.ping(['segment']);
-  // @ts-expect-error a bigint is no number
+  // @ts-expect-error a bigint is not a number
   const wrong: number = await client.nextId('orders');
   console.log(wrong);
 }

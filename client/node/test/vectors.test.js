@@ -11,7 +11,7 @@ const { LEAF } = require('../lib/layout.js');
 const wire = require('../lib/wire.js');
 const { Host, ROOT } = require('./peer.js');
 
-// Numbers of other messages round, which are not looked at here; ids are kept by their text.
+// Numbers of other messages, which are not used here, may be rounded; ids are kept as text.
 const text = fs.readFileSync(path.join(ROOT, 'protocol-vectors.json'), 'utf8');
 const { vectors, replies, masked, series } = JSON.parse(text.replace(/(?<=[\s[])\d{16,}(?=[\s\],}])/g, '"$&"'));
 
@@ -64,7 +64,7 @@ test('tags that the daemon refuses are refused here as well', () => {
   assert.ok(refused >= 5, `only ${refused} were refused`);
 });
 
-/** Checks what the codec makes of a reply to what was asked for. */
+/** Checks how the codec reads the reply to a request. */
 function checkReply(name, want, asked, frame) {
   const header = wire.readHeader(frame);
   assert.equal(header.frameBytes, frame.length, name);
