@@ -1,7 +1,7 @@
 """Builds libleafd.so into the package with make, and tags the wheel accordingly.
 
-The wheel contains no extension module, so it works with every CPython from 3.9 on (and PyPy), on one platform. The source
-distribution contains the library's source in `rust`, so that it can be built on its own.
+The wheel contains no extension module, so it works with every CPython from 3.9 on (and PyPy) on one platform. The
+source distribution contains the library's source in `rust`, so it can be built on its own.
 """
 
 import os
@@ -29,12 +29,13 @@ def cargo() -> str:
 
 
 def build_library() -> Path:
-    """Builds libleafd.so and returns its path. `LEAFD_TARGET`: rustc's name of the target; set `CC` to match."""
+    """Builds libleafd.so and returns its path. The variable `LEAFD_TARGET` selects the target in rustc's notation; set
+    `CC` to match."""
     target = Path(os.environ.get("CARGO_TARGET_DIR") or ROOT / "target")
     kind = os.environ.get("LEAFD_TARGET", "")
     for program, words in ((cargo(), "Rust: see https://rustup.rs"), ("make", "make and a C compiler")):
         if shutil.which(program) is None:
-            raise SystemExit(f"{program} isn't here, and to build leafd's library takes {words}")
+            raise SystemExit(f"{program} not found; building leafd's library requires {words}")
     command = ["make", "--silent", "-C", str(ROOT / "client" / "capi"), "build", f"TARGET={kind}"]
     try:
         subprocess.run(command, env={**os.environ, "CARGO": cargo(), "CARGO_TARGET_DIR": str(target)}, check=True)
@@ -75,7 +76,7 @@ class SourceWithLibrary(sdist):
             shutil.copytree(ROOT / crate / "src", to / crate / "src")
             if (ROOT / crate / "README.md").exists():
                 shutil.copy2(ROOT / crate / "README.md", to / crate)
-            # Dependencies of tests are not included.
+            # Dependencies used only by tests are not included.
             manifest = (ROOT / crate / "Cargo.toml").read_text()
             (to / crate / "Cargo.toml").write_text(re.sub(r"\[dev-dependencies\]\n(?:[^\[\n].*\n)*\n?", "", manifest))
         capi = ROOT / "client" / "capi"

@@ -1,6 +1,7 @@
-"""A Django field whose values are leafd's ids: each new object has its id before it is saved.
+"""A Django field whose values are leafd's ids. Each new object has its id before it is saved.
 
-With a daemon that has the tag `orders`: `python django_default.py orders.db 10` makes ten orders in a new SQLite file.
+With a daemon that has the tag `orders`, `python django_default.py orders.db 10` creates ten orders in a new SQLite
+file.
 """
 
 import sys
@@ -18,12 +19,12 @@ if __name__ == "__main__":
     )
     django.setup()
 
-# One client for the process and, as it is safe over forks, for its workers as well.
+# One client serves the process and, because it is fork-safe, its workers too.
 ids = leafd.Client()
 
 
 def new_order_id() -> int:
-    """The next id of the tag `orders`. A function of a module, so that migrations can name it."""
+    """Returns the next id of the tag `orders`. It is a module-level function, so that migrations can refer to it."""
     return ids.next_id("orders")
 
 

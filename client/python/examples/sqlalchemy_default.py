@@ -1,18 +1,18 @@
-"""A SQLAlchemy column whose values are leafd's ids: each new row has its id before it is inserted.
+"""A SQLAlchemy column whose values are leafd's ids. Each new row has its id before it is inserted.
 
-With a daemon that has the tag `orders`: `python sqlalchemy_default.py sqlite:///orders.db 10` makes ten orders.
+With a daemon that has the tag `orders`, `python sqlalchemy_default.py sqlite:///orders.db 10` creates ten orders.
 """
 
 import leafd
 from sqlalchemy import BigInteger, String, create_engine, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-# One client for the process and, as it is safe over forks, for its workers as well.
+# One client serves the process and, because it is fork-safe, its workers too.
 ids = leafd.Client()
 
 
 def new_order_id() -> int:
-    """The next id of the tag `orders`."""
+    """Returns the next id of the tag `orders`."""
     return ids.next_id("orders")
 
 

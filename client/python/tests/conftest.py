@@ -1,4 +1,4 @@
-"""A real daemon for each test, in a folder of its own; it never outlives the test."""
+"""Provides a real daemon for each test, in its own directory. It never outlives the test."""
 
 import asyncio
 import contextlib
@@ -23,7 +23,7 @@ READY_SECONDS_MAX = 30
 
 
 class Host:
-    """A folder, and the daemon in it."""
+    """A directory, and the daemon in it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,7 +40,7 @@ class Host:
         command += ["--worker", worker, "--set", f"worker_lock_dir={self.folder / 'locks'}"]
         for setting in settings:
             command += ["--set", setting]
-        # Variables that begin so are the daemon's settings.
+        # Variables with this prefix are the daemon's settings.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
         with open(self.folder / "log", "ab") as log:
             self.daemon = subprocess.Popen(command, env=variables, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
@@ -55,7 +55,7 @@ class Host:
                 time.sleep(0.01)
 
     def stop(self, how: int = signal.SIGTERM) -> None:
-        """Ends the daemon."""
+        """Stops the daemon."""
         assert self.daemon is not None
         self.daemon.send_signal(signal.SIGCONT)
         self.daemon.send_signal(how)
@@ -69,7 +69,7 @@ class Host:
         self.daemon.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Lets a frozen daemon go on."""
+        """Resumes a frozen daemon."""
         assert self.daemon is not None
         self.daemon.send_signal(signal.SIGCONT)
 
@@ -79,11 +79,11 @@ class Host:
         subprocess.run([leafctl, "--socket", self.socket, "tag", "create", tag], check=True, capture_output=True)
 
     def client(self, **settings: object) -> leafd.Client:
-        """A client of this host's."""
+        """Returns a client of this host's daemon."""
         return leafd.Client(self.socket, **{"timeout": 10.0, **settings})  # type: ignore[arg-type]
 
     def environment(self) -> Dict[str, str]:
-        """The environment of a program that is to find this host's daemon."""
+        """Returns an environment in which a program finds this host's daemon."""
         return {**os.environ, "LEAFD_SOCKET": self.socket}
 
     def run(self, program: Path, *arguments: str) -> List[int]:
@@ -99,7 +99,7 @@ CHECKED: "Counter[str]" = Counter()
 
 
 def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
-    """Fails when an id came twice, is no id, or is missing."""
+    """Fails if an id repeats, is invalid, or is missing."""
     times = Counter(ids)
     twice = [id for id, seen in times.items() if seen > 1]
     assert not twice, f"{len(twice)} ids came twice, such as {twice[:5]}"
@@ -111,7 +111,7 @@ def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Says how many ids were checked, and found to be different and valid."""
+    """Reports how many ids were checked and found to be different and valid."""
     terminalreporter.section("ids checked")
     for test, ids in CHECKED.items():
         terminalreporter.write_line(f"{ids:>10,}  {test}")
@@ -119,7 +119,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @contextlib.contextmanager
 def loops_of(library: str) -> Iterator[None]:
-    """Makes asyncio use the event loops of asyncio or of uvloop."""
+    """Makes asyncio use its own event loops, or those of uvloop."""
     before = asyncio.get_event_loop_policy()
     if library == "uvloop":
         asyncio.set_event_loop_policy(uvloop.EventLoopPolicy())
@@ -137,7 +137,7 @@ def every_loop(request: pytest.FixtureRequest) -> Iterator[None]:
 @pytest.fixture
 def idle_host() -> Iterator[Host]:
     """A host whose daemon is not started."""
-    # Not below pytest's own folder, whose path may be longer than a socket's can be.
+    # The directory is not below pytest's own, because that path may be too long for a socket.
     with tempfile.TemporaryDirectory(prefix="leafd-py-") as folder:
         os.chmod(folder, 0o755)
         host = Host(Path(folder))

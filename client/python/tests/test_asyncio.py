@@ -1,4 +1,4 @@
-"""The client for asyncio, against real daemons and played ones."""
+"""Tests the client for asyncio, with real and fake daemons."""
 
 import asyncio
 import gc
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.usefixtures("every_loop")
 
 
 def client_of(host: Host, **settings: Any) -> leafd.AsyncClient:
-    """A client of a host's."""
+    """Returns a client of a host's daemon."""
     return leafd.AsyncClient(host.socket, **{"timeout": 10.0, **settings})
 
 
 async def draw_async(client: leafd.AsyncClient) -> List[int]:
-    """Ids of every form."""
+    """Draws ids with every kind of call."""
     ids = [await client.next_id("orders") for _ in range(150)]
     ids += [await client.next_id_direct("orders") for _ in range(5)]
     return ids + await client.next_ids("orders", 10)
 
 
 async def first(count: int, ids: AsyncIterator[int]) -> List[int]:
-    """So many of them."""
+    """Returns the first `count` ids."""
     return [await ids.__anext__() for _ in range(count)]
 
 
@@ -95,7 +95,7 @@ def test_a_large_batch_leaves_the_loop_its_turns(host: Host) -> None:
             while not batch.done():
                 await asyncio.sleep(0)
                 turns += 1
-            # Made in one piece each of the three answers would be a turn.
+            # If each answer were converted in one step, the loop would have run only three times.
             assert turns > 100
             return await batch
 
@@ -153,7 +153,7 @@ def test_timeouts_count_from_the_call(host: Host) -> None:
             outcomes = await asyncio.gather(*calls, return_exceptions=True)
             took = time.monotonic() - begun
             assert all(isinstance(outcome, leafd.TimeoutError) for outcome in outcomes), outcomes
-            # One after another, or few at a time, they would take many times as long.
+            # One after another, or a few at a time, they would take many times as long.
             assert 0.4 < took < 5, took
             host.resume()
             check_unique(await draw_async(client), 165)
@@ -193,7 +193,7 @@ def test_cancelling_frees_everything(host: Host) -> None:
             assert not link.fetches and not link.waiting
             host.resume()
             check_unique(await draw_async(client), 165)
-            # What came too late is gone as well.
+            # Requests whose replies came too late are gone as well.
             assert link.connection is not None and not link.connection.requests
             assert len(asyncio.all_tasks()) == 1
 
@@ -222,7 +222,7 @@ def test_a_daemon_that_comes_and_goes_is_not_noticed(host: Host) -> None:
 
             tasks = [asyncio.ensure_future(task(number)) for number in range(5)]
             for how in (signal.SIGTERM, signal.SIGKILL) * 2:
-                # A request is sent again once: the one under way has to be answered.
+                # Requests are retried only once, so the pending one must be answered first.
                 await asyncio.wait_for(two_turns_of_each(), 30)
                 await asyncio.to_thread(host.stop, how)
                 await asyncio.sleep(0.1)
@@ -268,7 +268,7 @@ def test_the_whole_time_is_waited(idle_host: Host) -> None:
             begun = time.monotonic()
             with pytest.raises(leafd.ConnectError):
                 await client.next_id("orders")
-            # uvloop counts whole milliseconds, from when the loop's turn began.
+            # uvloop counts whole milliseconds, from the start of the loop's iteration.
             assert time.monotonic() - begun >= 0.28
 
     asyncio.run(main())
@@ -297,7 +297,7 @@ def test_a_child_makes_its_own_way(host: Host) -> None:
         return drawn + await asyncio.to_thread(wait)
 
     def child() -> List[int]:
-        # Without what the parent's loop left in this thread.
+        # Clear the state that the parent's loop left in this thread.
         asyncio._set_running_loop(None)
         return draw(client._client) + asyncio.run(draw_async(client))
 
@@ -353,14 +353,14 @@ def test_failures_are_typed_and_worded_as_the_other_clients(host: Host) -> None:
 
 @pytest.fixture
 def path(idle_host: Host) -> str:
-    """A socket's path that nobody listens at."""
+    """The path of a socket on which no daemon listens."""
     return idle_host.socket
 
 
 def outcome_of(
     path: str, answer: Answer, call: Callable[[leafd.AsyncClient], Awaitable[object]], **settings: Any
 ) -> object:
-    """What a call comes to at a played daemon."""
+    """Returns the outcome of a call to a fake daemon."""
     Stranger(path, answer)
 
     async def main() -> object:
@@ -442,7 +442,8 @@ def test_ids_that_may_not_be_held_are_not(path: str) -> None:
 
 @pytest.mark.parametrize(("answers_after", "turn"), [(0.02, 0.0), (0.0, 0.02), (0.0, 0.005)])
 def test_where_answers_are_late_calls_get_their_ids(path: str, answers_after: float, turn: float) -> None:
-    """Later than the ids may be held, because the daemon is slow, or the loop is busy for so long at each turn."""
+    """Answers arrive later than their ids may be held, because the daemon is slow, or the loop is busy in each
+    iteration."""
     drawn = 0
 
     def answer(opcode: int, request: int, body: bytes) -> bytes:
@@ -492,7 +493,7 @@ def test_the_blocking_client_says_the_same_of_played_daemons(path: str) -> None:
     with pytest.raises(leafd.InternalError) as told:
         blocking.next_id_direct("orders")
     expected = str(told.value)
-    # Its frames hold the connection, and the played daemon serves one at a time.
+    # The traceback's frames keep the connection open, and the fake daemon serves one at a time.
     del told
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""The calls of the client, against a real daemon."""
+"""Tests the client's calls, with a real daemon."""
 
 import datetime
 import errno
@@ -36,7 +36,7 @@ def test_ids_of_every_form_are_unique(host: Host) -> None:
         held = client.held_id("orders")
         ids += [] if held is None else [held]
         assert client.next_ids("orders", 0) == []
-        # More than one request may ask for.
+        # This is more than one request may draw.
         ids += client.next_ids_array("orders", 1_500_000)
     check_unique(ids)
 
@@ -86,7 +86,7 @@ def test_other_threads_run_while_one_waits(host: Host) -> None:
     while not done.is_set():
         turns += 1
     waiter.join()
-    # Were the interpreter's lock held, the loop would have had its turns before and after the wait only.
+    # If the interpreter's lock were held, the loop would have run only before and after the wait.
     assert turns > 10_000
     host.resume()
     assert client.next_id("orders") > 0
@@ -256,7 +256,7 @@ def test_moments_are_bounds_of_ids(host: Host) -> None:
     parts = leafd.decode(id)
     assert (parts.worker, parts.sequence) == (0, 0)
     assert parts.time == moment.replace(microsecond=456_000)
-    # The same moment, said elsewhere and without a zone.
+    # The same moment, in another time zone and without a time zone.
     elsewhere = moment.astimezone(datetime.timezone(datetime.timedelta(hours=5, minutes=45)))
     assert leafd.first_id_at(elsewhere) == id == leafd.first_id_at(moment.astimezone().replace(tzinfo=None))
     assert parts.local_time == parts.time and parts.local_time.utcoffset() is not None
@@ -265,7 +265,7 @@ def test_moments_are_bounds_of_ids(host: Host) -> None:
     first = datetime.datetime(2010, 11, 4, 1, 42, 54, 657_000, utc)
     assert leafd.first_id_at(first) == 0
     for none in (first - datetime.timedelta(microseconds=1), datetime.datetime(2200, 1, 1, tzinfo=utc)):
-        with pytest.raises(leafd.InvalidArgumentError, match="there are no ids of .* begin at 2010-.* and end before 2080-"):
+        with pytest.raises(leafd.InvalidArgumentError, match="the layout has no ids at .* begin at 2010-.* and end before 2080-"):
             leafd.first_id_at(none)
 
 

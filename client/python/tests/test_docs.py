@@ -1,4 +1,4 @@
-"""What the README and the pages show, run."""
+"""Runs the code in the README and the pages."""
 
 import asyncio
 import importlib
@@ -17,13 +17,13 @@ from leafd.testing import FakeClient
 
 
 def blocks(page: str) -> List[str]:
-    """The programs of a page."""
+    """Returns the programs on a page."""
     return re.findall(r"```python\n(.*?)```", (PACKAGE / page).read_text(), re.S)
 
 
 @pytest.fixture
 def shown(host: Host, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes a module of what a page shows."""
+    """Creates a module from the code on a page."""
     monkeypatch.setenv("LEAFD_SOCKET", host.socket)
 
     def module(page: str) -> ModuleType:
@@ -49,7 +49,7 @@ def test_the_readme(host: Host, shown: Any, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_trio_by_threads(host: Host) -> None:
-    # By name: what it is made of is no part of these types.
+    # It is imported by name, because its types are not checked here.
     trio = importlib.import_module("trio")
     [words] = re.findall(r"`(client\.held_id\(tag\)[^`]*)`", (PACKAGE / "README.md").read_text())
     names: "dict[str, Any]" = {"client": host.client(), "trio": trio}
@@ -70,7 +70,7 @@ def test_trio_by_threads(host: Host) -> None:
 
 
 def test_fastapi(host: Host, shown: Any) -> None:
-    # By name: for the oldest Python type checkers refuse what it is made of.
+    # It is imported by name, because type checkers reject its source for the oldest Python.
     TestClient = importlib.import_module("fastapi.testclient").TestClient
 
     module = shown("docs/fastapi.md")
@@ -78,7 +78,7 @@ def test_fastapi(host: Host, shown: Any) -> None:
         answers = [client.post("/orders", params={"item": "tea"}) for _ in range(20)]
         check_unique((int(answer.json()["id"]) for answer in answers), 20)
         host.pause()
-        # What is held goes on; then it says when to come back.
+        # Held ids are returned first; then the response says when to retry.
         for _ in range(100):
             answer = client.post("/orders", params={"item": "tea"})
             if answer.status_code != 200:

@@ -1,4 +1,4 @@
-"""The examples, run against real databases."""
+"""Runs the examples with real databases."""
 
 import re
 import sqlite3

@@ -1,4 +1,4 @@
-"""What goes wrong around a client: the daemon's comings and goings, strangers on the socket, the system's limits."""
+"""Tests faults around a client: restarts of the daemon, other programs on the socket, and the system's limits."""
 
 import errno
 import multiprocessing
@@ -23,7 +23,7 @@ PROCESSES = 4
 
 
 def draw_until(client: leafd.Client, stop: Event, results: "multiprocessing.Queue[List[int]]") -> None:
-    """Draws ids of every form; what can't be had is tried again."""
+    """Draws ids with every kind of call, and retries failed calls."""
     ids: List[int] = []
     while not stop.is_set():
         try:
@@ -45,7 +45,7 @@ def test_four_processes_draw_while_the_daemon_comes_and_goes(host: Host) -> None
     processes = [fork.Process(target=draw_until, args=(client, stop, results)) for _ in range(PROCESSES)]
     for process in processes:
         process.start()
-    # Another release, as far as anyone can see: the program that was started goes, a new one comes.
+    # This looks like an upgrade to another release: one program stops, and another one starts.
     other = host.folder / "leafd"
     shutil.copy2(BINARIES / "leafd", other)
     for how, program in ((signal.SIGTERM, BINARIES / "leafd"), (signal.SIGKILL, other)) * 2:
@@ -64,7 +64,7 @@ def test_four_processes_draw_while_the_daemon_comes_and_goes(host: Host) -> None
     for process in processes:
         process.join(30)
         assert process.exitcode == 0
-    # Ids of a segment and of a layout are never equal here: the tag is young.
+    # The ids of a segment tag and of a layout never coincide here, because the tag is new.
     check_unique(ids)
     assert len(ids) > 1000
 
@@ -76,7 +76,7 @@ def test_a_daemon_that_never_was_is_told_at_once(idle_host: Host) -> None:
             call()
         assert isinstance(caught.value, ConnectionError)
         assert (caught.value.errno, caught.value.retryable) == (errno.ENOENT, True)
-    # It is found when it comes.
+    # The client finds the daemon once it starts.
     idle_host.start()
     idle_host.create("orders")
     check_unique(client.next_ids("orders", 5), 5)
@@ -92,7 +92,7 @@ def test_a_client_waits_for_a_daemon_that_comes_later(idle_host: Host, timeout: 
     callers = [threading.Thread(target=call) for call in calls * 4]
     for caller in callers:
         caller.start()
-    # Longer than a call takes without waiting.
+    # This is longer than a call takes without waiting.
     time.sleep(2.5)
     idle_host.start()
     for caller in callers:
@@ -120,7 +120,7 @@ def test_a_first_call_waits_where_a_daemon_restarts(host: Host) -> None:
         check_unique(ids, 5)
 
 
-# Python itself may be where only its owner can read: so all of it is imported first.
+# Python itself may be readable only by its owner, so all modules are imported first.
 WITHOUT_PERMISSION = """
 import os
 import leafd
@@ -166,7 +166,7 @@ def test_descriptors_beyond_1024_are_fine(host: Host) -> None:
         assert max(held) > 1024
         client = host.client()
         ids = [client.next_id("orders"), client.next_id_direct("orders")] + client.next_ids("orders", 5)
-        # None left: a clear error, and no harm to what is connected.
+        # With no descriptors left, the error is clear, and connected clients still work.
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(held) + 2, hard))
         with pytest.raises(leafd.ConnectError) as caught:
             while True:
@@ -187,17 +187,17 @@ Answer = Callable[[int, int, bytes], bytes]
 
 
 def reply(opcode: int, status: int, request: int, body: bytes, flags: int = 0) -> bytes:
-    """A frame as a daemon sends it."""
+    """Returns a frame as a daemon sends it."""
     return struct.pack("<IBBHI", 8 + len(body), opcode | 128, flags, status, request) + body
 
 
 def refusal(opcode: int, status: int, request: int, message: str) -> bytes:
-    """A frame that says no."""
+    """Returns a frame with a refusal."""
     return reply(opcode, status, request, struct.pack("<I", 0) + message.encode())
 
 
 class Stranger:
-    """A daemon of another release, played: `answer` gets opcode, request id and body."""
+    """A fake daemon of another release. `answer` receives the opcode, the request id and the body."""
 
     def __init__(self, path: str, answer: Answer) -> None:
         self.listener = socket.socket(socket.AF_UNIX)
@@ -224,12 +224,12 @@ class Stranger:
 
 @pytest.fixture
 def path(idle_host: Host) -> Iterator[str]:
-    """A socket's path that nobody listens at."""
+    """The path of a socket on which no daemon listens."""
     yield idle_host.socket
 
 
 def played(path: str, answer: Answer) -> Tuple[Stranger, leafd.Client]:
-    """A played daemon and its client."""
+    """Returns a fake daemon and its client."""
     return Stranger(path, answer), leafd.Client(path, timeout=5.0)
 
 
@@ -249,7 +249,7 @@ def test_a_daemon_that_chooses_a_version_not_offered_is_refused_clearly(path: st
 
 
 def test_a_newer_daemon_of_the_same_version_is_understood(path: str) -> None:
-    # Flags, fields at the end and statuses that this release doesn't know.
+    # Flags, trailing fields and statuses that this release doesn't know.
     info = struct.pack("<HHIIIII", 1, 0xFFFF, 65536, 10**6, 1024, 60000, 1) + struct.pack("<H5sH", 5, b"9.0.0", 0)
 
     def answer(opcode: int, request: int, body: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Every way in which Python makes processes, each in the middle of a held run. Every id is checked."""
+"""Tests every way in which Python creates processes, each in the middle of a held run. Every id is checked."""
 
 import ctypes
 import errno
@@ -19,24 +19,24 @@ import leafd
 import pytest
 from conftest import Host, check_unique
 
-# A child that hangs (on a lock of its parent's, say) is ended after so many seconds.
+# A child that hangs (for example, on a lock of its parent) is killed after this many seconds.
 CHILD_SECONDS_MAX = 60
 
 
 def draw(client: leafd.Client) -> List[int]:
-    """Ids of every form."""
+    """Draws ids with every kind of call."""
     ids = [client.next_id("orders") for _ in range(150)]
     ids += [client.next_id_direct("orders") for _ in range(5)]
     return ids + client.next_ids("orders", 10)
 
 
 def draw_as(job: Tuple[leafd.Client, int]) -> Tuple[int, List[int]]:
-    """What a pool's worker does: with the process's number."""
+    """The work of a pool's worker. Returns the process id and the ids."""
     return os.getpid(), draw(job[0])
 
 
 def in_child(work: Callable[[], List[int]]) -> Callable[[], List[int]]:
-    """Forks, has the child do the work, and returns how to wait for its ids."""
+    """Forks, lets the child do the work, and returns a function that waits for its ids."""
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -123,9 +123,10 @@ def test_a_child_may_close_and_reuse_the_descriptor(host: Host) -> None:
 
 
 def refuse_wipe_on_fork() -> None:
-    """Has madvise(…, MADV_WIPEONFORK) fail with EPERM from now on, by a seccomp filter of this process and its children.
+    """Makes madvise(…, MADV_WIPEONFORK) fail with EPERM from now on, with a seccomp filter for this process and its
+    children.
 
-    x86-64 and little-endian only, like the numbers in it.
+    The numbers in it are for x86-64 and little-endian only.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     prctl, madvise, wipe_on_fork = libc.prctl, libc.madvise, 18
@@ -136,7 +137,7 @@ def refuse_wipe_on_fork() -> None:
         (load, 0, 0, 32),  # its third argument
         (jump_if_equal, 0, 1, wipe_on_fork),
         (answer, 0, 0, 0x0005_0000 | errno.EPERM),
-        (answer, 0, 0, 0x7FFF_0000),  # whatever else
+        (answer, 0, 0, 0x7FFF_0000),  # any other call
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("<HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("<HxxxxxxQ", len(steps), ctypes.addressof(code)))
@@ -167,7 +168,7 @@ def _is_connection(number: int, path: str) -> bool:
         return False
     with duplicate:
         try:
-            # The daemon binds another name beside it, and then renames.
+            # The daemon binds another name next to it, and then renames the socket.
             return duplicate.family == socket.AF_UNIX and duplicate.getpeername().startswith(path)
         except OSError:
             return False
@@ -189,7 +190,7 @@ inherited: leafd.Client
 
 
 def draw_inherited(_: int) -> Tuple[int, List[int]]:
-    """As workers of a pre-forking server do: with the client that the parent made and used."""
+    """Works like a worker of a pre-forking server, with the client that the parent created and used."""
     return os.getpid(), draw(inherited)
 
 
@@ -207,14 +208,14 @@ def test_prefork_pools_with_an_inherited_client(host: Host, pool: str) -> None:
         if pool == "multiprocessing":
             workers = multiprocessing.get_context("fork").Pool(4, maxtasksperchild=5)
         else:
-            # The prefork pool that Celery's workers are.
+            # This is the prefork pool of Celery's workers.
             import billiard.pool  # type: ignore[import-untyped]
 
             workers = billiard.pool.Pool(4)
         waiting = workers.map_async(draw_inherited, range(40), 1)
         ids += draw(inherited)
         done = waiting.get(CHILD_SECONDS_MAX)
-        # Not terminate(): a worker of Celery's pool that gets SIGTERM at the wrong moment waits for ever.
+        # terminate() isn't used, because a worker of Celery's pool that gets SIGTERM at the wrong moment waits forever.
         workers.close()
         workers.join()
     assert len({pid for pid, _ in done}) > 1
@@ -226,7 +227,7 @@ import os
 import leafd
 
 client = leafd.Client(timeout=10.0)
-# Before the workers are forked: they find a client with a run that is half used.
+# These ids are drawn before the fork, so the workers find a client with a half-used run.
 PRELOADED = [client.next_id("orders") for _ in range(7)]
 
 
@@ -263,7 +264,7 @@ def test_gunicorn_with_a_preloaded_application(host: Host, tmp_path: Path) -> No
 
 
 def _get(address: str, path: str) -> List[int]:
-    # A worker that has served its share closes its listener: a request may be turned away then.
+    # A worker that has served its share closes its listener, and may then reject a request.
     for _ in range(50):
         try:
             with socket.socket(socket.AF_UNIX) as connection:

@@ -1,4 +1,4 @@
-"""The package as it was installed: what it carries, which Pythons it fits, what type checkers see."""
+"""Tests the installed package: its content, the Pythons that it works with, and what type checkers see."""
 
 import importlib.metadata
 import os
@@ -21,14 +21,14 @@ def test_the_wheel_carries_the_package_and_its_library_alone() -> None:
     files = {file.as_posix() for file in distribution.files or [] if "__pycache__" not in file.parts}
     sources = {f"leafd/{file.name}" for file in (PACKAGE / "src" / "leafd").iterdir() if file.suffix in (".py", ".typed")}
     assert {file for file in files if ".dist-info/" not in file} == {*sources, "leafd/libleafd.so"}
-    # Neither a version of Python nor its ABI: one wheel for all on this kind of machine.
+    # The tag has neither a version of Python nor an ABI: one wheel is for all Pythons on this platform.
     wheel = distribution.read_text("WHEEL")
     assert wheel is not None and "Root-Is-Purelib: false" in wheel
     [tag] = [line.split(": ")[1] for line in wheel.splitlines() if line.startswith("Tag: ")]
     assert tag.startswith("py3-none-linux_"), tag
     assert leafd.__version__ == distribution.version
     assert distribution.requires is None
-    # As PyPI checks it.
+    # PyPI does the same check.
     Metadata.from_email(distribution.read_text("METADATA") or "", validate=True)
     metadata = distribution.metadata
     assert metadata["License-Expression"] == "Apache-2.0"
@@ -62,7 +62,7 @@ def test_it_fits_every_python_that_is_here(host: Host, tmp_path: Path) -> None:
     ids: List[int] = []
     fitting = []
     for python in [sys.executable, *filter(None, map(shutil.which, PYTHONS))]:
-        # A name may be there for an interpreter that isn't.
+        # A name may exist for an interpreter that doesn't.
         version = subprocess.run([python, "-V"], capture_output=True, text=True)
         if version.returncode == 0:
             done = subprocess.run([python, "-c", DRAW], env=environment, capture_output=True, text=True)
@@ -74,7 +74,7 @@ def test_it_fits_every_python_that_is_here(host: Host, tmp_path: Path) -> None:
 
 
 def import_with(folder: Path) -> str:
-    """Imports the package from a folder, and returns how that fails."""
+    """Imports the package from a directory, and returns the error."""
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     done = subprocess.run([sys.executable, "-c", "import leafd"], env=environment, capture_output=True, text=True)
     assert done.returncode == 1
@@ -94,7 +94,7 @@ def test_a_library_that_is_missing_or_of_another_abi_is_refused(tmp_path: Path) 
 
 
 def mypy(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    """Checks types, for the oldest Python. What was found out of files that are the same as last time is not found out again."""
+    """Checks types for the oldest Python. Results for unchanged files are cached."""
     cache = str(Path(sys.prefix).parent / "mypy")
     command = [sys.executable, "-m", "mypy", "--strict", "--python-version", "3.9", "--cache-dir", cache, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder)

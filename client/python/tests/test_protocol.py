@@ -1,4 +1,4 @@
-"""The client that `protocol.md` shows, taken from the document and held against a real daemon; and its vectors."""
+"""Tests the client in `protocol.md`, as extracted from the document, with a real daemon; and the protocol's vectors."""
 
 import importlib.util
 import json
@@ -21,7 +21,7 @@ LINES_MAX = 60
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """The document's client in a file."""
+    """Writes the document's client to a file."""
     [code] = re.findall(r"```python\n(.*?)```", (ROOT / "protocol.md").read_text(), re.S)
     assert len(code.splitlines()) <= LINES_MAX
     program = tmp_path / "client.py"
@@ -31,7 +31,7 @@ def program(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def module(program: Path) -> ModuleType:
-    """The same as a module."""
+    """Imports the document's client as a module."""
     spec = importlib.util.spec_from_file_location("documented_client", program)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -52,7 +52,7 @@ def test_it_draws_ids_of_both_kinds(host: Host, module: ModuleType) -> None:
     ids: List[int] = client.ids("orders", 5000) + [client.ids("orders")[0] for _ in range(500)]
     assert ids == sorted(ids)
     check_unique(ids, 5500)
-    # So many don't fit into one tick, nor into one run.
+    # This many fit neither into one tick nor into one run.
     snowflakes: List[int] = client.ids("snowflake", 10_000) + client.ids("snowflake")
     assert {leafd.decode(id).worker for id in snowflakes} == {17}
     assert len({leafd.decode(id).tick for id in snowflakes}) > 1
@@ -89,7 +89,7 @@ def test_it_names_every_failure(host: Host, module: ModuleType) -> None:
         client.ask(99, b"")
     with pytest.raises(module.Refused, match="^MALFORMED: "):
         client.ask(2, b"")
-    # Too long to be read: the connection is closed, and made anew by the next call.
+    # The request is too long, so the daemon closes the connection, and the next call reconnects.
     with pytest.raises(module.Refused, match="^FRAME_LENGTH: "):
         client.ask(2, bytes(70_000))
     check_unique(client.ids("orders", 10), 10)
@@ -106,12 +106,12 @@ VECTORS = json.loads((ROOT / "protocol-vectors.json").read_text())
 
 
 def words(text: str) -> List[str]:
-    """The bytes of a vector: two digits each, `??` for any, and `...` at the end for any further ones."""
+    """Splits a vector into bytes: two digits each, `??` for any byte, and `...` at the end for any further bytes."""
     return [word for word in text.split() if word != "|"]
 
 
 def check_bytes(name: str, expect: str, reply: bytes) -> None:
-    """Fails when other bytes came than a vector expects."""
+    """Fails if the bytes differ from those that a vector expects."""
     digits = words(expect)
     if digits[-1] == "...":
         digits.pop()

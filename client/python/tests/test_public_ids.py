@@ -1,4 +1,4 @@
-"""Public ids: masked and read again by the real daemon, by both clients, and by the fakes."""
+"""Tests public ids: masking and unmasking by the real daemon, through both clients, and by the fakes."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ WITHIN_SECONDS = 30
 
 
 def write_keys(host: Host, keys: str) -> None:
-    """The keys of a host, for its daemon alone."""
+    """Writes a host's keys, readable only by its daemon."""
     file = host.folder / "mask_keys"
     file.write_text(keys)
     file.chmod(0o600)
@@ -34,14 +34,14 @@ def write_keys(host: Host, keys: str) -> None:
 
 @pytest.fixture
 def masking(idle_host: Host) -> Host:
-    """A host that has the key of the protocol's vectors."""
+    """A host with the key of the protocol's vectors."""
     write_keys(idle_host, f"1 {KEY}\n")
     idle_host.start(settings=[f"mask_key_file={idle_host.folder / 'mask_keys'}", "socket_mode=0666"])
     return idle_host
 
 
 class Awaited:
-    """Public ids of an asyncio client's, each call in a loop of its own."""
+    """Public ids of an asyncio client, with a separate loop for each call."""
 
     def __init__(self, client: Any, **form: Any) -> None:
         self.client = client
@@ -58,7 +58,7 @@ class Awaited:
 
 
 def blocking_of(client: Any, **form: Any) -> Any:
-    """Public ids of a blocking client's."""
+    """Returns public ids of a blocking client."""
     return client.public_ids("orders", **form)
 
 
@@ -67,7 +67,7 @@ Made = Tuple[Any, Callable[..., Any]]
 
 @pytest.fixture(params=["client", "async client", "async client on uvloop", "fake", "async fake"])
 def made(request: pytest.FixtureRequest) -> Iterator[Made]:
-    """A client of each kind, and what makes public ids of it."""
+    """A client of each kind, and the function that creates its public ids."""
     with loops_of("uvloop" if "uvloop" in request.param else "asyncio"):
         yield from kind_of(request)
 
@@ -231,7 +231,7 @@ def test_a_retired_key_is_told(masking: Host) -> None:
     while orders.mask_text([17])[0].startswith("1"):
         assert time.monotonic() < end
         time.sleep(0.01)
-    # Texts name their key; numbers have to be told it.
+    # Texts contain the number of their key; for numbers, the caller must pass it.
     assert orders.unmask_text([text]) == [17] and orders.unmask([number]) != [17]
     assert client.public_ids("orders", key=1).unmask([number]) == [17]
     write_keys(masking, f"2 {OTHER_KEY}\n")

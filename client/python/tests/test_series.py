@@ -1,4 +1,4 @@
-"""Document numbers, drawn from the real daemon by both clients, and from the fakes."""
+"""Tests document numbers, drawn from the real daemon by both clients, and from the fakes."""
 
 import asyncio
 import re

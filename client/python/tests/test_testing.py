@@ -1,4 +1,4 @@
-"""What programs that use leafd have for their own tests."""
+"""Tests the helpers that programs use in their own tests."""
 
 import asyncio
 import datetime

@@ -1,4 +1,5 @@
-"""The page's FastAPI application under uvicorn, with workers of its own, over kill -9 of the daemon. Every id is checked."""
+"""Runs the page's FastAPI application under uvicorn with several workers, while the daemon is killed with kill -9.
+Every id is checked."""
 
 import asyncio
 import importlib
@@ -12,7 +13,7 @@ from typing import List, Tuple
 from conftest import Host, check_unique
 from test_docs import blocks
 
-# By name: for the oldest Python type checkers refuse what it is made of.
+# It is imported by name, because type checkers reject its source for the oldest Python.
 httpx = importlib.import_module("httpx")
 
 WORKERS = 2
@@ -21,7 +22,7 @@ ORDERS_EACH = 50
 
 
 def test_the_page_s_application_over_a_crash_of_the_daemon(host: Host, tmp_path: Path) -> None:
-    # It tells who answered.
+    # The response shows which worker answered.
     [page] = blocks("docs/fastapi.md")
     (tmp_path / "application.py").write_text(f"import os\n{page}".replace('"item": item}', '"by": os.getpid()}'))
     address = f"{host.folder}/http"
@@ -44,11 +45,11 @@ def test_the_page_s_application_over_a_crash_of_the_daemon(host: Host, tmp_path:
 
 
 async def _orders(address: str, host: Host) -> List[Tuple[int, int]]:
-    """The ids that all callers got, each with who answered."""
+    """Returns the ids of all callers, each with the worker that answered."""
     answers: List[Tuple[int, int]] = []
 
     async def call() -> None:
-        # A connection for each order, so that all workers get some.
+        # Each order uses a new connection, so that all workers get some.
         transport = httpx.AsyncHTTPTransport(uds=address, limits=httpx.Limits(max_keepalive_connections=0))
         async with httpx.AsyncClient(transport=transport, base_url="http://shop", timeout=60) as http:
             for _ in range(ORDERS_EACH):

@@ -1,4 +1,4 @@
-"""What else a process does while a call waits: handlers of signals, greenlets, other threads."""
+"""Tests what a process does while a call waits: signal handlers, greenlets, other threads."""
 
 import os
 import signal
@@ -31,7 +31,7 @@ import leafd
 client = leafd.Client().connect()
 
 def behind_another_thread():
-    # That one reads and fetches.
+    # The other thread reads and fetches.
     threading.Thread(target=client.next_id, args=("orders", 3)).start()
     time.sleep(0.2)
     client.next_id("orders", 60)
@@ -82,7 +82,7 @@ def test_ctrl_c_ends_a_wait_at_once(host: Host, call: str) -> None:
         host.start()
     host.resume()
     printed, said = process.communicate("go on\n", timeout=60)
-    # The call alone would have gone on for a minute.
+    # The call alone would have taken a minute.
     assert line == "interrupted\n" and took < 10, (line, took, said)
     check_unique(map(int, printed.split()), 5)
 
@@ -112,7 +112,7 @@ def test_handlers_run_during_a_call_and_may_draw_themselves(host: Host) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, old)
         host.resume()
-    # It was a handler that had the daemon go on.
+    # A handler resumed the daemon.
     assert seen[2] <= ended
     check_unique(ids)
 

@@ -77,7 +77,7 @@ __all__ = [
     "first_id_at",
 ]
 
-# Tracebacks and help() show these names as they are imported.
+# Tracebacks and help() show the names under which these objects are imported.
 for _name in __all__:
     _public = globals()[_name]
     if hasattr(_public, "__qualname__"):

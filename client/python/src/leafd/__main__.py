@@ -8,7 +8,7 @@ from typing import List, Optional
 import leafd
 
 _BATCH = 100_000
-"""Ids drawn and printed at a time."""
+"""The number of ids drawn and printed at a time."""
 
 
 def _count(text: str) -> int:

@@ -18,23 +18,24 @@ from ._public_ids import AsyncPublicIds, Form
 _REFILL = library.REFILL
 
 _parents: List[Link] = []
-"""Connections that a forked child inherited. They stay referenced, because closing them would affect the parent."""
+"""Connections inherited by a forked child. They stay referenced, because closing them would affect the parent."""
 
 _MASKS = 240
-"""Public ids per request, so that texts of any length fit a frame."""
+"""The number of public ids per request, so that texts of any length fit a frame."""
 
 _CHUNK = 20_000
-"""Python ints created at a time, between which the event loop runs."""
+"""The number of Python ints created at a time. The event loop runs in between."""
 
 
 class AsyncClient:
     """:class:`leafd.Client` for asyncio: calls neither block the event loop nor use threads.
 
-    `client`: the client to use, or the path of a socket for a new one, which `socket` can set too. The other arguments
-    are those of :class:`leafd.Client`, for a new client. Each event loop and each forked child has its own connection;
-    runs of ids are held for the process, together with `client`.
+    `client`: the client to use, or the path of the daemon's socket for a new client. The other arguments are those of
+    :class:`leafd.Client`, and apply only to a new client. Each event loop and each forked child has its own connection;
+    held runs belong to the process and are shared with `client`.
 
-    Timeouts start with the call. A cancelled task abandons its request at once; ids that arrive too late are skipped.
+    Timeouts start when the call starts. A cancelled task abandons its request at once; ids that arrive too late are
+    skipped.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class AsyncClient:
         self._owned = not isinstance(client, Client)
         if isinstance(client, Client):
             if settings:
-                raise InvalidArgumentError(f"the client is made already: {', '.join(settings)} can't be set any more")
+                raise InvalidArgumentError(f"the client exists already, so {', '.join(settings)} can't be set")
             self._client = client
         elif client is not None and socket is not None:
-            raise InvalidArgumentError("the socket's path is given twice: by `client` and by `socket`")
+            raise InvalidArgumentError("both `client` and `socket` give the path of the socket")
         else:
             self._client = Client(settings.pop("socket", client), **settings)
         self._closed = False
@@ -186,7 +187,7 @@ class AsyncClient:
         return protocol.ids_of(body, count)
 
     def _deadline(self, timeout: Optional[float]) -> Deadline:
-        """A call's own timeout also limits the wait for a missing daemon."""
+        """Returns the deadline of a call. A call's own timeout also limits the wait for a missing daemon."""
         loop = asyncio.get_running_loop()
         if timeout is None:
             return Deadline(loop, self._timeout, self._wait)

@@ -20,22 +20,23 @@ _take: Callable[[library.TagHandle], int] = library.take
 class Client:
     """A client of the daemon, for all threads of a process and, with their own connections, its forked children.
 
-    It connects on first use; call :meth:`connect` to connect immediately. While a call waits, other threads run, and so do
-    signal handlers (so that Ctrl-C ends the call at once) and, if gevent has patched the process, greenlets. Clients
-    can be pickled, which creates a new client in the other process.
+    It connects on first use; call :meth:`connect` to connect immediately. While a call waits, other threads run, and so
+    do signal handlers (so Ctrl-C ends the call at once) and, if gevent has patched the process, greenlets. Clients can
+    be pickled, which creates a new client in the other process.
 
-    - `socket`: the path of the daemon's socket; by default `$LEAFD_SOCKET`, else the socket of this user's daemon or of
-      the system's.
+    - `socket`: the path of the daemon's socket, 1 to 107 bytes; by default `$LEAFD_SOCKET`, otherwise the socket of
+      this user's daemon or of the system's.
     - `timeout`: the default timeout of calls, in seconds, at most 60. After it, a call waits up to 0.25 s more for the
       daemon's error.
-    - `wait`: how long calls without their own timeout wait for a missing daemon before the timeout starts, in seconds;
-      at most 3600, and at least the timeout. With 0, calls fail immediately if no daemon has ever run; if the
-      daemon appears to be restarting, they wait until the timeout.
+    - `wait`: how long calls without their own timeout wait for a missing daemon before the timeout starts, in seconds,
+      at most 3600. They wait for at least the timeout. With 0, calls fail immediately if no daemon has ever run; if the
+      daemon appears to be restarting, they wait for it until the timeout.
     - `direct`: whether to draw each id directly, with a separate request, so that the ids of a tag are strictly
       increasing on this host. Otherwise most ids come from a run that the process holds, in well under a microsecond.
     - `polling`: whether a waiting thread may poll for some microseconds, or yield its core, before it sleeps.
 
-    Every call may raise a subclass of :class:`leafd.Error`.
+    Every call may raise a subclass of :class:`leafd.Error`. A tag's name has 1 to 128 characters, none of them a
+    control character.
     """
 
     __slots__ = ("__weakref__", "_handle", "_settings", "_socket", "_tags")
@@ -54,7 +55,7 @@ class Client:
         if path is not None and b"\0" in path:
             raise InvalidArgumentError("a socket path must not contain a zero byte")
         flags = (library.DIRECT if direct else 0) | (0 if polling else library.NO_POLLING)
-        # 0 would be the library's default.
+        # The library would replace 0 with its default.
         limits = max(1, library.limit_milliseconds(timeout)), library.wait_milliseconds(wait)
         handle = library.ClientHandle()
         library.call(library.client_new, library.Settings(path, *limits, flags), ctypes.byref(handle))
@@ -65,7 +66,7 @@ class Client:
     def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
         """Returns the next id of `tag`: a unique number from 1 to 2**63 - 1.
 
-        `timeout`: in seconds; by default the client's.
+        `timeout`: in seconds, capped at 60; by default the client's. This is the same for all calls.
         """
         return _take(self._tags[tag]) or self._next_slow(tag, timeout)
 
@@ -76,7 +77,7 @@ class Client:
         return id.value
 
     def held_id(self, tag: str) -> Optional[int]:
-        """Returns an id from the held run without waiting, or None if no id is held. For event loops."""
+        """Returns an id from the held run without waiting, or None if no id is held. Event loops use it."""
         return _take(self._tags[tag]) or None
 
     def next_id_direct(self, tag: str, timeout: Optional[float] = None) -> int:
@@ -90,7 +91,7 @@ class Client:
     def next_ids(self, tag: str, count: int, timeout: Optional[float] = None) -> List[int]:
         """Returns `count` ids from the daemon, in the order in which they were issued: all of them, or none.
 
-        At most 1,000,000,000.
+        `count`: at most 1,000,000,000; each million takes one request.
         """
         return self.next_ids_array(tag, count, timeout).tolist()
 
@@ -115,7 +116,7 @@ class Client:
             try:
                 library.tag_next_many(handle, limit, places, count)
             finally:
-                # As long as it exists, the caller's buffer can't be resized.
+                # While `places` exists, the caller's buffer can't be resized.
                 del places
 
     def ids(self, tag: str) -> Iterator[int]:
@@ -126,21 +127,26 @@ class Client:
     def public_ids(self, tag: str, *, prefix: str = "", bits: int = 63, key: int = 0) -> PublicIds:
         """Returns a converter between a tag's dense ids and public ids, which reveal neither count nor order.
 
-        `prefix`: the prefix of texts, before a `_`. `bits`: the size of dense and public ids; 53 for JavaScript's
-        numbers. `key`: the number of the key; 0 means the daemon's current one. Texts contain the number of their key.
-        Use the same form in both directions.
+        `prefix`: the prefix of texts, before a `_`: a letter, then `a` to `z`, `0` to `9` or `_`, at most 32
+        characters. `bits`: the width of dense and public ids, from 20 to 63; 53 for JavaScript's numbers. `key`: the
+        number of the key, from 1 to 31; 0 means the daemon's current one. Texts contain the number of their key. Use
+        the same form in both directions.
         """
         return PublicIds(self._open, self.socket, Form.of(tag, prefix, bits, key))
 
     def next_number(self, series: str, tenant: str = "", timeout: Optional[float] = None) -> str:
         """Returns the next document number of a series, such as `INV-2026-000123`.
 
-        `tenant`: for a series with tenants, letters and digits.
+        `tenant`: for a series with tenants, letters and digits. The call raises :class:`leafd.UnknownTagError` if there
+        is no such series, :class:`leafd.InvalidArgumentError` for a tenant that the series can't have, and
+        :class:`leafd.UnavailableError` during a store outage if the daemon doesn't know the period or holds no numbers
+        for it.
         """
         return self.next_numbers(series, 1, tenant, timeout)[0]
 
     def next_numbers(self, series: str, count: int, tenant: str = "", timeout: Optional[float] = None) -> List[str]:
-        """Returns `count` document numbers of a series, at most 1,000,000. They may span two periods."""
+        """Returns `count` document numbers of a series, at most 1,000,000, as :meth:`next_number` does. They may span
+        two periods."""
         check_numbers(count)
         texts = ((ctypes.c_char * _NUMBER_BYTES) * count)()
         names = library.name_bytes(series), library.name_bytes(tenant)
@@ -164,11 +170,12 @@ class Client:
         return Info(told.release.decode(), told.segments_ready, told.snowflake_ready, told.pid)
 
     def layout(self, name: str = "snowflake") -> Layout:
-        """Returns the daemon's layout of the snowflake ids drawn under the tag name `name`."""
+        """Returns the daemon's layout of the snowflake ids drawn under the tag name `name`. An unknown name raises
+        :class:`leafd.InvalidArgumentError`."""
         return layout_of(self._open(), name)
 
     def close(self) -> None:
-        """Closes the connections and drops held ids, once calls of other threads have returned."""
+        """Closes the connections and drops held ids, once the calls of other threads have returned."""
         self._handle = None
         self._tags = Closed()
 
@@ -209,7 +216,7 @@ def check_numbers(count: int) -> None:
 
 
 class _Settings(NamedTuple):
-    """The arguments of a client."""
+    """The constructor arguments of a client."""
 
     socket: Optional[str]
     timeout: float
@@ -223,9 +230,9 @@ def _places(buffer: Any) -> Iterator[memoryview]:
     """Yields the bytes of a buffer that ids can be written to."""
     with memoryview(buffer) as view:
         if view.itemsize != 8 or view.format not in ("Q", "q", "L", "l", "N", "n"):
-            raise InvalidArgumentError(f"ids need items of 64-bit integers, not {view.format!r}")
+            raise InvalidArgumentError(f"a buffer for ids needs items of 64-bit integers, not {view.format!r}")
         if view.readonly or not view.c_contiguous:
-            raise InvalidArgumentError("ids need a buffer that is writable and contiguous")
+            raise InvalidArgumentError("a buffer for ids must be writable and contiguous")
         with view.cast("B") as places:
             yield places
 

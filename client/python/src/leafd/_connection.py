@@ -1,7 +1,7 @@
 """One connection of an event loop: the requests in flight, and the received bytes.
 
 A request is a future in the connection's table. A cancelled request leaves its cancelled future there, so that a late
-reply is ignored. Replies with a run to hold go straight to the library: this module keeps no ids.
+reply is ignored. Replies with a run to hold go straight to the library, so this module keeps no ids.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ ABANDONED_MAX = 8192
 """If this many abandoned requests are still unanswered, the daemon counts as hung."""
 
 Answer = Union[bytes, int, "Broken", None]
-"""The body of a reply; for a reply with ids to hold, one of the ids, or 0 if there is none; None: the reply was late."""
+"""The body of a reply. For a reply with ids to hold: one of the ids, or 0 if there is none. None if the reply was
+late."""
 
 
 class Broken:
@@ -41,7 +42,8 @@ def give(future: "asyncio.Future[Any]", result: object) -> None:
 
 
 class Request:
-    """A request in flight. `tag`: the tag whose held run the reply refills. `ahead`: no call waits for the reply."""
+    """A request in flight. `tag`: the tag whose held run the reply refills. `ahead`: whether no call waits for the
+    reply."""
 
     __slots__ = ("ahead", "asked", "asked_ns", "future", "opcode", "tag")
 
@@ -96,7 +98,7 @@ class Connection(asyncio.Protocol):
         """Returns a number for the next request."""
         if len(self.requests) >= IN_FLIGHT_MAX:
             raise InvalidArgumentError(f"at most {IN_FLIGHT_MAX} requests may await an answer; await some first")
-        # Never 0, which marks connection-level errors, and never the number of an overdue request.
+        # The number is never 0, which marks connection-level errors, nor that of an overdue request.
         while True:
             self._last = self._last % 0xFFFF_FFFF + 1
             if self._last not in self.requests:
@@ -159,7 +161,7 @@ class Connection(asyncio.Protocol):
                     return
                 start = stop
         except Error as error:
-            # Nothing after it can be trusted.
+            # Bytes after the error can't be trusted.
             self.end(error)
             return
         self._received = data[start:]

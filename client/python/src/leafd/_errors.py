@@ -1,4 +1,4 @@
-"""The exceptions. Each has a status with more detail.
+"""The exceptions. Each has a status that gives more detail.
 
     Error
     ├── UnavailableError        no ids right now; retry
@@ -69,7 +69,7 @@ class Error(Exception):
     """A failed call. It may have skipped ids, but an id that it drew is never returned by another call."""
 
     status: Status
-    """The failure, more precise than the exception's class."""
+    """The status of the failure, which is more precise than the exception's class."""
 
     message: str
     """What failed, why, and what to do."""
@@ -78,10 +78,10 @@ class Error(Exception):
     """Whether the same call may succeed later without any other action."""
 
     retry_after: Optional[float]
-    """The number of seconds after which a retry may succeed, if the daemon knows."""
+    """The number of seconds after which a retry may succeed; None if unknown."""
 
     errno: Optional[int]
-    """The system's error number (see :mod:`errno`) that caused it, if there is one."""
+    """The system's error number (see :mod:`errno`) that caused the failure, or None."""
 
     # The default status of an exception that a program creates itself, and the errno that a builtin base class needs.
     _status: ClassVar[Status] = Status.INTERNAL
@@ -103,7 +103,7 @@ class Error(Exception):
         self.retry_after = retry_after
         self.errno = self._errno if errno is None else errno
         if isinstance(self, OSError):
-            # As in any OSError, strerror has the text.
+            # As in any OSError, `strerror` contains the text.
             setattr(self, "strerror", message)
 
     @property
@@ -130,8 +130,8 @@ def _rebuild(
 
 
 class UnavailableError(Error):
-    """The daemon can't issue ids right now: its store, clock, worker or journal is not ready, or it is overloaded or
-    stopping. A retry may help."""
+    """The daemon can't issue ids right now, because its store, clock, worker or journal is not ready, or because it is
+    overloaded or stopping. A retry may help."""
 
     _status = Status.STORE_UNAVAILABLE
 

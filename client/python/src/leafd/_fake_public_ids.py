@@ -1,4 +1,4 @@
-"""Public ids without a daemon, for tests: like the real ones, except for the cipher."""
+"""Public ids without a daemon, for tests. They are like the real ones, except for the cipher."""
 
 from __future__ import annotations
 

@@ -59,12 +59,15 @@ class Layout(NamedTuple):
     """How snowflake ids are composed: a sign bit of 0, then time, worker and sequence."""
 
     time_bits: int
+    """Bits of the time field, from 1."""
     worker_bits: int
+    """Bits of the worker field, from 0."""
     sequence_bits: int
+    """Bits of the sequence field, from 1. All three fields together have at most 63 bits."""
     tick_ms: int
-    """Length of a tick, in milliseconds."""
+    """Length of a tick in milliseconds, 1 to 3,600,000."""
     epoch_ms: int
-    """The epoch, at which time starts, in milliseconds of Unix time."""
+    """The epoch, at which tick 0 starts, in milliseconds of Unix time."""
 
 
 class Decoded(NamedTuple):
@@ -73,18 +76,20 @@ class Decoded(NamedTuple):
     tick: int
     """Ticks since the layout's epoch."""
     worker: int
+    """The worker that issued the id."""
     sequence: int
+    """The id's sequence number within its tick and worker."""
     unix_ms: int
-    """When its tick starts, in milliseconds of Unix time."""
+    """The start of the id's tick, in milliseconds of Unix time."""
 
     @property
     def time(self) -> datetime.datetime:
-        """When its tick starts, in UTC."""
+        """The start of the id's tick, in UTC."""
         return _UNIX_EPOCH + datetime.timedelta(milliseconds=self.unix_ms)
 
     @property
     def local_time(self) -> datetime.datetime:
-        """When its tick starts, in this machine's time zone, as an aware datetime."""
+        """The start of the id's tick, as an aware datetime in this machine's time zone."""
         return self.time.astimezone()
 
 
@@ -93,7 +98,7 @@ def _from_c(layout: _Layout) -> Layout:
 
 
 LEAF = _from_c(_leaf())
-"""Leaf's own layout: the daemon's `snowflake`, unless configured otherwise."""
+"""Leaf's own layout, which is the daemon's `snowflake` unless configured otherwise."""
 
 
 def decode(id: int, layout: Layout = LEAF) -> Decoded:
@@ -112,7 +117,7 @@ def decode(id: int, layout: Layout = LEAF) -> Decoded:
 
 
 def first_id_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
-    """Returns the smallest id that a layout can have at a given time: a bound for queries by time.
+    """Returns the smallest id that a layout can have at a given time, as a bound for queries by time.
 
     ``WHERE id >= first_id_at(begin) AND id < first_id_at(end)`` finds the rows whose ids were drawn from `begin`
     (inclusive) to `end` (exclusive), to the tick. `when`: an aware datetime; a naive one counts as local time.
@@ -127,7 +132,7 @@ def first_id_at(when: datetime.datetime, layout: Layout = LEAF) -> int:
     unix_us = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
     tick = (unix_us - layout.epoch_ms * 1000) // (layout.tick_ms * 1000)
     if not 0 <= tick < 1 << layout.time_bits:
-        raise InvalidArgumentError(f"there are no ids of {when.isoformat()}: the layout's {_range(layout)}")
+        raise InvalidArgumentError(f"the layout has no ids at {when.isoformat()}: they {_range(layout)}")
     return tick << (layout.worker_bits + layout.sequence_bits)
 
 

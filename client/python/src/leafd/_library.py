@@ -1,8 +1,8 @@
 """Bindings to libleafd.so.
 
-Functions that never wait are called through ``quick``, which keeps the interpreter's lock, because releasing the lock
-would cost more than the call. Functions that may wait are called through a :class:`Waiting`, which lets other threads
-and greenlets run meanwhile, and signal handlers in the main thread.
+Functions that never wait are called through ``quick``, which keeps the interpreter's lock, because releasing it would
+cost more than the call. Functions that may wait are called through a :class:`Waiting`, which lets other threads and
+greenlets run meanwhile, and signal handlers in the main thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIRECT = 1
 NO_POLLING = 2
 
 _path = str(Path(__file__).with_name("libleafd.so"))
-# PyPy has no PyDLL, and releases its lock in each call.
+# PyPy has no PyDLL, and releases its lock during each call.
 _keeping_the_lock: Type[ctypes.CDLL] = getattr(ctypes, "PyDLL", ctypes.CDLL)
 try:
     quick = _keeping_the_lock(_path)
@@ -54,7 +54,7 @@ _tag_free = _declare(quick.leafd_tag_free, c_void_p)
 
 
 class ClientHandle(c_void_p):
-    """A client in the library. It is freed with its last reference, so never while a call uses it."""
+    """A client in the library. It is freed when its last reference is gone, so never while a call uses it."""
 
     def __del__(self, free: Any = _client_free) -> None:
         if self.value:
@@ -62,7 +62,7 @@ class ClientHandle(c_void_p):
 
 
 class TagHandle(c_void_p):
-    """A tag in the library, freed in the same way."""
+    """A tag in the library. It is freed in the same way."""
 
     def __del__(self, free: Any = _tag_free) -> None:
         if self.value:
@@ -198,7 +198,8 @@ _loop_hold = _declare(
 )
 _socket_path = _declare(quick.leafd_socket_path, c_void_p, c_char_p, c_size_t, result=c_size_t)
 
-# No argument types are declared, because all callers pass handles, and ctypes' checks would take half of the call.
+# No argument types are declared, because all callers pass handles, and ctypes' checks would take half the time of the
+# call.
 take = quick.leafd_tag_take
 take.restype = c_uint64
 loop_take = quick.leafd_loop_take
@@ -247,7 +248,7 @@ def wait_milliseconds(wait: float) -> int:
 
 def _rounded_up(name: str, seconds: float, ms_max: int) -> int:
     try:
-        # This is false for NaN.
+        # The comparison is false for NaN.
         valid = seconds >= 0
     except TypeError:
         raise InvalidArgumentError(f"a {name} is a number of seconds, not {seconds!r}") from None

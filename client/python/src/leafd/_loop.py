@@ -22,13 +22,14 @@ PAUSE_MIN, PAUSE_MAX = 0.002, 0.1
 """The first pause before another attempt to connect, and the longest, in seconds."""
 
 SERVED_BREAKS_MAX, BREAKS_MAX = 1, 5
-"""After how many broken connections a request is retried: of those that had answered before, and in total."""
+"""How many times a request is retried after a broken connection: after one that had answered before, and in total."""
 
 FOLLOWS_MAX = 2
-"""How often a call waits for another one's request. If replies arrive too late to be held, it then sends its own."""
+"""How many times a call waits for another call's request. If the replies arrive too late to hold, the call then sends
+its own request."""
 
 JUST_NOW = 10.0
-"""For how many seconds a removed socket counts as that of a restarting daemon."""
+"""How long a removed socket counts as that of a restarting daemon, in seconds."""
 
 
 class Deadline:
@@ -49,11 +50,11 @@ class Deadline:
             self.end = max(self.end, at + self.limit)
 
     def last_moment(self) -> float:
-        """When a call stops waiting for another task, which may be waiting for a connection."""
+        """Returns when a call stops waiting for another task, which may be waiting for a connection."""
         return max(self.end, self.connect_by + self.limit if self.waits else self.end)
 
     def left_ms(self, now: float) -> int:
-        """The remaining time for the request's deadline field: in milliseconds, rounded up."""
+        """Returns the remaining time for the request's deadline field, in milliseconds, rounded up."""
         return max(0, -int(-(self.end - now) * 1000 // 1))
 
 
@@ -136,7 +137,7 @@ class Link:
         return connection
 
     def _refused(self) -> None:
-        # With jitter, so that a host's processes don't all reconnect at once.
+        # The pause has jitter, so that a host's processes don't all reconnect at once.
         self._next_try = self.loop.time() + self._pause * random.uniform(0.75, 1.25)
         self._pause = min(2 * self._pause, PAUSE_MAX)
 
@@ -147,7 +148,7 @@ class Link:
         return error.errno == numbers.ENOENT and (deadline.waits or self._reached or _has_just_gone(self.path))
 
     async def next_id(self, tag: str, handle: library.TagHandle, deadline: Deadline) -> int:
-        """Returns an id when no id is held: from the next run, or drawn singly."""
+        """Returns an id when none is held: from the next run, or drawn singly."""
         name = tag.encode()
         for _ in range(FOLLOWS_MAX):
             id = library.loop_advance(handle)
@@ -171,7 +172,7 @@ class Link:
         return (
             library.loop_advance(handle)
             or await self._fetch(deadline, name, handle, 1)
-            # Other threads that share the tag took all the ids.
+            # Other threads that share the tag have taken all the ids.
             or await self.next_id(tag, handle, deadline)
         )
 
@@ -193,7 +194,7 @@ class Link:
         return answer
 
     def prefetch(self, tag: str, handle: library.TagHandle, timeout: float) -> None:
-        """Requests the next run, if that needs no waiting."""
+        """Requests the next run, if that is possible without waiting."""
         connection = self.live()
         if connection is None or tag in self.fetches or self.pid != os.getpid() or not connection.has_room_ahead():
             return
@@ -201,7 +202,8 @@ class Link:
         future: "asyncio.Future[Answer]" = self.loop.create_future()
 
         def done(future: "asyncio.Future[Answer]") -> None:
-            # Errors are ignored here: at the end of the run, a call requests again, and raises the error if it persists.
+            # Errors are ignored here, because at the end of the run a call requests again, and raises the error if it
+            # persists.
             if not future.cancelled():
                 future.exception()
             self._end_fetch(tag, fetch)
@@ -294,7 +296,7 @@ class Link:
     def close(self) -> None:
         """Closes the connection and fails all waiting calls."""
         self.closed = True
-        # If the loop is closed, so is its connection.
+        # If the loop is closed, its connection is closed too.
         if self.connection is not None and self.pid == os.getpid() and not self.loop.is_closed():
             self.connection.end(library.closed())
 

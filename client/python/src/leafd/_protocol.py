@@ -1,6 +1,6 @@
 """The part of leafd's protocol that event loops use: encodes requests and decodes replies, without I/O.
 
-It doesn't decode replies with runs to hold: they go to the library as received.
+It doesn't decode replies with runs to hold, which go to the library as received.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def masked_of(body: bytes, count: int) -> List[bytes]:
         raise broken("a reply ends too early")
     answered, length = _MASK_REPLY.unpack_from(body)
     if not length or answered != count or len(body) != _MASK_REPLY.size + count * length:
-        raise broken("a reply has other things than the public ids that were requested")
+        raise broken("a reply doesn't contain the public ids that were requested")
     return [body[at : at + length] for at in range(_MASK_REPLY.size, len(body), length)]
 
 
@@ -96,7 +96,7 @@ def numbers_of(body: bytes, count: int) -> List[str]:
     """Decodes the texts in a reply to a request for `count` document numbers."""
     numbers = body.decode("ascii", "replace").split("\n")
     if len(numbers) != count or "" in numbers:
-        raise broken("a reply has other things than the numbers that were requested")
+        raise broken("a reply doesn't contain the document numbers that were requested")
     return numbers
 
 
@@ -106,7 +106,7 @@ def ids_of(body: bytes, count: int) -> List[range]:
         raise broken("a reply ends too early")
     _, runs, _ = _RUNS_HEAD.unpack_from(body)
     if len(body) != _RUNS_HEAD.size + runs * _RUN.size:
-        raise broken("a reply has another length than its runs")
+        raise broken("a reply's length doesn't match its runs")
     ranges = []
     for first, length, stride in _RUN.iter_unpack(body[_RUNS_HEAD.size :]):
         if not (first and length and stride) or first + (length - 1) * stride > ID_MAX:
@@ -132,7 +132,7 @@ def info_of(body: bytes) -> InfoReply:
             layouts[name] = Layout(time_bits, worker_bits, sequence_bits, tick_ms, epoch_ms)
             at += _LAYOUT.size
     except (struct.error, UnicodeDecodeError):
-        raise broken("the answer to INFO is none") from None
+        raise broken("the answer to INFO can't be decoded") from None
     if version != VERSION:
         raise broken(
             f"leafd {release} chose protocol version {version}, but this client offered only version {VERSION}"
@@ -156,7 +156,7 @@ def refusal(status: int, body: bytes) -> Error:
     if len(body) < 4:
         return broken("a reply ends too early")
     retry_after_ms = int.from_bytes(body[:4], "little")
-    # Numbers from CONNECT on are this package's own: no daemon sends them.
+    # Numbers from CONNECT on are this package's own, so no daemon sends them.
     known = Status(status) if status < Status.CONNECT and status in BY_STATUS else Status.INTERNAL
     text = f"leafd answered {known.name}"
     if known != status:

@@ -46,17 +46,17 @@ def numbers_of(ids: Iterable[int]) -> "array[int]":
     try:
         return ids if isinstance(ids, array) and ids.typecode == "Q" else array("Q", ids)
     except (TypeError, OverflowError):
-        raise InvalidArgumentError(f"ids are a list or the like of ints from 1 to {_NUMBER_MAX}, not {ids!r}") from None
+        raise InvalidArgumentError(f"ids must be a list or other iterable of ints from 1 to {_NUMBER_MAX}, not {ids!r}") from None
 
 
 def bytes_of(texts: Iterable[str]) -> List[bytes]:
     """Converts texts to the library's type. Invalid characters become a `?`, which the daemon rejects as well."""
     if isinstance(texts, (str, bytes)):
-        raise InvalidArgumentError(f"texts are a list or the like of str, not one of them: [{texts!r}]")
+        raise InvalidArgumentError(f"texts must be a list or other iterable of str; for a single text, use [{texts!r}]")
     try:
         return [text.encode("ascii", "replace").replace(b"\0", b"?") for text in texts]
     except (AttributeError, TypeError):
-        raise InvalidArgumentError(f"texts are a list or the like of str, not {texts!r}") from None
+        raise InvalidArgumentError(f"texts must be a list or other iterable of str, not {texts!r}") from None
 
 
 class _Form(ctypes.Structure):
@@ -81,8 +81,8 @@ _unmask_text = library.Waiting(
 class PublicIds:
     """Converts ids of one tag to public ids of one form and back; created by :meth:`leafd.Client.public_ids`.
 
-    A call converts many ids, with one request for every 240, and returns them in the same order. `timeout`: for the
-    whole call, in seconds; by default the client's.
+    A call converts many ids, with one request for every 240, and returns them in the same order. `timeout` applies to
+    the whole call, in seconds; by default it is the client's.
 
     Calls may raise :class:`leafd.InvalidArgumentError` for an id that doesn't have this form,
     :class:`leafd.DeniedError` if the user may not mask and unmask, and :class:`leafd.MaskKeyError` if the daemon
@@ -99,13 +99,13 @@ class PublicIds:
     def mask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
         """Returns the public ids of dense ids, as numbers.
 
-        Numbers don't contain the number of their key: once another key is in use, they are converted back to the wrong ids
-        unless `key` names the old key.
+        Numbers don't contain the number of their key. Once another key is in use, they are converted back to the wrong
+        ids unless `key` names the old key.
         """
         return self._numbers(_mask, numbers_of(ids), timeout)
 
     def unmask(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[int]:
-        """Returns the dense ids of public ids."""
+        """Returns the dense ids of public ids given as numbers."""
         return self._numbers(_unmask, numbers_of(ids), timeout)
 
     def mask_text(self, ids: Iterable[int], timeout: Optional[float] = None) -> List[str]:
@@ -116,7 +116,8 @@ class PublicIds:
         return [text.value.decode() for text in texts]
 
     def unmask_text(self, texts: Iterable[str], timeout: Optional[float] = None) -> List[int]:
-        """Returns the dense ids of texts. :class:`leafd.InvalidArgumentError` names the first invalid one."""
+        """Returns the dense ids of public ids given as text. :class:`leafd.InvalidArgumentError` names the first
+        invalid one."""
         shown = bytes_of(texts)
         dense = array("Q", bytes(8 * len(shown)))
         self._call(_unmask_text, timeout, (c_char_p * len(shown))(*shown), _places(dense), len(shown))
@@ -178,5 +179,5 @@ class AsyncPublicIds:
 
 def _numbers_of(items: List[bytes]) -> List[int]:
     if any(len(item) != 8 for item in items):
-        raise protocol.broken("a reply has other things than ids")
+        raise protocol.broken("a reply contains items that are not ids")
     return [int.from_bytes(item, "little") for item in items]

@@ -1,4 +1,4 @@
-"""The types that clients and their fakes share, for annotations: code that takes them works with either."""
+"""The types that clients and their fakes share, for annotations. Code that takes them works with either."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ def fake_leafd() -> FakeClient:
 
 @pytest.fixture(scope="session")
 def leafd_daemon() -> Iterator[Daemon]:
-    """A real daemon for all tests. While it runs, LEAFD_SOCKET is set to its socket, so clients find it on their own."""
+    """A real daemon for all tests. While it runs, LEAFD_SOCKET is set to its socket, so clients find it
+    automatically."""
     before = os.environ.get("LEAFD_SOCKET")
     with daemon() as here:
         os.environ["LEAFD_SOCKET"] = here.socket

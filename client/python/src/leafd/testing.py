@@ -45,7 +45,7 @@ _TAG_CREATE = 16
 
 @dataclass(frozen=True)
 class Call:
-    """A recorded call of a :class:`FakeClient`."""
+    """A recorded call of a :class:`FakeClient`: the method's name, the tag, and the number of ids."""
 
     method: str
     tag: str
@@ -55,9 +55,9 @@ class Call:
 class FakeClient:
     """A :class:`leafd.Client` without a daemon, whose ids are predictable.
 
-    The ids of a tag are 1, 2, 3 … in the order of the calls, or start at `starts[tag]`. Those of `snowflake` have
-    Leaf's layout and worker 0, one per millisecond from the beginning of 2026 (UTC). `tags`: the existing tags; any
-    other raises :class:`leafd.UnknownTagError`. By default every tag exists.
+    The ids of a tag are 1, 2, 3 and so on, in the order of the calls, or start at `starts[tag]`. Those of `snowflake`
+    have Leaf's layout and worker 0, one per millisecond from the beginning of 2026 (UTC). `tags`: the existing tags;
+    any other raises :class:`leafd.UnknownTagError`. By default every tag exists.
 
     Public ids are predictable as well: the public id of the dense id `n` is `2**bits - n`, and its text has the real
     form, with key 1.
@@ -199,14 +199,15 @@ class FakeClient:
 
 
 class FakeAsyncClient:
-    """A :class:`leafd.AsyncClient` without a daemon, backed by a :class:`FakeClient`. `client`: the fake to use."""
+    """A :class:`leafd.AsyncClient` without a daemon, backed by a :class:`FakeClient`. `client`: the fake to use; by
+    default a new one, with the other arguments."""
 
     def __init__(self, client: Optional[FakeClient] = None, **settings: Any) -> None:
         self.fake = FakeClient(**settings) if client is None else client
 
     @property
     def calls(self) -> List[Call]:
-        """Same as the attribute of :class:`FakeClient`."""
+        """The calls that the :class:`FakeClient` has recorded."""
         return self.fake.calls
 
     async def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
@@ -274,7 +275,7 @@ class FakeAsyncClient:
 
 
 class Daemon:
-    """A real daemon with an embedded store, in its own directory."""
+    """A real daemon with an embedded store, in its own directory `folder`. It listens on `socket`."""
 
     def __init__(self, folder: Path, program: str) -> None:
         self.folder = folder
@@ -283,10 +284,10 @@ class Daemon:
         self._process: "Optional[subprocess.Popen[bytes]]" = None
 
     def start(self) -> None:
-        """Starts the daemon, and waits until it issues ids."""
+        """Starts the daemon, and waits up to 30 s until it issues ids."""
         command = [self.program, "--socket", self.socket, "--state-dir", str(self.folder / "state")]
         command += ["--worker", "static:0", "--set", f"worker_lock_dir={self.folder}"]
-        # The daemon would read these variables as settings, but they are meant for other daemons.
+        # The daemon would read these variables as settings, but they are for other daemons.
         variables = {name: value for name, value in os.environ.items() if not name.startswith("LEAFD_")}
         with open(self.folder / "log", "ab") as log:
             quiet = subprocess.DEVNULL
@@ -313,7 +314,7 @@ class Daemon:
             self.kill()
 
     def kill(self) -> None:
-        """Kills the daemon."""
+        """Kills the daemon with SIGKILL."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -345,8 +346,8 @@ def daemon(tags: Iterable[str] = (), program: Optional[str] = None) -> Iterator[
     named = program or os.environ.get("LEAFD_PROGRAM") or "leafd"
     found = shutil.which(named)
     if found is None:
-        raise FileNotFoundError(f"{named} isn't here: install leafd, or set LEAFD_PROGRAM to the daemon's program")
-    # Not in a test's own directory, because its path may be too long for a socket.
+        raise FileNotFoundError(f"{named} not found: install leafd, or set LEAFD_PROGRAM to the path of the daemon")
+    # This isn't in a test's own directory, because that path may be too long for a socket.
     with tempfile.TemporaryDirectory(prefix="leafd-test-") as folder:
         here = Daemon(Path(folder), found)
         here.start()
