@@ -69,7 +69,7 @@ func TestOthersGoOnWhenTheCallerThatFetchesGivesUp(t *testing.T) {
 	first, cancel := context.WithCancel(context.Background())
 	failed := make(chan error)
 	go func() { _, err := c.Next(first, "orders"); failed <- err }()
-	eventually(t, "a run is asked for", func() bool { return len(p.drawn()) == 1 })
+	eventually(t, "a run is requested", func() bool { return len(p.drawn()) == 1 })
 	others := make(chan error)
 	for i := 0; i < 3; i++ {
 		go func() { _, err := c.Next(context.Background(), "orders"); others <- err }()
@@ -99,7 +99,7 @@ func TestAShortCallDoesNotFailALongerOne(t *testing.T) {
 	c := client(t, p.path, Options{Timeout: time.Minute})
 	short := make(chan error)
 	go func() { _, err := c.Next(within(t, 100*time.Millisecond), "orders"); short <- err }()
-	eventually(t, "a run is asked for", func() bool { return len(p.drawn()) == 1 })
+	eventually(t, "a run is requested", func() bool { return len(p.drawn()) == 1 })
 	draw(t, c, "orders", 1)
 	wantIs(t, <-short, context.DeadlineExceeded, false, true)
 }
@@ -340,7 +340,7 @@ func TestImpossibleArguments(t *testing.T) {
 		}
 	}
 	if len(p.drawn()) > 0 {
-		t.Error("the daemon was asked")
+		t.Error("the daemon received a request")
 	}
 }
 
@@ -450,7 +450,7 @@ func TestRunsThatAreFetchedAheadLeaveConnectionsForCallers(t *testing.T) {
 	for _, tag := range tags {
 		draw(t, c, tag, 3) // the next run is requested
 	}
-	eventually(t, "runs are asked for", func() bool { return len(c.link.turns) >= refillsMax })
+	eventually(t, "runs are requested", func() bool { return len(c.link.turns) >= refillsMax })
 	if _, err := c.NextDirect(within(t, 5*time.Second), "orders"); err != nil {
 		t.Fatal(err)
 	}

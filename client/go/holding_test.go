@@ -94,7 +94,7 @@ func TestAFailureAheadIsForgotten(t *testing.T) {
 	draw(t, c, "orders", 1)
 	p.answers(func(a asked) []byte { return refuse(a, StatusStoreUnavailable, "for now") })
 	draw(t, c, "orders", 3)
-	eventually(t, "the next run is asked for", func() bool { return len(p.drawn()) == 2 })
+	eventually(t, "the next run is requested", func() bool { return len(p.drawn()) == 2 })
 	p.answers(p.good)
 	unique(t, 20, draw(t, c, "orders", 20))
 }
@@ -141,12 +141,12 @@ func TestARunFetchedLongAgoIsDroppedByItsOwnAge(t *testing.T) {
 func TestAWallClockThatWentOnMakesIDsOld(t *testing.T) {
 	h := newHeldRun(run{1, 4, 1}, time.Now(), time.Minute)
 	if h.isTooOld() {
-		t.Fatal("it is new")
+		t.Fatal("a new run is too old")
 	}
 	// The monotonic reading doesn't include suspended time.
 	h.sent = time.Now().Round(0).Add(-2 * time.Minute)
 	if !h.isTooOld() {
-		t.Fatal("it is too old by the wall clock")
+		t.Fatal("a run that is too old by the wall clock is used")
 	}
 }
 
@@ -176,12 +176,12 @@ func TestADirectClientHoldsNothing(t *testing.T) {
 	c := client(t, p.path, Options{Direct: true})
 	for i, id := range draw(t, c, "orders", 3) {
 		if id != int64(i+1) {
-			t.Fatalf("%d is not in order", id)
+			t.Fatalf("%d is out of order", id)
 		}
 	}
 	for _, a := range p.drawn() {
 		if a.hold() {
-			t.Fatal("a run was asked for")
+			t.Fatal("a run was requested")
 		}
 	}
 }
@@ -193,7 +193,7 @@ func TestNoIDIsReturnedAfterClose(t *testing.T) {
 		draw(t, c, "orders", 4) // a refill is in progress
 		c.Close()
 		if id, err := c.Next(context.Background(), "orders"); err == nil {
-			t.Fatalf("%d came after Close", id)
+			t.Fatalf("%d was returned after Close", id)
 		} else {
 			wantIs(t, err, ErrClosed, false, false)
 		}

@@ -259,7 +259,7 @@ func unique(t *testing.T, count int, drawn ...[]int64) {
 	for _, ids := range drawn {
 		for _, id := range ids {
 			if seen[id] {
-				t.Fatalf("%d came twice", id)
+				t.Fatalf("%d repeats", id)
 			}
 			if id < 1 {
 				t.Fatalf("%d is not positive", id)

@@ -273,7 +273,7 @@ mod tests {
         ids.sort_unstable();
         let all = ids.len();
         ids.dedup();
-        assert_eq!(ids.len(), all, "an id came twice: {ids:?}");
+        assert_eq!(ids.len(), all, "an id repeats: {ids:?}");
     }
 
     /// Each install overwrites the descriptor that the taker may be reading. A publish without Release, a missing

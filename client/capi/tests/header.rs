@@ -45,14 +45,14 @@ fn the_committed_header_is_fresh() {
         .with_crate(folder)
         .with_config(config)
         .generate()
-        .expect("src/ can be read");
+        .expect("src/ is readable");
     let mut made = Vec::new();
     bindings.write(&mut made);
-    let made = with_headings(&String::from_utf8(made).expect("a header of UTF-8"));
+    let made = with_headings(&String::from_utf8(made).expect("the header is UTF-8"));
     let header = folder.join("include/leafd.h");
     if std::env::var_os("LEAFD_WRITE_HEADER").is_some() {
-        std::fs::write(&header, &made).expect("the header can be written");
+        std::fs::write(&header, &made).expect("the header is writable");
     }
-    let committed = std::fs::read_to_string(&header).expect("the header is there");
+    let committed = std::fs::read_to_string(&header).expect("the header exists");
     assert!(committed == made, "include/leafd.h is stale: run this test with LEAFD_WRITE_HEADER=1");
 }

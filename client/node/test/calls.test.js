@@ -14,7 +14,7 @@ const { Peer, draw, eventually, frame, idsBody, infoBody, pause, refuse, reply, 
 
 const unique = (...drawn) => {
   const all = drawn.flat();
-  assert.equal(new Set(all).size, all.length, 'an id came twice');
+  assert.equal(new Set(all).size, all.length, 'an id repeats');
 };
 const silent = () => Buffer.alloc(0);
 
@@ -62,7 +62,7 @@ test('the next run is fetched ahead and not awaited', async (t) => {
   await pause(20);
   assert.equal(peer.drawn.length, 1);
   await draw(client, 'orders', 1);
-  await eventually('the next run is asked for', () => peer.drawn.length === 2);
+  await eventually('the next run is requested', () => peer.drawn.length === 2);
   release();
   await draw(client, 'orders', 1);
   assert.equal(peer.drawn.length, 2);
@@ -86,7 +86,7 @@ test('a failure ahead is forgotten', async (t) => {
   await draw(client, 'orders', 1);
   peer.answer = (asked) => refuse(asked, 11, 'for now');
   await draw(client, 'orders', 3);
-  await eventually('the next run is asked for', () => peer.drawn.length === 2);
+  await eventually('the next run is requested', () => peer.drawn.length === 2);
   peer.answer = (asked) => peer.good(asked);
   unique(await draw(client, 'orders', 20));
 });
@@ -116,7 +116,7 @@ test('an answer that comes too late to be held gives whoever asked an id', async
   assert.ok(peer.drawn.length <= 20, `${peer.drawn.length} requests`);
   assert.ok(peer.drawn.every(({ count }) => count <= 8), 'runs grow though their ids are skipped');
   const mark = await client.nextIdDirect('orders');
-  assert.ok(await client.nextId('orders') > mark, 'an id that is too old');
+  assert.ok(await client.nextId('orders') > mark, 'an id is too old');
 });
 
 test('a wall clock that went on makes ids old', () => {
@@ -188,7 +188,7 @@ test('signals and deadlines end calls', async (t) => {
     await assert.rejects(call(client, { timeoutMs: 5 }), { code: 'TIMED_OUT', retryable: true, isTimeout: true }, name);
     const abort = new AbortController();
     const aborted = assert.rejects(call(client, { signal: abort.signal }), { name: 'AbortError' }, name);
-    await eventually('it was sent', () => peer.requests.length > 0);
+    await eventually('the request was sent', () => peer.requests.length > 0);
     abort.abort();
     await aborted;
     await assert.rejects(call(client, { signal: abort.signal }), { name: 'AbortError' }, name);
@@ -208,7 +208,7 @@ test('an abort is its own call\'s alone', async (t) => {
   const abort = new AbortController();
   const first = assert.rejects(client.nextId('orders', { signal: abort.signal }), { name: 'AbortError' });
   const others = [client.nextId('orders'), client.nextId('orders'), client.nextIdDirect('orders')];
-  await eventually('they were sent', () => peer.drawn.length === 2);
+  await eventually('the requests were sent', () => peer.drawn.length === 2);
   abort.abort();
   await first;
   release();

@@ -102,7 +102,7 @@ def check_unique(ids: Iterable[int], count: Optional[int] = None) -> None:
     """Fails if an id repeats, is invalid, or is missing."""
     times = Counter(ids)
     twice = [id for id, seen in times.items() if seen > 1]
-    assert not twice, f"{len(twice)} ids came twice, such as {twice[:5]}"
+    assert not twice, f"{len(twice)} ids repeat, such as {twice[:5]}"
     assert all(0 < id < 1 << 63 for id in times)
     if count is not None:
         assert len(times) == count

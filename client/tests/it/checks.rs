@@ -22,7 +22,7 @@ pub fn check_unique(ids: impl IntoIterator<Item = u64>) -> usize {
     let mut seen = HashSet::new();
     for id in ids {
         assert!(id > 0 && i64::try_from(id).is_ok(), "{id} is not a positive signed number");
-        assert!(seen.insert(id), "id {id} came twice");
+        assert!(seen.insert(id), "id {id} repeats");
     }
     seen.len()
 }
@@ -38,7 +38,7 @@ pub fn check_within(took: Duration, from_ms: u64, to_ms: u64) {
 pub fn until(mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !is_so() {
-        assert!(Instant::now() < end, "it did not come");
+        assert!(Instant::now() < end, "the condition did not become true");
         thread::sleep(Duration::from_millis(1));
     }
 }

@@ -163,7 +163,7 @@ fn an_old_one_is_skipped(tag: &str, count: usize) {
         thread::sleep(Duration::from_millis(70));
         let mark = client.next_direct(tag).unwrap();
         let late = client.next(tag).unwrap();
-        assert!(late > mark, "{late} was asked for before {mark} was drawn");
+        assert!(late > mark, "{late} was requested before {mark} was drawn");
         return;
     }
     panic!("{count} ids never came within 25 ms");

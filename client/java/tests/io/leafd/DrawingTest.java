@@ -19,7 +19,7 @@ final class DrawingTest {
             Check.ascending(direct);
             long[] batch = orders.nextIds(100_000);
             Check.ascending(batch);
-            Check.that(batch[0] > direct[499], "what is drawn without runs is in order");
+            Check.that(batch[0] > direct[499], "direct ids increase");
             long[] held = LongStream.generate(() -> client.nextId("orders")).limit(300_000).toArray();
             long[] byHandle = LongStream.generate(orders::nextId).limit(300_000).toArray();
             Check.unique(700_500, List.of(direct, batch, held, byHandle));
@@ -50,7 +50,7 @@ final class DrawingTest {
                 Layout.Decoded decoded = client.decode("snowflake", batch[0]);
                 Check.equal(17L, decoded.worker());
                 Check.equal(17L, Layout.LEAF.decode(id).worker());
-                Check.that(!decoded.time().isBefore(before.minusMillis(10)), "an id of " + decoded.time());
+                Check.that(!decoded.time().isBefore(before.minusMillis(10)), "an id with the time " + decoded.time());
                 break;
             }
             Check.that(Layout.LEAF.firstIdAt(before.minusMillis(10)) < batch[0], "the range of a moment");
@@ -84,7 +84,7 @@ final class DrawingTest {
                     LongStream.generate(() -> client.nextId("ledger")).limit(20).toArray());
             drawn.forEach(Check::ascending);
             Check.unique(80, drawn);
-            Check.that(drawn.stream().allMatch(of -> of[0] > ids[49]), "strict over threads");
+            Check.that(drawn.stream().allMatch(of -> of[0] > ids[49]), "strict ids increase across threads");
         }
     }
 

@@ -69,14 +69,14 @@ final class HeldRunTest {
             together.await();
             for (long offset = run.nextOffset(); run.isGood(offset); offset = run.nextOffset()) {
                 int id = (int) run.id(offset);
-                Check.that(!ids.get(id), id + " came to one thread twice");
+                Check.that(!ids.get(id), id + " was returned twice to one thread");
                 ids.set(id);
             }
             return ids;
         });
         BitSet all = new BitSet(count);
         for (BitSet ids : taken) {
-            Check.that(!all.intersects(ids), "an id came to two threads");
+            Check.that(!all.intersects(ids), "two threads got the same id");
             all.or(ids);
         }
         Check.equal(count, all.cardinality());
@@ -127,7 +127,7 @@ final class HeldRunTest {
         Check.that(polling.begin(Polling.WINDOW_NS / 2), "back to back");
         Check.that(!polling.begin(Polling.WINDOW_NS * 2), "after a pause");
         polling.answered(0, false);
-        Check.that(!polling.begin(0), "with a daemon that sleeps");
+        Check.that(!polling.begin(0), "with a sleeping daemon");
         Polling never = new Polling(false);
         never.answered(0, true);
         Check.that(!never.begin(0), "where it is not allowed");

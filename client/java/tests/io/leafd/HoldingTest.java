@@ -72,7 +72,7 @@ final class HoldingTest {
                 Check.equal(1, stranger.drawn());
                 client.nextId("orders");
             }
-            Check.eventually("the next run is asked for", () -> stranger.drawn() == 2);
+            Check.eventually("the next run is requested", () -> stranger.drawn() == 2);
             stranger.push(stranger.wellDone(stranger.requests.get(1)));
             // The rest of the first run is used without the second, which has arrived by then.
             draw(client, "orders", count - Sizing.refillOffset(count));
@@ -102,7 +102,7 @@ final class HoldingTest {
             client.nextId("orders");
             stranger.answer = request -> Stranger.refusal(request, Status.STORE_UNAVAILABLE.number(), "for now");
             draw(client, "orders", 3);
-            Check.eventually("the next run is asked for", () -> stranger.drawn() == 2);
+            Check.eventually("the next run is requested", () -> stranger.drawn() == 2);
             stranger.answer = stranger::wellDone;
             Check.unique(20, List.of(draw(client, "orders", 20)));
         }
@@ -168,10 +168,10 @@ final class HoldingTest {
             stranger.holdMs = 200;
             client.nextId("orders");
             draw(client, "orders", 3);
-            Check.eventually("the next run is asked for", () -> stranger.drawn() == 2);
+            Check.eventually("the next run is requested", () -> stranger.drawn() == 2);
             Check.pause(250);
             long mark = client.nextIdDirect("orders");
-            Check.that(client.nextId("orders") > mark, "an id was asked for too long ago");
+            Check.that(client.nextId("orders") > mark, "an id was requested too long ago");
         }
     }
 
@@ -203,7 +203,7 @@ final class HoldingTest {
             stuck = CompletableFuture.supplyAsync(() -> client.nextId("orders"));
             Check.eventually("one waits", () -> stranger.drawn() == 2);
             Check.ascending(draw(client, "orders", 10));
-            Check.that(!stuck.isDone(), "it waits still");
+            Check.that(!stuck.isDone(), "it still waits");
         }
         Check.eventually("its end", stuck::isCompletedExceptionally);
     }
@@ -214,7 +214,7 @@ final class HoldingTest {
             Check.equal(1L, client.nextId("orders"));
             Check.equal(2L, client.tag("orders").nextId());
             Check.equal(3L, client.nextIdDirect("orders"));
-            Check.that(stranger.requests.stream().noneMatch(Stranger.Request::hold), "a run was asked for");
+            Check.that(stranger.requests.stream().noneMatch(Stranger.Request::hold), "a run was requested");
         }
     }
 

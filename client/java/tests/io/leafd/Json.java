@@ -19,7 +19,7 @@ final class Json {
         Json json = new Json(text);
         Object value = json.value();
         json.skipSpace();
-        Check.that(json.at == text.length(), "JSON goes on at " + json.at);
+        Check.that(json.at == text.length(), "JSON continues at " + json.at);
         return value;
     }
 

@@ -19,7 +19,7 @@ final class LeafIdGenTest {
                 LeafdIDGen closing = new LeafdIDGen(host.client());
                 LeafdIDGen snowflakes = LeafdIDGen.snowflake(host.client())) {
             IDGen segments = closing;
-            Check.that(segments.init() && snowflakes.init(), "ids can be had");
+            Check.that(segments.init() && snowflakes.init(), "ids are available");
             List<long[]> ids = new ArrayList<>();
             for (int number = 0; number < 1000; number++) {
                 Result result = segments.get("orders");
@@ -46,21 +46,21 @@ final class LeafIdGenTest {
             LeafdIDGen segments = new LeafdIDGen(
                     LeafdClient.builder().socket(host.socket()).deadline(Duration.ofMillis(100)).build());
             failed(LeafdIDGen.NOT_READY, segments.get("orders"));
-            Check.that(!segments.init(), "no ids can be had");
+            Check.that(!segments.init(), "no ids are available");
             segments.close();
         }
         try (Stranger stranger = new Stranger();
                 LeafdIDGen segments = new LeafdIDGen(stranger.builder().build())) {
-            stranger.answer = request -> Stranger.refusal(request, Status.STORE_UNAVAILABLE.number(), "the database is away");
+            stranger.answer = request -> Stranger.refusal(request, Status.STORE_UNAVAILABLE.number(), "the store is unavailable");
             Result result = segments.get("orders");
             failed(LeafdIDGen.NO_ID, result);
-            Check.that(result.toString().contains("the database is away"), result.toString());
+            Check.that(result.toString().contains("the store is unavailable"), result.toString());
         }
     }
 
     private static void failed(long code, Result result) {
         Check.equal(EXCEPTION, result.getStatus());
         Check.equal(code, result.getId());
-        Check.that(((LeafdIDGen.Failure) result).getCause() != null, "the cause is there");
+        Check.that(((LeafdIDGen.Failure) result).getCause() != null, "the failure has a cause");
     }
 }

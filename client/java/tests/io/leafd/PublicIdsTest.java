@@ -33,7 +33,7 @@ final class PublicIdsTest {
     private static LeafdException.Refused refused(Status status, String words, Check.Code code) {
         LeafdException.Refused refused = Check.throwing(LeafdException.Refused.class, words, code);
         Check.equal(status, refused.status().orElseThrow());
-        Check.that(!refused.isRetryable(), "a retry does not help");
+        Check.that(!refused.isRetryable(), "the error is not retryable");
         return refused;
     }
 

@@ -82,10 +82,10 @@ final class RestartsTest {
                 drawers.add(drawer);
                 futures.add(threads.submit(() -> drawer.draw(kind)));
             }
-            Check.eventually("all are under way", () -> drawers.stream().allMatch(drawer -> drawer.drawn > 0));
+            Check.eventually("all are drawing", () -> drawers.stream().allMatch(drawer -> drawer.drawn > 0));
             events.happen(host, drawers);
             long[] before = drawers.stream().mapToLong(drawer -> drawer.drawn).toArray();
-            Check.eventually("all go on", () -> {
+            Check.eventually("all continue", () -> {
                 for (int number = 0; number < THREADS; number++) {
                     if (drawers.get(number).drawn == before[number] && !futures.get(number).isDone()) {
                         return false;
@@ -158,9 +158,9 @@ final class RestartsTest {
             Check.throwing(LeafdException.TimedOut.class, "did not answer within", () ->
                     client.nextIdDirect("orders", Duration.ofMillis(200)));
             Check.that(System.nanoTime() - beganNs < 5_000_000_000L, "it waited for long");
-            Check.that(client.nextId("orders") > 0, "what is held goes on");
+            Check.that(client.nextId("orders") > 0, "held ids are still returned");
             host.signal("CONT");
-            Check.that(client.nextIdDirect("orders", Duration.ofSeconds(20)) > 0, "it goes on");
+            Check.that(client.nextIdDirect("orders", Duration.ofSeconds(20)) > 0, "the client continues");
         }
     }
 

@@ -41,7 +41,7 @@ final class WaitingTest {
             }
             // Answers to abandoned requests are ignored, and the connection remains usable.
             stranger.answer = stranger::wellDone;
-            Check.that(client.nextIdDirect("third", Duration.ofSeconds(20)) > 0, "it goes on");
+            Check.that(client.nextIdDirect("third", Duration.ofSeconds(20)) > 0, "the client continues");
             Check.equal(1, stranger.connections.get());
         }
     }
@@ -52,13 +52,13 @@ final class WaitingTest {
                 LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(60)).build()) {
             stranger.answer = request -> request.tag().equals("slow") ? Stranger.SILENCE : stranger.wellDone(request);
             slow = CompletableFuture.runAsync(() -> client.nextId("slow"));
-            Check.eventually("the slow one waits", () -> stranger.drawn() == 1);
+            Check.eventually("the slow call waits", () -> stranger.drawn() == 1);
             List<long[]> drawn = Check.inThreads(4, () ->
                     LongStream.generate(() -> client.nextIdDirect("quick")).limit(200).toArray());
             Check.unique(800, drawn);
-            Check.that(!slow.isDone(), "the slow one waits still");
+            Check.that(!slow.isDone(), "the slow call still waits");
         }
-        Check.eventually("the slow one's end", slow::isCompletedExceptionally);
+        Check.eventually("the slow call ends", slow::isCompletedExceptionally);
     }
 
     /** The thread that reads for both finishes first, and the other one must continue reading. */
@@ -67,10 +67,10 @@ final class WaitingTest {
                 LeafdClient client = stranger.builder().deadline(Duration.ofSeconds(60)).build()) {
             stranger.answer = SILENT;
             CompletableFuture<Long> first = CompletableFuture.supplyAsync(() -> client.nextIdDirect("orders"));
-            Check.eventually("the first one waits", () -> stranger.drawn() == 1);
+            Check.eventually("the first call waits", () -> stranger.drawn() == 1);
             Check.pause(50);
             CompletableFuture<Long> second = CompletableFuture.supplyAsync(() -> client.nextIdDirect("orders"));
-            Check.eventually("the second one waits", () -> stranger.drawn() == 2);
+            Check.eventually("the second call waits", () -> stranger.drawn() == 2);
             Check.pause(50);
             stranger.push(stranger.wellDone(stranger.requests.get(0)));
             Check.equal(1L, first.get(20, TimeUnit.SECONDS));
@@ -112,7 +112,7 @@ final class WaitingTest {
             // A thread that is already interrupted can still take an id if that needs no wait.
             client.nextId("orders");
             Thread.currentThread().interrupt();
-            Check.that(client.nextId("orders") > 0, "out of the held run");
+            Check.that(client.nextId("orders") > 0, "an id from the held run");
             LeafdException e = Check.throwing(
                     LeafdException.Interrupted.class, "interrupted", () -> client.nextIdDirect("orders"));
             Check.that(!e.isRetryable(), "a loop of retries would never end");
@@ -226,7 +226,7 @@ final class WaitingTest {
             long beganNs = System.nanoTime();
             Check.throwing(LeafdException.Unreachable.class, "can't connect", () ->
                     client.nextId("other", Duration.ofMillis(50)));
-            Check.that(System.nanoTime() - beganNs < 5_000_000_000L, "a call with a deadline of its own waited");
+            Check.that(System.nanoTime() - beganNs < 5_000_000_000L, "a call with its own deadline waited");
             stranger.listen();
             Check.equal(6L, ids.get(20, TimeUnit.SECONDS).stream().distinct().count());
         }
@@ -295,7 +295,7 @@ final class WaitingTest {
                     Check.throwing(LeafdException.Unreachable.class, "", () -> LeafdClient.connect(nowhere));
                 }
             }
-            Check.eventually("all are given back", () -> {
+            Check.eventually("all descriptors are closed", () -> {
                 try {
                     return descriptors() <= before;
                 } catch (IOException e) {
@@ -400,7 +400,7 @@ final class WaitingTest {
                 client.tag("tag" + tag);
             }
             Check.throwing(IllegalArgumentException.class, "at most 65536 tags", () -> client.nextId("one more"));
-            Check.that(client.nextId("tag1") > 0, "those that it has go on");
+            Check.that(client.nextId("tag1") > 0, "existing tags continue");
         }
     }
 }
