@@ -97,7 +97,7 @@ impl Service for Monitoring {
         if self.local && !host.is_none_or(is_this_host) {
             return plain(
                 StatusCode::FORBIDDEN,
-                "the Host header must be localhost or an IP address of this host\n",
+                "the Host header must be localhost or an IP address\n",
             );
         }
         match request.uri().path() {

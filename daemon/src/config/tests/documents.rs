@@ -13,7 +13,7 @@ const INTRODUCTION: [&str; 4] = [
      `--store` and `--worker` are short forms. Arguments override the environment, which overrides the file. Unknown \
      keys are rejected.",
     "`leafd check-config` checks the configuration and prints each setting with its value and source. leafd doesn't \
-     start with an invalid value: the error names the source, the key, the value and the allowed values.",
+     start with an invalid value: the error names the source, the key and the value, and what is allowed or why not.",
     "Times consist of a whole number and a unit: ms, s, m or h. `systemctl reload leafd` (SIGHUP) applies changes to \
      settings that are marked as such; the others need a restart.",
 ];
