@@ -27,7 +27,7 @@ impl Demo {
         let mut command = command(temporary.path());
         let mut child = die_with_parent(command.stdout(Stdio::piped())).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let last = lines.find(|line| line.starts_with("Ctrl-C stops it"));
+        let last = lines.find(|line| line.starts_with("Ctrl-C stops the daemon"));
         assert!(last.is_some(), "it ended instead of waiting");
         Demo { child, temporary }
     }

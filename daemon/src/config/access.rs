@@ -207,8 +207,5 @@ fn parse_rule(node: &ConfigNode) -> Result<Rule, InvalidValue> {
 }
 
 fn parse_member_ids(node: &ConfigNode) -> Result<Vec<u32>, InvalidValue> {
-    parse_ids(node).map_err(|bad| InvalidValue {
-        allowed: bad.allowed.or_else(|| Some("a list of numbers, such as [1000]".to_owned())),
-        ..bad
-    })
+    parse_ids(node).map_err(|bad| bad.or_for("a list of numbers, such as [1000]"))
 }

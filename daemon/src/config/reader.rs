@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::error::{ConfigError, Source};
 use super::settings::{Setting, ValueKind, named, settings};
 use super::sources::Inputs;
-use super::value::{ConfigNode, InvalidValue, Value, parse_value};
+use super::value::{ConfigNode, Instead, InvalidValue, Value, parse_value};
 
 /// An effective setting.
 #[derive(Clone, Debug)]
@@ -127,11 +127,17 @@ impl Reader {
         let value = parse(&node).map_err(|bad| {
             let place = format!("{}{}", setting.key, bad.place);
             let (shown, source) = (show(setting, &bad.node), source.at(bad.node.line));
-            if let Some(reason) = bad.reason {
-                return ConfigError::new(source, format!("{place} can't be {shown}: {reason}"));
+            match bad.instead {
+                Instead::OfSetting => {
+                    ConfigError::of_value(source, &place, &shown, &setting.kind.to_string())
+                }
+                Instead::Allowed(allowed) => {
+                    ConfigError::of_value(source, &place, &shown, &allowed)
+                }
+                Instead::Because(reason) => {
+                    ConfigError::new(source, format!("{place} can't be {shown}: {reason}"))
+                }
             }
-            let allowed = bad.allowed.unwrap_or_else(|| setting.kind.to_string());
-            ConfigError::of_value(source, &place, &shown, &allowed)
         })?;
         let shown = Some(show_typed(setting, &node));
         self.effective.push(Effective { key: &setting.key, value: shown, source });

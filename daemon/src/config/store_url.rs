@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::value::{ConfigNode, InvalidValue};
+use super::value::{ConfigNode, Instead, InvalidValue};
 
 /// Where numbers are claimed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -329,8 +329,10 @@ impl std::str::FromStr for StoreUrl {
 
     /// Parses the setting `store`; the error says what is allowed.
     fn from_str(text: &str) -> Result<StoreUrl, String> {
-        parse(&ConfigNode::bare(text))
-            .map_err(|bad| bad.allowed.unwrap_or_else(|| ALLOWED.to_owned()))
+        parse(&ConfigNode::bare(text)).map_err(|bad| match bad.instead {
+            Instead::OfSetting => ALLOWED.to_owned(),
+            Instead::Allowed(words) | Instead::Because(words) => words.into(),
+        })
     }
 }
 

@@ -91,12 +91,8 @@ fn check_name(name: &str, value: &ConfigNode) -> Result<(), InvalidValue> {
 
 fn parse_store(name: &str, node: &ConfigNode, env: &Env) -> Result<StoreSpec, InvalidValue> {
     let shape = || node.bad_for("a URL as for store, or a table {url, password_file}");
-    let as_url = |node: &ConfigNode| {
-        store_url::parse(node).map_err(|bad| InvalidValue {
-            allowed: bad.allowed.or_else(|| Some(store_url::ALLOWED.to_owned())),
-            ..bad
-        })
-    };
+    let as_url =
+        |node: &ConfigNode| store_url::parse(node).map_err(|bad| bad.or_for(store_url::ALLOWED));
     let Value::Table(_) = &node.value else {
         node.text().map_err(|_| shape())?;
         return Ok(StoreSpec::new(name, as_url(node)?, None, env));

@@ -38,10 +38,18 @@ pub(super) struct InvalidValue {
     pub(super) place: String,
     /// The given value.
     pub(super) node: ConfigNode,
-    /// What is allowed there; `None` for the setting's own text.
-    pub(super) allowed: Option<String>,
-    /// Why it can't be used, if that says more than what is allowed.
-    pub(super) reason: Option<String>,
+    pub(super) instead: Instead,
+}
+
+/// What an error says after a value that can't be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Instead {
+    /// What the setting allows, in its own words.
+    OfSetting,
+    /// What is allowed.
+    Allowed(Box<str>),
+    /// Why the value can't be used.
+    Because(Box<str>),
 }
 
 impl ConfigNode {
@@ -51,17 +59,17 @@ impl ConfigNode {
 
     /// An error: the setting doesn't allow this value.
     pub(super) fn bad(&self) -> InvalidValue {
-        InvalidValue { place: String::new(), node: self.clone(), allowed: None, reason: None }
+        InvalidValue { place: String::new(), node: self.clone(), instead: Instead::OfSetting }
     }
 
     /// An error: this value is not one of `allowed`.
     pub(super) fn bad_for(&self, allowed: impl Into<String>) -> InvalidValue {
-        InvalidValue { allowed: Some(allowed.into()), ..self.bad() }
+        InvalidValue { instead: Instead::Allowed(allowed.into().into()), ..self.bad() }
     }
 
     /// An error: this value can't be used, for this reason.
     pub(super) fn bad_because(&self, reason: impl Into<String>) -> InvalidValue {
-        InvalidValue { reason: Some(reason.into()), ..self.bad() }
+        InvalidValue { instead: Instead::Because(reason.into().into()), ..self.bad() }
     }
 
     /// As TOML on one line; `show` renders each text.
@@ -177,6 +185,16 @@ impl ConfigNode {
 }
 
 impl InvalidValue {
+    /// The same error, which names these values if it would name those of the setting.
+    pub(super) fn or_for(self, allowed: &str) -> InvalidValue {
+        match self.instead {
+            Instead::OfSetting => {
+                InvalidValue { instead: Instead::Allowed(allowed.into()), ..self }
+            }
+            _ => self,
+        }
+    }
+
     /// The same, seen from the enclosing value.
     pub(super) fn within(mut self, place: impl fmt::Display) -> InvalidValue {
         self.place = format!("{place}{}", self.place);
