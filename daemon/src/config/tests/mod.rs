@@ -121,7 +121,7 @@ fn bad_files_are_refused_with_place_key_value_and_range() {
     check("socket_mode = 0o660", &["432", "in quotes"]);
     check("socket_mode = '0060'", &["0060"]);
     check("socket_mode = '1777'", &["1777"]);
-    check("socket_group = 'no-such-group-here'", &["no-such-group-here", "group of this host"]);
+    check("socket_group = 'no-such-group-here'", &["no-such-group-here", "group on this host"]);
     check("state_dir = 7", &["state_dir can't be 7"]);
     check("worker = 'static'", &["workers", "host-a"]);
     check("worker = 'store:x'", &["store:NAME requires several stores"]);
