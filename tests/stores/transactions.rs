@@ -93,7 +93,7 @@ fn a_claim_waits_for_the_server_as_rarely_as_it_can<S: Server>() {
             // Every second claim of the strict tag records that this host holds it.
             let hold = HoldWish { own_end: end, over: 0, ms: (end % 2) * 1_000 };
             let wish = ClaimWish { hold, ..ClaimWish::new(1, 1) };
-            let claim = store.claim(Some(&by), under, &tag, wish).unwrap();
+            let claim = store.claim(Some(&by), under, &tag, wish, None).unwrap();
             assert_eq!(claim.run.range(), end..end + 1);
             end += 1;
         });
@@ -141,7 +141,7 @@ fn what_may_be_committed_is_not_tried_again<S: Server>() {
     let again = store.create(&under, &new_tag(&tag));
     assert!(matches!(again, Err(StoreError::TagExists { .. })), "{again:?}");
     relay.cut();
-    assert_eq!(store.claim(None, &under, &tag, ClaimWish::new(1, 1)).unwrap().run.first, 1);
+    assert_eq!(store.claim(None, &under, &tag, ClaimWish::new(1, 1), None).unwrap().run.first, 1);
 }
 
 fn new_tag(tag: &Tag) -> NewTag {

@@ -100,7 +100,7 @@ pub(super) fn claimer<'a>(
     Ok(move || {
         next += 1;
         let wish = ClaimWish::new(1, 1);
-        Ok(store.claim(None, &under, &tags[next % tags.len()], wish)?.run.first)
+        Ok(store.claim(None, &under, &tags[next % tags.len()], wish, None)?.run.first)
     })
 }
 

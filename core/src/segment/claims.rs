@@ -2,6 +2,7 @@
 
 use leafd_wire::Run;
 
+use super::arrivals::Arrivals;
 use super::hold::{HoldNeed, StrictHold};
 use super::prefetch::{Need, PrefetchPolicy};
 use super::{Allocator, ClaimState, MarkMove, Truncation};
@@ -39,6 +40,12 @@ impl<T> Allocator<T> {
         wish
     }
 
+    /// The requests that arrive from now on, which a strict tag's claim may still cover. `None` if the tag isn't known to
+    /// be strict.
+    pub fn arrivals(&self) -> Option<Arrivals> {
+        self.strict.as_ref().map(|hold| hold.arrivals.clone())
+    }
+
     /// A claim for all waiting requests, with more ids if the tag is held; `None` if nothing needs to be claimed.
     fn strict_wish(&mut self, now: BootMs) -> Option<ClaimWish> {
         let PrefetchPolicy { step_max, hold_ms, .. } = *self.sizing.provision;
@@ -52,7 +59,9 @@ impl<T> Allocator<T> {
             ceiling: self.shards[0].ceiling,
             most: step_max,
         };
-        let (want, hold) = self.strict.as_mut()?.wish(now, need)?;
+        let strict = self.strict.as_mut()?;
+        let (want, hold) = strict.wish(now, need)?;
+        strict.arrivals = Arrivals::since(self.waiting.next_ticket);
         Some(ClaimWish { least: waited_for.max(1), hold, ..ClaimWish::new(want, step_max) })
     }
 
@@ -175,7 +184,8 @@ impl<T> Allocator<T> {
             return Err(known.highest_end);
         }
         known.highest_end = claimed.end();
-        self.claim = ClaimState::Granted { shard, before };
+        let covered = self.strict.as_ref().map_or(before, |hold| hold.arrivals.before());
+        self.claim = ClaimState::Granted { shard, before: before.max(covered) };
         Ok(())
     }
 

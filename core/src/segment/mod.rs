@@ -21,6 +21,7 @@
 //! - `prefetch`, `rate`: how much to claim and to mark ahead.
 //! - `waiting`: the requests.
 
+mod arrivals;
 mod buffer;
 mod claims;
 mod hold;
@@ -35,6 +36,7 @@ use leafd_wire::Run;
 
 use crate::{BootMs, ID_MAX};
 
+pub use arrivals::Arrivals;
 pub use buffer::{MarkMove, SegmentBuffer, Truncation};
 pub use claims::Distribution;
 use hold::StrictHold;
@@ -181,6 +183,14 @@ impl<T> Allocator<T> {
     /// This is the hot path: a few comparisons, and no clock is read.
     pub fn take(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
         self.waiting.is_empty() && self.issue(want, runs)
+    }
+
+    /// Lets a request wait. A strict tag's claim that is on its way may still cover it.
+    pub fn wait(&mut self, uid: u32, want: Want, deadline: BootMs, handle: T) {
+        self.waiting.push(uid, want, deadline, handle);
+        if let Some(hold) = &self.strict {
+            hold.arrivals.note(want.least(), self.waiting.next_ticket);
+        }
     }
 
     /// Issues ids of a strict tag from memory, if this host holds the tag and no requests wait. The caller must have

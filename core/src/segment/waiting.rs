@@ -19,6 +19,11 @@ pub struct Want {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
 
+impl Ticket {
+    /// No request came earlier than the one with this ticket.
+    pub(super) const FIRST: Ticket = Ticket(0);
+}
+
 /// A request that waits.
 #[derive(Debug)]
 struct Waiter<T> {
@@ -45,7 +50,7 @@ pub struct Waiting<T> {
 impl<T> Waiting<T> {
     pub(super) fn new() -> Self {
         let (users, waited_for, deadline_first) = (VecDeque::new(), 0, BootMs(u64::MAX));
-        Waiting { users, waited_for, deadline_first, next_ticket: Ticket(0) }
+        Waiting { users, waited_for, deadline_first, next_ticket: Ticket::FIRST }
     }
 
     /// Queues a request behind the same user's earlier ones.

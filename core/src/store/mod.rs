@@ -77,6 +77,12 @@ impl ClaimWish {
         let hold = HoldWish { own_end: 0, over: 0, ms: 0 };
         ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE, hold }
     }
+
+    /// The same wish with room for requests that arrived since, as far as `step_max` allows.
+    pub fn with_more(self, ids: u64) -> ClaimWish {
+        let want = self.want.saturating_add(ids).min(self.step_max.max(self.want));
+        ClaimWish { want, ..self }
+    }
 }
 
 /// A tag's state, as hosts need it to claim.

@@ -74,6 +74,27 @@ fn who_waited_when_a_claim_was_sent_shares_it_and_the_rest_is_dropped() {
 }
 
 #[test]
+fn a_claim_also_serves_requests_that_arrive_before_its_commit_is_sent() {
+    let mut queue = queue(&[exactly(2)]);
+    let wish = queue.claim_wanted(START).unwrap();
+    let arrivals = queue.arrivals().expect("it is strict");
+    assert_eq!((wish.want, arrivals.cover()), (2, 0));
+    queue.wait(0, exactly(3), BootMs(10), 1);
+    queue.wait(0, Want { count: 9, allow_partial: true }, BootMs(10), 2);
+    // The claim conflicted with another host's, and is repeated.
+    assert_eq!((arrivals.cover(), wish.with_more(4).want), (4, 6));
+    queue.wait(0, exactly(1), BootMs(10), 3);
+    let shared = share(&mut queue, run(2, 8)).unwrap();
+    let served = vec![(0, run(2, 2)), (1, run(4, 3)), (2, run(7, 1))];
+    assert_eq!(shared, Distribution { served, dropped: 2 }, "the last one came too late");
+    // What arrived during an earlier claim counts only once.
+    assert_eq!(queue.claim_wanted(START).map(|wish| wish.want), Some(1));
+    assert_eq!((arrivals.cover(), queue.arrivals().unwrap().cover()), (5, 0));
+    let most = wish.with_more(1_000);
+    assert_eq!(most.want, most.step_max, "no more than a claim may take");
+}
+
+#[test]
 fn a_claim_serves_no_more_than_it_may_but_always_its_first_request() {
     for (counts, most) in
         [(&[60, 30, 10, 1][..], 100), (&[60, 30, 11, 1], 90), (&[101, 1], 101), (&[99, 500], 99)]

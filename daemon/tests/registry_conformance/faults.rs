@@ -39,7 +39,7 @@ fn new_tag(name: &str) -> NewTag {
 fn claims_go_on(store: &mut Store) {
     let under = store.identity().unwrap();
     let tag = Tag::parse(b"orders").unwrap();
-    store.claim(None, &under, &tag, ClaimWish::new(1, 10)).unwrap();
+    store.claim(None, &under, &tag, ClaimWish::new(1, 10), None).unwrap();
 }
 
 #[track_caller]
@@ -272,7 +272,8 @@ pub fn claims_and_swaps_share_a_connection(backend: &mut impl Tables) {
                     for _ in 0..ROUNDS {
                         let (under, tag, wish) =
                             (Arc::clone(&under), tag.clone(), ClaimWish::new(1, 10));
-                        let claim = handle.call(move |store| store.claim(None, &under, &tag, wish));
+                        let claim =
+                            handle.call(move |store| store.claim(None, &under, &tag, wish, None));
                         starts.push(claim.await.unwrap().run.first);
                     }
                     starts

@@ -28,11 +28,11 @@ fn functions_that_an_engine_lacks_are_done_without() {
     assert!(made.history.is_in_doubt() && store.renew(&made, None).unwrap());
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
-    assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &was, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     // What is left of the history shows a table that was filled anew.
     database.execute("CREATE TABLE backup AS SELECT * FROM leafd_tag; DELETE FROM leafd_tag");
     database.execute("INSERT INTO leafd_tag SELECT * FROM backup");
     let is = store.identity().unwrap();
     assert_ne!(is.history, was.history);
-    changed(store.claim(None, &was, &tag("t"), WISH), &was, &is);
+    changed(store.claim(None, &was, &tag("t"), WISH, None), &was, &is);
 }

@@ -160,7 +160,7 @@ fn a_frozen_server_holds_a_call_no_longer_than_its_bound<E: Engine>() {
     server.freeze();
     let mut bounded = |bound_ms: u64| {
         let begun = Instant::now();
-        unavailable(store.claim(None, &under, &tag("t"), WISH), "no answer");
+        unavailable(store.claim(None, &under, &tag("t"), WISH, None), "no answer");
         let took = begun.elapsed();
         // Without a bound it would take for ever.
         assert!(took < Duration::from_millis(bound_ms + 3_000), "{took:?}");
@@ -181,13 +181,13 @@ fn a_restarted_server_is_used_by_the_next_call<E: Engine>() {
     let under = store.identity().unwrap();
     server.kill();
     // What was said depends on how much of it was gone by then.
-    unavailable(store.claim(None, &under, &tag("t"), WISH), "");
+    unavailable(store.claim(None, &under, &tag("t"), WISH, None), "");
     server.start(E::is_up);
-    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     // The connection breaks between two calls: the next one doesn't notice.
     server.stop();
     server.start(E::is_up);
-    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH, None).unwrap().run.range(), 11..21);
     server.stop();
     server.start(E::is_up);
     assert_eq!(store.show(&tag("t")).unwrap().max_id, 21);
@@ -201,14 +201,14 @@ fn a_server_that_stops_taking_writes_is_left<E: Engine>() {
     create(&mut E::open(target), &new_tag("t", 1, 10)).unwrap();
     let mut store = E::open(E::target(&server, E::writer(&server), E::REMOTE.2));
     let under = store.identity().unwrap();
-    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     E::set_writes(&server, false);
     // In the connection that there was, where it stays open, and in a new one.
     for _ in 0..2 {
-        unavailable(store.claim(None, &under, &tag("t"), WISH), "read-only");
+        unavailable(store.claim(None, &under, &tag("t"), WISH, None), "read-only");
     }
     E::set_writes(&server, true);
-    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH, None).unwrap().run.range(), 11..21);
 }
 
 fn select_and_update_on_leafs_table_are_enough_to_claim<E: Engine>() {
@@ -245,7 +245,7 @@ fn select_and_update_on_leafs_table_are_enough_to_claim<E: Engine>() {
         "a role among several stores needs them",
     );
     let other = Identity { history: History("another".into()), ..under.clone() };
-    changed(store.claim(None, &other, &tag("no"), WISH), &other, &under);
+    changed(store.claim(None, &other, &tag("no"), WISH, None), &other, &under);
     changed(store.raise(&other, &[(tag("orders"), 9000)], false), &other, &under);
     let change = TagChange { ceiling: Some(9), ..TagChange::default() };
     refused(store.set(&tag("orders"), &change), "a ceiling needs them");
@@ -299,27 +299,27 @@ fn a_table_made_anew_has_another_history<E: Engine>() {
     let mut store = database.connect();
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
-    assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &was, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     database.execute("DROP TABLE leaf_alloc");
     database.apply_here().unwrap();
     let is = database.connect().identity().unwrap();
     assert_eq!(is.id, was.id);
     assert_ne!(is.history, was.history);
     // The connection is the same as before.
-    changed(store.claim(None, &was, &tag("t"), WISH), &was, &is);
+    changed(store.claim(None, &was, &tag("t"), WISH, None), &was, &is);
     changed(store.look_up(&was, &[tag("t")]), &was, &is);
     changed(store.raise(&was, &[(tag("t"), 500)], false), &was, &is);
     assert_eq!(store.identity().unwrap(), is);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
     // Nothing is claimed before a host has noted that it is another history.
     assert!(is.history.is_in_doubt());
-    refused(store.claim(None, &is, &tag("t"), WISH), "in doubt");
+    refused(store.claim(None, &is, &tag("t"), WISH, None), "in doubt");
     assert!(store.renew(&is, Some(&was.history)).unwrap());
     let is = store.identity().unwrap();
     // Below what leafd's own row has seen, until a daemon pushes what it has seen.
-    refused(store.claim(None, &is, &tag("t"), WISH), "--start 11");
+    refused(store.claim(None, &is, &tag("t"), WISH, None), "--start 11");
     assert_eq!(store.raise(&is, &[(tag("t"), 5)], false).unwrap(), [true]);
-    assert_eq!(store.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(store.claim(None, &is, &tag("t"), WISH, None).unwrap().run.range(), 11..21);
 }
 
 /// It may also be the same one, altered: whoever has seen more of it then says so, and goes on.
@@ -331,12 +331,12 @@ fn with_only_leafs_table_one_made_anew_has_another_history<E: Engine>() {
     database.execute(E::LEAF_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
     let was = store.identity().unwrap();
-    assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &was, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     std::thread::sleep(E::TABLES_TIME);
     database.execute("DROP TABLE leaf_alloc");
     database.execute(E::LEAF_TABLE);
     database.execute("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('t', 1, 10)");
-    let again = store.claim(None, &was, &tag("t"), WISH);
+    let again = store.claim(None, &was, &tag("t"), WISH, None);
     let is = store.identity().unwrap();
     assert_eq!(is.id, was.id);
     assert_ne!(is.history, was.history);
@@ -357,18 +357,18 @@ fn a_copied_database_is_the_same_store_with_another_history<E: Engine>() {
     let is = store.identity().unwrap();
     assert_eq!(is.id, was.id);
     assert_ne!(is.history, was.history);
-    changed(store.claim(None, &other, &tag("t"), WISH), &other, &is);
+    changed(store.claim(None, &other, &tag("t"), WISH, None), &other, &is);
     copy.execute("DELETE FROM leafd_meta WHERE name = 'role'");
-    refused(store.claim(None, &is, &tag("t"), WISH), "complete it with: leafd schema apply");
+    refused(store.claim(None, &is, &tag("t"), WISH, None), "complete it with: leafd schema apply");
     copy.apply_here().unwrap();
-    assert_eq!(store.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &is, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     copy.execute("UPDATE leafd_meta SET value = 'one' WHERE name = 'role'");
     refused(
-        store.claim(None, &is, &tag("t"), WISH),
+        store.claim(None, &is, &tag("t"), WISH, None),
         "\"role\" in leafd_meta that leafd did not write",
     );
     copy.execute("UPDATE leafd_meta SET value = '' WHERE name = 'role'");
-    assert_eq!(store.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(store.claim(None, &is, &tag("t"), WISH, None).unwrap().run.range(), 11..21);
 }
 
 fn a_folding_collation_never_gives_two_names_one_row<E: Engine>() {
@@ -411,7 +411,7 @@ fn a_role_is_replaced_after_the_claim_that_is_under_way<E: Engine>() {
     };
     let under = &under;
     let (claimed, told) = std::thread::scope(|scope| {
-        let claiming = scope.spawn(move || store.claim(None, under, &tag("t"), WISH));
+        let claiming = scope.spawn(move || store.claim(None, under, &tag("t"), WISH, None));
         until_waiting(1);
         let replacing = scope.spawn(|| {
             operator.replace_role(under, &next.role).unwrap();
@@ -446,7 +446,7 @@ fn a_claim_whose_right_is_revoked_meanwhile_leaves_nothing_behind<E: Engine>() {
     E::run(&mut other, "BEGIN");
     E::run(&mut other, "UPDATE leafd_tag SET role_version = 7 WHERE tag = 't'");
     let claimed = std::thread::scope(|scope| {
-        let claiming = scope.spawn(|| store.claim(None, &under, &tag("t"), WISH));
+        let claiming = scope.spawn(|| store.claim(None, &under, &tag("t"), WISH, None));
         until_it_waits::<E>(&mut observer, || claiming.is_finished());
         E::run(&mut other, "COMMIT");
         claiming.join().unwrap().unwrap()
@@ -512,12 +512,12 @@ fn a_former_primary_is_no_refuge_from_one_slow_call<E: Engine>() {
     let under = store.identity().unwrap();
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     servers[0].freeze();
-    unavailable(store.claim(None, &under, &tag("t"), WISH), "no answer");
+    unavailable(store.claim(None, &under, &tag("t"), WISH, None), "no answer");
     servers[0].thaw();
-    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.count, 10);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH, None).unwrap().run.count, 10);
     // When it is gone, the other one is what there is.
     servers[0].freeze();
-    unavailable(store.claim(None, &under, &tag("t"), WISH), "no answer");
+    unavailable(store.claim(None, &under, &tag("t"), WISH, None), "no answer");
     let other = store.identity().unwrap();
     servers[0].thaw();
     assert_eq!(other.id, under.id);

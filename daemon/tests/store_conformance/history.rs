@@ -16,7 +16,7 @@ fn host(name: &str) -> ClaimedBy {
 
 fn claim_as(store: &mut Store, by: &ClaimedBy, name: &str, wish: ClaimWish) -> Claim {
     let under = store.identity().unwrap();
-    store.claim(Some(by), &under, &tag(name), wish).unwrap()
+    store.claim(Some(by), &under, &tag(name), wish, None).unwrap()
 }
 
 fn told(store: &mut Store, name: &str, id: u64) -> Vec<ClaimRecord> {

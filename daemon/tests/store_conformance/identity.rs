@@ -42,9 +42,9 @@ pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
     ];
     let (host, start) = (HostId("h".into()), StartToken("s".into()));
     for was in &others {
-        changed(store.claim(None, was, &tag("t"), WISH), was, &is);
+        changed(store.claim(None, was, &tag("t"), WISH, None), was, &is);
         // Not that it is unknown: what another store lacks says nothing.
-        changed(store.claim(None, was, &tag("no"), WISH), was, &is);
+        changed(store.claim(None, was, &tag("no"), WISH, None), was, &is);
         changed(store.create(was, &new_tag("no", 1, 10)), was, &is);
         changed(store.look_up(was, &[tag("t")]), was, &is);
         changed(store.look_up(was, &[tag("no")]), was, &is);
@@ -58,7 +58,7 @@ pub fn under_another_identity_nothing_is_done(backend: &mut dyn Backend) {
     assert_eq!(store.show(&tag("t")).unwrap(), before);
     assert_eq!(store.identity().unwrap(), is);
     assert_eq!(check_in(&mut store, &host, &[], &start), CheckIn::New);
-    assert_eq!(store.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &is, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
 }
 
 pub fn a_role_is_taken_once(backend: &mut dyn Backend) {
@@ -82,8 +82,8 @@ pub fn a_role_is_taken_once(backend: &mut dyn Backend) {
             result => panic!("{result:?}"),
         }
     }
-    changed(store.claim(None, &sole, &tag("t"), WISH), &sole, &taken);
-    assert_eq!(store.claim(None, &taken, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    changed(store.claim(None, &sole, &tag("t"), WISH, None), &sole, &taken);
+    assert_eq!(store.claim(None, &taken, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     drop(store);
     assert_eq!(backend.connect().identity().unwrap(), taken);
 }
@@ -146,7 +146,8 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
                 .map(|mut store| {
                     let (under, next, together) = (&under, &next, &together);
                     scope.spawn(move || {
-                        let mut end = store.claim(None, under, &tag("t"), WISH).unwrap().run.end();
+                        let mut end =
+                            store.claim(None, under, &tag("t"), WISH, None).unwrap().run.end();
                         together.wait();
                         let begun = Instant::now();
                         loop {
@@ -154,7 +155,7 @@ pub fn no_claim_outlasts_its_role(backend: &mut dyn Backend) {
                             // The embedded store's lock goes to whoever asks in the right moment. The operator
                             // asks each 100 ms at last.
                             thread::sleep(Duration::from_millis(5));
-                            match store.claim(None, under, &tag("t"), WISH) {
+                            match store.claim(None, under, &tag("t"), WISH, None) {
                                 Ok(claim) => end = claim.run.end(),
                                 Err(StoreError::Changed { found, .. }) => {
                                     assert_eq!(found, *next);
@@ -184,19 +185,19 @@ pub fn set_back_in_place_it_has_another_history(backend: &mut dyn Backend) {
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let was = store.identity().unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_tag");
-    assert_eq!(store.claim(None, &was, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(store.claim(None, &was, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     backend.execute(
         "DELETE FROM leafd_tag; INSERT INTO leafd_tag SELECT * FROM backup; UPDATE leaf_alloc SET max_id = 1",
     );
     let is = store.identity().unwrap();
     assert_ne!(is.history, was.history);
     assert_eq!((&is.id, &is.role), (&was.id, &was.role));
-    changed(store.claim(None, &was, &tag("t"), WISH), &was, &is);
+    changed(store.claim(None, &was, &tag("t"), WISH, None), &was, &is);
     changed(store.look_up(&was, &[tag("t")]), &was, &is);
     // While it is being filled nothing can be told of it.
     backend.execute("DELETE FROM leafd_tag");
     for result in
-        [store.identity().map(|_| ()), store.claim(None, &is, &tag("t"), WISH).map(|_| ())]
+        [store.identity().map(|_| ()), store.claim(None, &is, &tag("t"), WISH, None).map(|_| ())]
     {
         assert!(matches!(result, Err(StoreError::Refused(_))), "{result:?}");
     }

@@ -28,7 +28,7 @@ pub fn a_note_that_is_not_true_is_renewed_once(backend: &mut dyn Backend) {
     backend.execute("UPDATE leafd_meta SET value = REPLACE(value, '\"engine\":\"', '\"engine\":\"0') WHERE name = 'history'");
     let doubt = one.identity().unwrap();
     assert!(doubt.history.is_in_doubt());
-    changed(one.claim(None, &was, &tag("t"), WISH), &was, &doubt);
+    changed(one.claim(None, &was, &tag("t"), WISH, None), &was, &doubt);
     assert_eq!(other.identity().unwrap(), doubt);
     assert!(one.renew(&doubt, Some(&was.history)).unwrap());
     let is = one.identity().unwrap();
@@ -39,9 +39,9 @@ pub fn a_note_that_is_not_true_is_renewed_once(backend: &mut dyn Backend) {
     for store in [&mut one, &mut other] {
         assert_eq!(store.is_settled(&is).unwrap(), Some(false));
     }
-    assert_eq!(one.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 1..11);
+    assert_eq!(one.claim(None, &is, &tag("t"), WISH, None).unwrap().run.range(), 1..11);
     assert_eq!(other.is_settled(&is).unwrap(), Some(true));
-    assert_eq!(other.claim(None, &is, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(other.claim(None, &is, &tag("t"), WISH, None).unwrap().run.range(), 11..21);
     assert_eq!(other.identity().unwrap(), is);
 }
 
@@ -50,15 +50,15 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
     let (mut one, was) = host(backend, "one");
     let (mut other, _) = host(backend, "other");
     create(&mut one, &new_tag("t", 1, 10)).unwrap();
-    one.claim(None, &was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH, None).unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
-    one.claim(None, &was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH, None).unwrap();
     backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM backup");
     // Nothing of the other host's is gone.
     assert_eq!(other.identity().unwrap(), was);
     let doubt = one.identity().unwrap();
     assert!(doubt.history.is_in_doubt());
-    changed(one.claim(None, &was, &tag("t"), WISH), &was, &doubt);
+    changed(one.claim(None, &was, &tag("t"), WISH, None), &was, &doubt);
     assert!(one.renew(&doubt, Some(&was.history)).unwrap());
     let is = other.identity().unwrap();
     // Claims may have gone on meanwhile, so every host that trusted the former life has missed something.
@@ -68,7 +68,7 @@ pub fn a_host_whose_last_write_is_gone_claims_nothing(backend: &mut dyn Backend)
         [Some(false); 2]
     );
     for store in [&mut one, &mut other] {
-        store.claim(None, &is, &tag("t"), WISH).unwrap();
+        store.claim(None, &is, &tag("t"), WISH, None).unwrap();
     }
     // In the new life the same is found again.
     backend.execute("UPDATE leafd_host SET written = written - 1 WHERE host = 'one'");
@@ -82,7 +82,7 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
     let (mut one, was) = host(backend, "one");
     create(&mut one, &new_tag("t", 1, 10)).unwrap();
     backend.execute("CREATE TABLE backup AS SELECT * FROM leafd_host");
-    one.claim(None, &was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH, None).unwrap();
     let written = one.written(&was.history);
     backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM backup");
     let mut again = backend.connect();
@@ -101,7 +101,7 @@ pub fn a_start_that_the_store_has_lost_begins_a_new_life(backend: &mut dyn Backe
 pub fn a_new_host_has_lost_nothing(backend: &mut dyn Backend) {
     let (mut one, was) = host(backend, "one");
     create(&mut one, &new_tag("t", 1, 10)).unwrap();
-    one.claim(None, &was, &tag("t"), WISH).unwrap();
+    one.claim(None, &was, &tag("t"), WISH, None).unwrap();
     let mut anew = backend.connect();
     anew.trust(&was.history, one.written(&was.history));
     let next = StartToken("next".into());
@@ -118,8 +118,8 @@ pub fn a_copy_of_a_host_stops_the_earlier_start(backend: &mut dyn Backend) {
     let [known, next] = ["start of one", "later"].map(|start| StartToken(start.into()));
     let checked_in = copy.check_in(&under, &HostId("one".into()), &[known], &next);
     assert_eq!(checked_in.unwrap(), CheckIn::Current);
-    copy.claim(None, &under, &tag("t"), WISH).unwrap();
-    let error = one.claim(None, &under, &tag("t"), WISH).unwrap_err();
+    copy.claim(None, &under, &tag("t"), WISH, None).unwrap();
+    let error = one.claim(None, &under, &tag("t"), WISH, None).unwrap_err();
     assert!(error.to_string().contains("another daemon runs with a copy"), "{error}");
     claim(&mut copy, "t", 1);
 }
@@ -129,7 +129,7 @@ pub fn a_write_of_an_earlier_start_that_comes_back_is_a_loss(backend: &mut dyn B
     let (mut one, was) = host(backend, "one");
     create(&mut one, &new_tag("t", 1, 10)).unwrap();
     for _ in 0..5 {
-        one.claim(None, &was, &tag("t"), WISH).unwrap();
+        one.claim(None, &was, &tag("t"), WISH, None).unwrap();
     }
     backend.execute("CREATE TABLE former AS SELECT * FROM leafd_host");
     backend.execute("UPDATE leafd_host SET written = written - 4");
@@ -141,8 +141,8 @@ pub fn a_write_of_an_earlier_start_that_comes_back_is_a_loss(backend: &mut dyn B
     backend.execute("DELETE FROM leafd_host; INSERT INTO leafd_host SELECT * FROM former");
     let doubt = again.identity().unwrap();
     assert!(doubt.history.is_in_doubt(), "{doubt}");
-    changed(again.claim(None, &was, &tag("t"), WISH), &was, &doubt);
+    changed(again.claim(None, &was, &tag("t"), WISH, None), &was, &doubt);
     assert!(again.renew(&doubt, Some(&was.history)).unwrap());
     let is = again.identity().unwrap();
-    again.claim(None, &is, &tag("t"), WISH).unwrap();
+    again.claim(None, &is, &tag("t"), WISH, None).unwrap();
 }

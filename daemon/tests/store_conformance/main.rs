@@ -215,7 +215,7 @@ fn claim(store: &mut Store, name: &str, want: u64) -> Claim {
 
 fn try_claim(store: &mut Store, tag: &Tag, wish: ClaimWish) -> Result<Claim, StoreError> {
     let under = store.identity()?;
-    store.claim(None, &under, tag, wish)
+    store.claim(None, &under, tag, wish, None)
 }
 
 fn create(store: &mut Store, new: &NewTag) -> Result<TagRow, StoreError> {

@@ -35,7 +35,7 @@ fn all_calls_work(store: &mut Store) {
     let created = create(store, &new_tag("t", 1, 10)).unwrap();
     let under = store.identity().unwrap();
     let by = ClaimedBy { host: HostId("h".into()), name: "n".into(), holds_from: None };
-    let claim_as = store.claim(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000));
+    let claim_as = store.claim(Some(&by), &under, &tag("t"), ClaimWish::new(1, 1000), None);
     assert_eq!(claim_as.unwrap().run.range(), 1..11);
     assert_eq!(store.claims_after(&tag("t"), 0, 9).unwrap().len(), 1);
     assert_eq!(store.forget_claims(Duration::from_secs(9), 9).unwrap(), 0);
@@ -202,7 +202,9 @@ fn a_name_that_the_tables_character_set_cant_hold_is_an_unknown_tag() {
     let name = tag("\u{8ba2}\u{5355}");
     let under = store.identity().unwrap();
     let wish = ClaimWish::new(1, 1_000);
-    for result in [store.claim(None, &under, &name, wish).map(drop), store.show(&name).map(drop)] {
+    for result in
+        [store.claim(None, &under, &name, wish, None).map(drop), store.show(&name).map(drop)]
+    {
         assert!(matches!(result, Err(StoreError::UnknownTag { .. })), "{result:?}");
     }
     let terms = store.look_up(&under, &[name.clone(), tag("leaf")]).unwrap();

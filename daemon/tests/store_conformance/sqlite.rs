@@ -282,11 +282,11 @@ fn a_file_that_goes_while_in_use_stops_claims() {
     let wish = ClaimWish::new(1, 1);
     let under = store.identity().unwrap();
     fs::rename(&place.path, &away).unwrap();
-    let gone = store.claim(None, &under, &tag("t"), wish);
+    let gone = store.claim(None, &under, &tag("t"), wish, None);
     assert!(matches!(gone, Err(StoreError::Unavailable { .. })), "{gone:?}");
     assert!(!place.path.exists());
     let other = open(&place.path);
-    let replaced = store.claim(None, &under, &tag("t"), wish);
+    let replaced = store.claim(None, &under, &tag("t"), wish, None);
     assert!(matches!(replaced, Err(StoreError::Changed { .. })), "{replaced:?}");
     drop(other);
     fs::rename(&away, &place.path).unwrap();
@@ -356,7 +356,7 @@ fn a_claim_that_can_t_be_remembered_is_not_made() {
     create(&mut store, &new_tag("t", 1, 10)).unwrap();
     let by = ClaimedBy { host: HostId("a".into()), name: "web-1".into(), holds_from: None };
     let (under, wish) = (store.identity().unwrap(), ClaimWish::new(1, 1000));
-    let mut claim = || store.claim(Some(&by), &under, &tag("t"), wish);
+    let mut claim = || store.claim(Some(&by), &under, &tag("t"), wish, None);
     let first = claim().unwrap().run;
     by_hand(
         &place.path,

@@ -54,7 +54,7 @@ fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
     let (mut store, under, mut admin) = store(&server, Duration::from_secs(5));
     standby_is("nobody", &mut admin);
     let claim = std::thread::scope(|scope| {
-        let claiming = scope.spawn(|| store.claim(None, &under, &tag("t"), WISH));
+        let claiming = scope.spawn(|| store.claim(None, &under, &tag("t"), WISH, None));
         let cancel = format!("SELECT pg_cancel_backend(pid) {WAITING}");
         while admin.query(&cancel, &[]).unwrap().is_empty() {
             assert!(!claiming.is_finished(), "it did not wait for a standby");
@@ -70,7 +70,7 @@ fn a_claim_that_no_synchronous_standby_confirmed_is_none() {
         other => panic!("{other:?}"),
     }
     standby_is("", &mut admin);
-    assert_eq!(store.claim(None, &under, &tag("t"), WISH).unwrap().run.range(), 11..21);
+    assert_eq!(store.claim(None, &under, &tag("t"), WISH, None).unwrap().run.range(), 11..21);
 }
 
 /// A commit that nobody waits for any more keeps its tag's row locked, so that no further claim of the tag waits as well.
@@ -81,11 +81,11 @@ fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
     create(&mut store, &new_tag("u", 1, 10)).unwrap();
     // The first claims of tags all write one row.
     for name in ["t", "u"] {
-        assert_eq!(store.claim(None, &under, &tag(name), WISH).unwrap().run.range(), 1..11);
+        assert_eq!(store.claim(None, &under, &tag(name), WISH, None).unwrap().run.range(), 1..11);
     }
     standby_is("nobody", &mut admin);
     for (name, commits) in [("t", 1), ("t", 1), ("u", 2), ("t", 2), ("u", 2)] {
-        match store.claim(None, &under, &tag(name), WISH) {
+        match store.claim(None, &under, &tag(name), WISH, None) {
             Err(StoreError::Unavailable { .. }) => {}
             other => panic!("{other:?}"),
         }
@@ -94,7 +94,7 @@ fn while_the_standby_is_away_one_commit_a_tag_waits_for_it() {
     standby_is("", &mut admin);
     // What waited is committed, and used by nobody.
     for name in ["t", "u"] {
-        assert_eq!(store.claim(None, &under, &tag(name), WISH).unwrap().run.range(), 21..31);
+        assert_eq!(store.claim(None, &under, &tag(name), WISH, None).unwrap().run.range(), 21..31);
     }
 }
 
@@ -123,7 +123,7 @@ fn each_claim_waits_for_disk_and_standby_whatever_the_server_is_set_to() {
             assert!(begun.elapsed() < Duration::from_secs(20), "the setting is not reloaded");
             std::thread::sleep(Duration::from_millis(20));
         }
-        store.claim(None, &under, &tag("t"), WISH).unwrap();
+        store.claim(None, &under, &tag("t"), WISH, None).unwrap();
     }
     let seen = admin.query("SELECT setting FROM seen", &[]).unwrap();
     let seen: Vec<String> = seen.iter().map(|row| row.get(0)).collect();

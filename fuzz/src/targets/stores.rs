@@ -129,7 +129,9 @@ impl Place {
                 description: Some("kept".to_owned()),
             };
             store.create(&under, &new).expect("it is new");
-            store.claim(None, &under, &tag(name), ClaimWish::new(10, 100)).expect("it has numbers");
+            store
+                .claim(None, &under, &tag(name), ClaimWish::new(10, 100), None)
+                .expect("it has numbers");
         }
         let start = StartToken("0".repeat(32).into());
         store.check_in(&under, &HostId("1".repeat(32).into()), &[], &start).expect("it is new");
@@ -216,7 +218,7 @@ fn claims(store: &mut Store, under: &Identity, tag: &Tag, wish: ClaimWish) {
                 end = higher;
             }
         }
-        match store.claim(None, under, tag, wish) {
+        match store.claim(None, under, tag, wish, None) {
             Ok(claim) => {
                 let run = claim.run;
                 let last = run.last().expect("claimed numbers are positive");
@@ -291,7 +293,7 @@ fn roles(store: &mut Store, under: &Identity) {
         let wish = ClaimWish::new(1, 100);
         assert_eq!(store.identity().map(|found| found.role).ok(), Some(other.clone()));
         if under.role != other {
-            let claimed = store.claim(None, &under, &tag("a"), wish);
+            let claimed = store.claim(None, &under, &tag("a"), wish, None);
             assert!(matches!(claimed, Err(StoreError::Changed { .. })), "{claimed:?}");
         }
     }

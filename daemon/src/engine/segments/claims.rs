@@ -102,7 +102,10 @@ impl Segments {
         let sent_at = Instant::now();
         let by = self.claimed_by(&tag, sent.shard);
         let (under, name) = (sent.under.clone(), tag.tag.clone());
-        let claim = move |store: &mut Store| store.claim(by.as_ref(), &under, &name, wish);
+        let arrivals = tag.allocator.borrow().arrivals();
+        let claim = move |store: &mut Store| {
+            store.claim(by.as_ref(), &under, &name, wish, arrivals.as_ref())
+        };
         let outcome = upstream.store.call(claim).await;
         upstream.claims.answered(&outcome, sent_at.elapsed());
         self.turns.give_back(sent.turn);
