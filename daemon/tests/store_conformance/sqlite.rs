@@ -112,7 +112,7 @@ fn tables_that_look_different_are_refused_and_left_alone() {
         ),
         (
             "CREATE TABLE leafd_meta (name, value); INSERT INTO leafd_meta VALUES ('format', 3)",
-            "another leafd (format 3",
+            "different version of leafd (format 3",
         ),
     ];
     for (number, (sql, part)) in cases.into_iter().enumerate() {
