@@ -5,7 +5,7 @@ use leafd_wire::Run;
 use super::arrivals::Arrivals;
 use super::hold::{HoldNeed, StrictHold};
 use super::prefetch::{Need, PrefetchPolicy};
-use super::{Allocator, ClaimState, MarkMove, Truncation};
+use super::{Allocator, ClaimState, MarkMove, Truncation, Waiting};
 use crate::BootMs;
 use crate::store::{ClaimWish, Holding};
 
@@ -29,6 +29,7 @@ impl<T> Allocator<T> {
             ClaimState::RetryAt(instant) if now < instant => return None,
             ClaimState::Idle | ClaimState::RetryAt(_) => {}
         }
+        self.waiting.arrivals = None;
         let wish = match self.is_strict() {
             true => self.strict_wish(now),
             false => self.held_wish(now),
@@ -40,10 +41,10 @@ impl<T> Allocator<T> {
         wish
     }
 
-    /// The requests that arrive from now on, which a strict tag's claim may still cover. `None` if the tag isn't known to
-    /// be strict.
+    /// The requests that arrive from now on, which the last claim may still cover. `None` unless the tag is known to be
+    /// strict.
     pub fn arrivals(&self) -> Option<Arrivals> {
-        self.strict.as_ref().map(|hold| hold.arrivals.clone())
+        self.waiting.arrivals.clone()
     }
 
     /// A claim for all waiting requests, with more ids if the tag is held; `None` if nothing needs to be claimed.
@@ -59,9 +60,9 @@ impl<T> Allocator<T> {
             ceiling: self.shards[0].ceiling,
             most: step_max,
         };
-        let strict = self.strict.as_mut()?;
-        let (want, hold) = strict.wish(now, need)?;
-        strict.arrivals = Arrivals::since(self.waiting.next_ticket);
+        let (want, hold) = self.strict.as_mut()?.wish(now, need)?;
+        let Waiting { waited_for: needed, next_ticket, .. } = self.waiting;
+        self.waiting.arrivals = Some(Arrivals::since(needed, next_ticket));
         Some(ClaimWish { least: waited_for.max(1), hold, ..ClaimWish::new(want, step_max) })
     }
 
@@ -184,7 +185,7 @@ impl<T> Allocator<T> {
             return Err(known.highest_end);
         }
         known.highest_end = claimed.end();
-        let covered = self.strict.as_ref().map_or(before, |hold| hold.arrivals.before());
+        let covered = self.waiting.arrivals.take().map_or(before, |arrivals| arrivals.before());
         self.claim = ClaimState::Granted { shard, before: before.max(covered) };
         Ok(())
     }

@@ -11,8 +11,6 @@
 
 use leafd_wire::Run;
 
-use super::arrivals::Arrivals;
-use super::waiting::Ticket;
 use crate::BootMs;
 use crate::store::{HoldWish, Holding};
 
@@ -78,8 +76,6 @@ pub(super) struct StrictHold {
     other: Option<OtherHold>,
     /// Ids that were dropped and not yet reported.
     pub(super) dropped: u64,
-    /// The requests that have arrived since the last claim was sent.
-    pub(super) arrivals: Arrivals,
 }
 
 /// The store's record of this host.
@@ -118,7 +114,6 @@ impl StrictHold {
             own_end: 0,
             other: None,
             dropped: 0,
-            arrivals: Arrivals::since(Ticket::FIRST),
         }
     }
 

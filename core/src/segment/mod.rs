@@ -11,8 +11,8 @@
 //! a shard; with a single shard they all ascend.
 //!
 //! A **strict** tag's ids ascend across all hosts: a request made after another was answered gets a larger id.
-//! Requests that wait when a claim is sent share its grant. Later requests wait for the next claim, because another
-//! host may have claimed and answered by then. Ids that no request takes are dropped, unless the host holds the tag for
+//! Requests that arrive before a claim's commit is sent share its grant (`arrivals`). Later requests wait for the next
+//! claim, because another host may have claimed and answered by then. Ids that no request takes are dropped, unless the host holds the tag for
 //! a short time (`hold`). Every tag is treated as non-strict until its first claim shows whether it is strict.
 //!
 //! - `buffer`: the held segments; `marks`: how many of their ids may be issued.
@@ -183,14 +183,6 @@ impl<T> Allocator<T> {
     /// This is the hot path: a few comparisons, and no clock is read.
     pub fn take(&mut self, want: Want, runs: &mut Vec<Run>) -> bool {
         self.waiting.is_empty() && self.issue(want, runs)
-    }
-
-    /// Lets a request wait. A strict tag's claim that is on its way may still cover it.
-    pub fn wait(&mut self, uid: u32, want: Want, deadline: BootMs, handle: T) {
-        self.waiting.push(uid, want, deadline, handle);
-        if let Some(hold) = &self.strict {
-            hold.arrivals.note(want.least(), self.waiting.next_ticket);
-        }
     }
 
     /// Issues ids of a strict tag from memory, if this host holds the tag and no requests wait. The caller must have

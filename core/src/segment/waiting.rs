@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 
+use super::arrivals::Arrivals;
 use crate::BootMs;
 
 /// A request for numbers.
@@ -18,11 +19,6 @@ pub struct Want {
 /// A request's place in the order of arrival: lower tickets came earlier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Ticket(u64);
-
-impl Ticket {
-    /// No request came earlier than the one with this ticket.
-    pub(super) const FIRST: Ticket = Ticket(0);
-}
 
 /// A request that waits.
 #[derive(Debug)]
@@ -45,12 +41,14 @@ pub struct Waiting<T> {
     deadline_first: BootMs,
     /// The ticket of the next request. Every earlier request has a lower one.
     pub(super) next_ticket: Ticket,
+    /// A strict tag's claim that is on its way and may cover more requests.
+    pub(super) arrivals: Option<Arrivals>,
 }
 
 impl<T> Waiting<T> {
     pub(super) fn new() -> Self {
         let (users, waited_for, deadline_first) = (VecDeque::new(), 0, BootMs(u64::MAX));
-        Waiting { users, waited_for, deadline_first, next_ticket: Ticket::FIRST }
+        Waiting { users, waited_for, deadline_first, next_ticket: Ticket(0), arrivals: None }
     }
 
     /// Queues a request behind the same user's earlier ones.
@@ -63,6 +61,7 @@ impl<T> Waiting<T> {
             Some((_, queue)) => queue.push_back(waiter),
             None => self.users.push_back((uid, VecDeque::from([waiter]))),
         }
+        self.note_arrivals();
     }
 
     /// Whether no request waits.
@@ -152,8 +151,16 @@ impl<T> Waiting<T> {
 
     fn left(&mut self, waiter: Waiter<T>) -> T {
         self.waited_for -= u64::from(waiter.want.least());
+        self.note_arrivals();
         self.free_if_empty();
         waiter.handle
+    }
+
+    /// Tells a claim that is on its way what waits now.
+    fn note_arrivals(&self) {
+        if let Some(arrivals) = &self.arrivals {
+            arrivals.note(self.waited_for, self.next_ticket);
+        }
     }
 
     /// A host may use a hundred thousand tags, so an empty queue keeps no memory.
@@ -210,6 +217,7 @@ impl<T> Waiting<T> {
             }
             !queue.is_empty()
         });
+        self.note_arrivals();
         self.free_if_empty();
         taken
     }

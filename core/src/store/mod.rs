@@ -78,10 +78,10 @@ impl ClaimWish {
         ClaimWish { want, least: 1, step_max, shard: Shard::WHOLE, hold }
     }
 
-    /// The same wish with room for requests that arrived since, as far as `step_max` allows.
-    pub fn with_more(self, ids: u64) -> ClaimWish {
-        let want = self.want.saturating_add(ids).min(self.step_max.max(self.want));
-        ClaimWish { want, ..self }
+    /// The same wish with so many ids more, all of which are needed; `None` if that is more than a claim may take.
+    pub fn with_more(self, ids: u64) -> Option<ClaimWish> {
+        let (want, least) = (self.want.checked_add(ids)?, self.least.checked_add(ids)?);
+        (ids == 0 || want <= self.step_max).then_some(ClaimWish { want, least, ..self })
     }
 }
 

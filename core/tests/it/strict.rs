@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use leafd_core::segment::{Allocator, Distribution, PrefetchPolicy};
-use leafd_core::store::Holding;
-use leafd_core::{BootMs, Want};
+use leafd_core::store::{Generation, Holding, TagRow};
+use leafd_core::{BootMs, Tag, Want};
 use leafd_wire::Run;
 
 use crate::seed::seeds;
@@ -78,20 +78,46 @@ fn a_claim_also_serves_requests_that_arrive_before_its_commit_is_sent() {
     let mut queue = queue(&[exactly(2)]);
     let wish = queue.claim_wanted(START).unwrap();
     let arrivals = queue.arrivals().expect("it is strict");
-    assert_eq!((wish.want, arrivals.cover()), (2, 0));
-    queue.wait(0, exactly(3), BootMs(10), 1);
-    queue.wait(0, Want { count: 9, allow_partial: true }, BootMs(10), 2);
-    // The claim conflicted with another host's, and is repeated.
-    assert_eq!((arrivals.cover(), wish.with_more(4).want), (4, 6));
-    queue.wait(0, exactly(1), BootMs(10), 3);
+    assert_eq!((wish.want, arrivals.cover(Some)), (2, Some(0)));
+    queue.waiting.push(0, exactly(3), BootMs(10), 1);
+    queue.waiting.push(0, exactly(50), BootMs(0), 2);
+    assert_eq!(queue.waiting.expire_last(BootMs(1)), Some(2));
+    queue.waiting.push(0, Want { count: 9, allow_partial: true }, BootMs(10), 3);
+    // The claim conflicted with another host's, and is repeated. Nothing is claimed for the request that has left.
+    assert_eq!(arrivals.cover(Some), Some(4));
+    queue.waiting.push(0, exactly(1), BootMs(10), 4);
+    // There are too few ids for that one, so it is not covered.
+    assert_eq!(arrivals.cover(|more| (more < 5).then_some(())), None);
     let shared = share(&mut queue, run(2, 8)).unwrap();
-    let served = vec![(0, run(2, 2)), (1, run(4, 3)), (2, run(7, 1))];
+    let served = vec![(0, run(2, 2)), (1, run(4, 3)), (3, run(7, 1))];
     assert_eq!(shared, Distribution { served, dropped: 2 }, "the last one came too late");
     // What arrived during an earlier claim counts only once.
     assert_eq!(queue.claim_wanted(START).map(|wish| wish.want), Some(1));
-    assert_eq!((arrivals.cover(), queue.arrivals().unwrap().cover()), (5, 0));
-    let most = wish.with_more(1_000);
-    assert_eq!(most.want, most.step_max, "no more than a claim may take");
+    assert_eq!(queue.arrivals().unwrap().cover(Some), Some(0));
+}
+
+#[test]
+fn a_claim_covers_arrivals_only_if_there_are_ids_for_all() {
+    let mut queue = queue(&[exactly(90)]);
+    let wish = queue.claim_wanted(START).unwrap();
+    queue.waiting.push(1, exactly(5), BootMs(10), 1);
+    assert_eq!(wish.with_more(5).map(|wish| (wish.want, wish.least)), Some((95, 95)));
+    assert_eq!(wish.with_more(11), None, "more than a claim may take");
+    let row = |ceiling| TagRow {
+        tag: Tag::parse(b"t").unwrap(),
+        max_id: 2,
+        step: 1,
+        ceiling,
+        generation: Generation(0),
+        strict: true,
+        masked: None,
+        description: None,
+        updated: None,
+    };
+    let arrivals = queue.arrivals().unwrap();
+    let taken = |ceiling| arrivals.plan(&row(ceiling), 0, wish).map(|plan| plan.run.count);
+    assert_eq!((taken(95), taken(96)), (Ok(90), Ok(95)));
+    assert!(taken(90).is_err());
 }
 
 #[test]

@@ -325,7 +325,7 @@ impl World {
                 self.totals.from_memory += 1;
                 self.answer(index, request, runs[0])?;
             } else {
-                tag.wait(0, WANT, BootMs(u64::MAX), request);
+                tag.waiting.push(0, WANT, BootMs(u64::MAX), request);
             }
         }
         self.serve(index, read)?;
@@ -411,7 +411,7 @@ impl World {
             }
             Claim::Sent(wish) => {
                 let more = self.cover(index);
-                let made = self.carry_out(index, wish.with_more(more));
+                let made = self.carry_out(index, ClaimWish { want: wish.want + more, ..wish });
                 Some(if lost { Claim::Failed } else { made })
             }
             Claim::Granted(run, holding) => {
@@ -445,7 +445,8 @@ impl World {
 
     /// The claim of a host covers the requests that have arrived by now. Returns how many more ids it takes for them.
     fn cover(&mut self, index: usize) -> u64 {
-        let more = self.hosts[index].tag.arrivals().map_or(0, |arrivals| arrivals.cover());
+        let more = self.hosts[index].tag.arrivals().and_then(|arrivals| arrivals.cover(Some));
+        let more = more.unwrap_or(0);
         self.totals.covered += more;
         match self.broken {
             // There are ids left for those who arrive later.

@@ -281,7 +281,7 @@ impl Segments {
             ));
         }
         let uid = reply.asker().claimant.uid;
-        tag.allocator.borrow_mut().wait(uid, want, deadline, reply);
+        tag.allocator.borrow_mut().waiting.push(uid, want, deadline, reply);
         self.drive(tag);
         if deadline <= now {
             // The others were checked before. Checking all of them each time would let one client starve the others.

@@ -129,8 +129,8 @@ impl Store {
     /// Claims numbers of a tag in one transaction that is durable when this returns.
     ///
     /// [`leafd_core::store::plan_claim`] decides what is claimed. A claim never takes ids that the store records as
-    /// claimed, even if the row was set back by hand. A strict tag's claim also covers the `arrivals` up to its commit. If it is unknown whether the commit happened, the call fails and
-    /// the range is never used.
+    /// claimed, even if the row was set back by hand. A strict tag's claim also covers the `arrivals` up to its commit.
+    /// If it is unknown whether the commit happened, the call fails and the range is never used.
     ///
     /// # Errors
     /// [`StoreError::Changed`];
@@ -148,9 +148,10 @@ impl Store {
     ) -> Result<Claim, StoreError> {
         let claimed = self.transact(|session| {
             let found = session.require_under(under, tag)?;
-            // The row is locked, which may have taken a while.
-            let wish = wish.with_more(arrivals.map_or(0, Arrivals::cover));
-            let plan = plan_claim(&found.row, found.claimed_end, wish)?;
+            let plan = match arrivals {
+                Some(arrivals) => arrivals.plan(&found.row, found.claimed_end, wish)?,
+                None => plan_claim(&found.row, found.claimed_end, wish)?,
+            };
             let end = next_start(found.row.max_id, found.claimed_end);
             let (holding, strictness) = match plan_hold(found.strictness, end, wish.hold) {
                 HoldPlan::Claim { holding, number } => (holding, number),
