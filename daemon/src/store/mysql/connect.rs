@@ -162,7 +162,8 @@ pub(super) fn connect(
 /// Why a server does not accept a connection.
 fn refusal(error: &mysql::Error) -> Reason {
     let why = match error {
-        // A wrong password; a plugin that can't be used; an expired password; a locked account (MySQL's, MariaDB's).
+        // 1045, 1698: a wrong password. 1251: a plugin that can't be used. 1862: an expired password. 3118 on MySQL,
+        // 4151 on MariaDB: a locked account.
         mysql::Error::MySqlError(said)
             if [1045, 1251, 1698, 1862, 3118, 4151].contains(&said.code) =>
         {

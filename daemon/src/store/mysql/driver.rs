@@ -273,25 +273,36 @@ fn classify(error: &Error) -> SqlError {
         _ => return SqlError::Lost(words),
     };
     match said.code {
+        // A duplicate entry of a unique key.
         1062 => SqlError::Duplicate(words),
-        // A node of a cluster that serves no queries now.
+        // An unknown command: the answer of a cluster's node that serves no queries now.
         1047 => SqlError::ReadOnly(words),
-        // The last two are a commit that a group of servers rolled back.
+        // 1205: lock wait timeout. 1213: deadlock. 1180, 3101: a group of servers rolled back the commit.
         1205 | 1213 | 1180 | 3101 => SqlError::Conflict(words),
+        // A statement that can't be logged under the current binlog_format.
         1665 => SqlError::Unsupported(format!(
             "its binlog_format is STATEMENT, which can't record leafd's transactions: set it to ROW or MIXED ({words})"
         )),
         // The server reached its limit max_statement_time.
         1969 => no_answer(),
+        // 1267, 1270, 1271: an illegal mix of two, three or more collations. 3988: a string that the other character
+        // set can't represent.
         1267 | 1270 | 1271 | 3988 => SqlError::NoSuchName(words),
+        // Access denied to: 1044 the database, 1142 a table, 1143 a column, 1370 a routine, 1227 whatever needs a global
+        // right, 1419 a trigger in a binary log.
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => SqlError::Denied(words),
+        // 1054: unknown column. 1146: unknown table.
         1054 | 1146 => SqlError::Missing(words),
-        // A function, procedure or definer that a trigger or view needs.
+        // What a trigger or view needs: 1305 an unknown function or procedure, 1356 an invalid view, 1449 an unknown
+        // definer.
         1305 | 1356 | 1449 => SqlError::Rejected(words),
+        // 1290: the server's read_only. 1792: a read-only transaction. 1836: a server in read-only mode.
         1290 | 1792 | 1836 => SqlError::ReadOnly(words),
-        // The server is shutting down, or it closed the connection, perhaps because it was idle.
+        // The server is shutting down (1053, 1077 to 1080), the connection is aborted or broken (1152 to 1161), or the
+        // server closed it: 1317 interrupted, 1927 killed, 4031 idle for too long.
         1053 | 1077..=1080 | 1152..=1161 | 1317 | 1927 | 4031 => SqlError::Lost(words),
-        // Data that the columns don't accept, and statements that the server doesn't.
+        // 1048: a null that a column doesn't accept. 1064: a syntax error. 1264, 1690: a number out of range. 1265, 1292,
+        // 1366: a wrong value. 1364: a column without a default value. 1406: a text too long. 1644: a trigger's SIGNAL.
         1048 | 1064 | 1264 | 1265 | 1292 | 1364 | 1366 | 1406 | 1644 | 1690 => {
             SqlError::Rejected(words)
         }
