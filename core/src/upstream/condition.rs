@@ -81,11 +81,11 @@ impl Monitor {
         }
     }
 
-    /// Whether held ids may be issued. They may not while another host may have claimed the same ids. That is the case
-    /// if the store's history has changed and this host may have reported its held ids too late, or if this daemon was
-    /// stopped for so long that the others may have settled without it.
-    pub fn may_issue(&self, now: BootMs) -> bool {
-        self.own_until().is_none_or(|until| now < until) && now < self.runs_until()
+    /// The instant from which held ids may not be issued, because another host may have claimed the same ids. That is
+    /// the case if the store's history has changed and this host may have reported its held ids too late, or if this
+    /// daemon was stopped for so long that the others may have settled without it.
+    pub fn issues_until(&self) -> BootMs {
+        self.own_until().unwrap_or(BootMs(u64::MAX)).min(self.runs_until())
     }
 
     /// Reports that the daemon runs. Call this at least every second, because a longer gap means that it was stopped.

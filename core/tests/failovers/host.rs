@@ -376,7 +376,7 @@ impl Daemon {
         let may_issue = match broken {
             Some(Break::DoubtIgnored) => now < self.monitor.runs_until(),
             Some(Break::StopIgnored) => self.monitor.own_until().is_none_or(|until| now < until),
-            _ => self.monitor.may_issue(now),
+            _ => now < self.monitor.issues_until(),
         };
         if !may_issue {
             return None;

@@ -89,11 +89,6 @@ impl Outbox {
         self.tally.given.note(self.process, tag, runs);
     }
 
-    /// The process at the other end.
-    pub fn pid(&self) -> u32 {
-        self.process.pid
-    }
-
     /// Answers with ids.
     pub fn ids(&self, request: &Header, hold_ms: u32, runs: &[Run]) {
         self.tally.drawn(&self.drawn, request.flags, runs);

@@ -104,10 +104,10 @@ fn nothing_is_issued_while_others_may_claim_and_the_answer_is_late() {
     assert_eq!(one.monitor.own_until(), Some(BootMs(proven_at.0 + SETTLE_MS)));
     assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));
     one.pass(proven_at.0 + SETTLE_MS - one.now.0);
-    assert!(one.monitor.may_issue(BootMs(one.now.0 - 1)) && !one.monitor.may_issue(one.now));
+    assert_eq!(one.monitor.issues_until(), one.now);
     one.answer(Response::PushHighWater(Ok(1)));
     one.hears("2 1*", Some(false));
-    assert!(one.monitor.may_issue(one.now), "it was in time, whatever the answers took");
+    assert!(one.may_issue(), "it was in time, whatever the answers took");
 }
 
 #[test]
@@ -377,21 +377,21 @@ fn a_loss_ends_with_the_life_that_begins_because_of_it() {
 fn a_restart_over_a_fail_over_issues_nothing_before_it_knows() {
     let remembered = Some((StoreId("postgres:1".into()), history("1")));
     let mut one = Watched::new(Settings { remembered, ..settings() });
-    assert!(one.monitor.may_issue(one.now), "nobody has said anything yet");
+    assert!(one.may_issue(), "nobody has said anything yet");
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(identity("2 1*"))));
-    assert!(!one.monitor.may_issue(one.now), "it is another history already");
+    assert!(!one.may_issue(), "it is another history already");
     let remembered = Some((StoreId("postgres:1".into()), history("1")));
     let mut one = Watched::new(Settings { remembered: remembered.clone(), ..settings() });
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(identity("1"))));
-    assert!(one.monitor.may_issue(one.now), "nothing has changed");
+    assert!(one.may_issue(), "nothing has changed");
     let mut one = Watched::new(Settings { remembered, ..settings() });
     one.meet("2 1*", Some("1"));
-    assert!(!one.monitor.may_issue(one.now));
+    assert!(!one.may_issue());
     one.pushes("2 1*");
     one.hears("2 1*", Some(false));
-    assert!(one.monitor.may_issue(one.now));
+    assert!(one.may_issue());
     one.probe_shows("2 1*");
     one.hears("2 1*", Some(false));
 }
@@ -400,7 +400,7 @@ fn a_restart_over_a_fail_over_issues_nothing_before_it_knows() {
 fn an_embedded_store_has_no_others_to_wait_for() {
     let mut one = Watched::new(Settings { embedded: true, settle_ms: 0, ..settings() });
     one.meet("3 2* 1*", Some("1"));
-    assert!(one.monitor.may_issue(one.now));
+    assert!(one.may_issue());
     one.pushes("3 2* 1*");
     one.hears("3 2* 1*", None);
     one.goes_on("3 2* 1*");
@@ -408,23 +408,23 @@ fn an_embedded_store_has_no_others_to_wait_for() {
     one.look();
     assert!(!one.events.contains(&Event::Distrusted));
     one.is_stopped(3_600_000);
-    assert!(one.monitor.may_issue(one.now) && !one.monitor.runs(one.now));
+    assert!(one.may_issue() && !one.monitor.runs(one.now));
 }
 
 #[test]
 fn a_daemon_that_was_stopped_asks_before_it_issues() {
     let mut one = Watched::trusting();
     one.is_stopped(SETTLE_MS - 1);
-    assert!(one.monitor.may_issue(one.now), "the others would have waited for it");
+    assert!(one.may_issue(), "the others would have waited for it");
     one.runs();
     one.is_stopped(SETTLE_MS);
     // The check must fail before anything else in the daemon has run.
-    assert!(!one.monitor.may_issue(one.now));
+    assert!(!one.may_issue());
     assert!(one.monitor.runs(one.now));
-    assert!(!one.monitor.may_issue(one.now));
+    assert!(!one.may_issue());
     one.events.clear();
     one.probe_shows("1");
-    assert!(one.monitor.may_issue(one.now));
+    assert!(one.may_issue());
     one.look();
     assert_eq!(one.events, [Event::Resumed], "what waits goes on");
 }
@@ -437,10 +437,10 @@ fn an_answer_to_an_earlier_question_is_none() {
     one.is_stopped(SETTLE_MS);
     assert!(one.monitor.runs(one.now));
     one.answer(Response::Identity(Ok(identity("1"))));
-    assert!(!one.monitor.may_issue(one.now));
+    assert!(!one.may_issue());
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(identity("1"))));
-    assert!(one.monitor.may_issue(one.now));
+    assert!(one.may_issue());
 }
 
 #[test]
@@ -450,5 +450,5 @@ fn a_daemon_that_was_stopped_goes_on_when_the_store_does_not_answer() {
     assert!(one.monitor.runs(one.now));
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Err(away())));
-    assert!(one.monitor.may_issue(one.now), "it is an outage");
+    assert!(one.may_issue(), "it is an outage");
 }

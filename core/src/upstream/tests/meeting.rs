@@ -295,7 +295,7 @@ fn an_old_primary_is_refused_by_name_also_after_a_restart() {
     assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
     one.probe_shows("1");
     one.look();
-    assert!(one.monitor.refusal().is_some() && one.monitor.may_issue(one.now));
+    assert!(one.monitor.refusal().is_some() && one.may_issue());
     one.probe_shows("2 1*");
     one.look();
     assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
@@ -309,7 +309,7 @@ fn a_store_that_lacks_what_the_journal_knows_begins_a_new_life() {
         assert_eq!(one.asks(), Request::Identity);
         one.answer(Response::Identity(Ok(identity(found))));
         assert_eq!(one.asks(), Request::Renew(identity(found), Some(history("2 1*"))));
-        assert!(!one.monitor.may_issue(one.now));
+        assert!(!one.may_issue());
         one.answer(Response::Renew(Ok(true)));
         one.meet("4 3! 2* 1*", Some("2 1*"));
         assert_eq!(one.asks(), Request::PushHighWater(identity("4 3! 2* 1*")));
@@ -348,10 +348,10 @@ fn a_store_in_another_role_shows_whether_others_may_have_claimed_what_is_held() 
             one.answer(Response::Identity(Ok(moved)));
             one.look();
             assert!(one.monitor.refusal().is_some());
-            assert_eq!(one.monitor.may_issue(one.now), may_issue, "{found}");
+            assert_eq!(one.may_issue(), may_issue, "{found}");
             if found.starts_with("in doubt") && one.monitor.trusted.is_some() {
                 one.probe_shows("2 1*");
-                assert!(one.monitor.may_issue(one.now), "it has lost nothing");
+                assert!(one.may_issue(), "it has lost nothing");
             }
         }
     }
@@ -369,7 +369,7 @@ fn a_fail_over_is_not_forgotten_when_another_database_answers() {
     one.answer(Response::Identity(Ok(stranger)));
     one.look();
     assert!(one.monitor.refusal().is_some());
-    assert!(!one.monitor.may_issue(one.now), "others may have settled and claimed");
+    assert!(!one.may_issue(), "others may have settled and claimed");
 }
 
 /// With Leaf's table only, a store can't begin a new life.

@@ -128,6 +128,11 @@ impl Watched {
         self.monitor.runs(self.now);
     }
 
+    /// Whether held ids may be issued now.
+    fn may_issue(&self) -> bool {
+        self.now < self.monitor.issues_until()
+    }
+
     /// It was stopped for this long.
     fn is_stopped(&mut self, ms: u64) {
         self.now.0 += ms;

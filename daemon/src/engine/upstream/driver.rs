@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tracing::{debug, error, info, warn};
 
-use super::{NO_END, Upstream};
+use super::Upstream;
 use crate::clock;
 use crate::engine::segments::Segments;
 use crate::engine::{PendingCall, response};
@@ -370,8 +370,7 @@ impl Upstream {
 
     /// Copies the monitor's answer about the held ids, because every request needs it.
     pub(super) fn follow(&self) {
-        let monitor = self.monitor.borrow();
-        self.issues_until.set(monitor.own_until().unwrap_or(NO_END).min(monitor.runs_until()));
+        self.issues_until.set(self.monitor.borrow().issues_until());
     }
 }
 

@@ -186,7 +186,7 @@ impl Upstream {
         self.monitor.borrow().counts(under) && self.outdated().is_none()
     }
 
-    /// Whether its held ids may be issued: see [`Monitor::may_issue`].
+    /// Whether its held ids may be issued: see [`Monitor::issues_until`].
     pub fn may_issue(&self) -> bool {
         let until = self.issues_until.get();
         until == NO_END || clock::boot() < until
