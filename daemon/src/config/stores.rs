@@ -75,7 +75,8 @@ pub(super) const NO_SQLITE: &str = "sqlite serves only one host, as its only sto
 fn check_name(name: &str, value: &ConfigNode) -> Result<(), InvalidValue> {
     let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if !(1..=NAME_BYTES_MAX).contains(&name.len()) || !name.bytes().all(plain) {
-        return Err(value.bad_because(format!(
+        let given = ConfigNode { line: value.line, ..ConfigNode::bare(name) };
+        return Err(given.bad_because(format!(
             "the name of a store has 1 to {NAME_BYTES_MAX} characters of a-z, 0-9 and -"
         )));
     }

@@ -324,7 +324,7 @@ impl Driver {
             Event::WentBack(history) => error!(
                 %store, %history,
                 "the store has lost the history that this host trusts (a backup was restored, or a server that was not \
-                 up to date took over): later claims are lost. Every host reports the highest ids that it has seen, \
+                 up to date took over): claims made since are lost. Every host reports the highest ids that it has seen, \
                  and drops held ids that other hosts may claim"
             ),
             Event::Distrusted => {

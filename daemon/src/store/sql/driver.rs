@@ -243,7 +243,7 @@ impl SqlError {
             SqlError::NoSuchName(words) => location
                 .refused(format_args!("can't store this name in leaf_alloc.biz_tag: {words}")),
             SqlError::Duplicate(words) | SqlError::Rejected(words) | SqlError::Unsupported(words) => {
-                location.refused_for(Why::Rejected, format_args!("refused the statement: {words}"))
+                location.refused_for(Why::Rejected, format_args!("can't be used: {words}"))
             }
             SqlError::Denied(words) => location.refused_for(
                 Why::MissingRights,
