@@ -1,8 +1,9 @@
 //! A TCP relay between daemons and a server, controlled by a test. It passes, delays or swallows bytes, refuses
 //! connections and cuts open ones, and can fail at the one moment that matters: a claim's COMMIT.
 //!
-//! A black hole swallows all bytes in both directions, and neither side learns that the other has closed. A connection
-//! that lost bytes this way never passes bytes again: [`Relay::pass`] cuts it.
+//! A black hole swallows all bytes, in both directions or only from the server. A side from which it keeps bytes doesn't
+//! learn that the other has closed. A connection that lost bytes this way never passes bytes again: [`Relay::pass`] cuts
+//! it.
 
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::mem;
@@ -44,6 +45,7 @@ pub enum AtCommit {
 enum Mode {
     Pass,
     Swallow,
+    SwallowAnswers,
     Refuse,
     End,
 }
@@ -72,6 +74,8 @@ struct Link {
 #[derive(Default)]
 struct LinkState {
     swallows: bool,
+    /// The server gets everything, and the client nothing.
+    swallows_answers: bool,
     /// The client has sent something, and the server has not answered yet.
     is_asking: bool,
     /// The text before [`Shared::at_commit`] was seen here.
@@ -128,7 +132,9 @@ impl Relay {
         shared.mode = Mode::Pass;
         shared.delay = Duration::ZERO;
         shared.open.retain(|link| {
-            let broken = link.state.lock().unwrap().swallows;
+            let state = link.state.lock().unwrap();
+            let broken = state.swallows || state.swallows_answers;
+            drop(state);
             if broken {
                 link.cut();
             }
@@ -149,6 +155,15 @@ impl Relay {
         shared.mode = Mode::Swallow;
         for link in &shared.open {
             link.state.lock().unwrap().swallows = true;
+        }
+    }
+
+    /// Passes what clients send, and swallows what the server answers, as when the network is broken in one direction.
+    pub fn swallow_answers(&self) {
+        let mut shared = self.lock();
+        shared.mode = Mode::SwallowAnswers;
+        for link in &shared.open {
+            link.state.lock().unwrap().swallows_answers = true;
         }
     }
 
@@ -214,22 +229,26 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
         match now.mode {
             Mode::End => return,
             Mode::Refuse => listener = None,
-            Mode::Pass | Mode::Swallow if listener.is_none() => {
+            Mode::Pass | Mode::Swallow | Mode::SwallowAnswers if listener.is_none() => {
                 listener = TcpListener::bind(("127.0.0.1", port)).ok();
                 if let Some(listener) = &listener {
                     listener.set_nonblocking(true).unwrap();
                 }
             }
-            Mode::Pass | Mode::Swallow => {}
+            Mode::Pass | Mode::Swallow | Mode::SwallowAnswers => {}
         }
         now.listening = listener.is_some();
-        let (target, swallows) = (now.target, now.mode == Mode::Swallow);
+        let (target, mode) = (now.target, now.mode);
         drop(now);
         while let Some((client, _)) = listener.as_ref().and_then(|one| one.accept().ok()) {
             client.set_nonblocking(false).unwrap();
             // If the server is not running, the client's connection ends here.
             let Ok(server) = TcpStream::connect(("127.0.0.1", target)) else { continue };
-            let state = Mutex::new(LinkState { swallows, ..LinkState::default() });
+            let state = Mutex::new(LinkState {
+                swallows: mode == Mode::Swallow,
+                swallows_answers: mode == Mode::SwallowAnswers,
+                ..LinkState::default()
+            });
             let link = Arc::new(Link { client, server, state });
             let mut now = shared.lock().unwrap();
             now.accepted += 1;
@@ -239,7 +258,7 @@ fn accept(port: u16, shared: &Arc<Mutex<Shared>>) {
                 let (link, shared) = (Arc::clone(&link), Arc::clone(shared));
                 std::thread::spawn(move || {
                     link.pump(direction, &shared);
-                    if !link.state.lock().unwrap().swallows {
+                    if !link.hides(direction) {
                         link.cut();
                         shared.lock().unwrap().open.retain(|open| !Arc::ptr_eq(open, &link));
                     }
@@ -254,6 +273,12 @@ impl Link {
         // Either side may have closed already.
         let _ = self.client.shutdown(Shutdown::Both);
         let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    /// Whether what one side does in this direction is kept from the other one.
+    fn hides(&self, direction: Direction) -> bool {
+        let state = self.state.lock().unwrap();
+        state.swallows || state.swallows_answers && direction == Direction::ToClient
     }
 
     /// Moves bytes one way until either side ends. Bytes are read immediately, and written when their delay is over.
@@ -312,10 +337,9 @@ impl Link {
         if direction == Direction::ToClient && state.cut_answer {
             return false;
         }
-        let swallows = state.swallows;
         drop(state);
         let mut to = if direction == Direction::ToServer { &self.server } else { &self.client };
-        swallows || to.write_all(bytes).is_ok()
+        self.hides(direction) || to.write_all(bytes).is_ok()
     }
 
     /// Prepares what happens at a COMMIT, if this is the one. Clients send a call's COMMIT in one piece with the statements

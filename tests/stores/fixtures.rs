@@ -94,6 +94,15 @@ fn a_relay_passes_delays_swallows_refuses_and_cuts() {
         let silent = swallowed.write_all(b"?").and_then(|()| swallowed.read(&mut [0]));
         assert!(silent.is_err(), "neither an answer nor an end: {silent:?}");
     }
+    relay.pass();
+    let mut stream = connect(&relay);
+    assert_eq!(sent(&mut stream, b"hello"), b"hello");
+    relay.swallow_answers();
+    for mut swallowed in [stream, connect(&relay)] {
+        swallowed.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let silent = swallowed.write_all(b"?").and_then(|()| swallowed.read(&mut [0]));
+        assert!(silent.is_err(), "neither an answer nor an end: {silent:?}");
+    }
     relay.refuse();
     assert!(TcpStream::connect(("127.0.0.1", relay.port())).is_err());
     relay.pass();
