@@ -7,6 +7,7 @@ use leafd_wire::Status;
 
 use crate::host::{Host, eventually};
 use crate::raw::{Raw, ids_request};
+use crate::seed::seeds;
 
 /// How long a daemon may take for anything, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -108,6 +109,36 @@ fn a_clock_that_steps_back_two_seconds_stops_nothing() {
     // The clock steps forward again, and the ids follow it.
     faked.step(0);
     until_right(&mut snowflakes, &mut orders);
+}
+
+/// As when two programs set it against each other.
+#[test]
+fn a_clock_that_jumps_to_and_fro_stops_nothing() {
+    for mut random in seeds(1) {
+        let mut faked = Faked::start();
+        let (mut snowflakes, mut orders) = (Rising::new(&faked.host), Rising::new(&faked.host));
+        until_right(&mut snowflakes, &mut orders);
+        for _ in 0..3 {
+            for _ in 0..300 {
+                faked.clock.step_ms(random.i64(-1_000..=1_000));
+                draw_both(&mut snowflakes, &mut orders);
+            }
+            faked.host.kill();
+            faked.host.start();
+            // After a crash, ids begin further ahead of the clock than the clock jumps.
+            for rising in [&mut snowflakes, &mut orders] {
+                rising.raw = faked.host.raw();
+            }
+            faked.step(0);
+            until_right(&mut snowflakes, &mut orders);
+        }
+        let last = snowflakes.last;
+        faked.host.stop();
+        faked.host.start();
+        snowflakes.raw = faked.host.raw();
+        snowflakes.draw("snowflake", 1);
+        assert!(snowflakes.last > last);
+    }
 }
 
 #[test]

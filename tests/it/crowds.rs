@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use leafd_wire::{PIPELINE_MAX, Status, opcode};
@@ -162,6 +164,40 @@ fn a_thousand_idle_connections_fit_the_budget() {
         (host.status()["connections"].as_u64()? <= 2).then_some(())
     });
     host.assert_alive();
+}
+
+/// The system has no descriptor left for a newcomer, who waits. Whoever is connected is served.
+#[test]
+fn without_descriptors_newcomers_wait_and_others_are_served() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    host.create("orders");
+    let mut known = host.raw();
+    known.draw("orders", 1);
+    let limit = |soft: &str| {
+        let pid = host.pid().to_string();
+        let words = ["--pid", &pid, &format!("--nofile={soft}:")];
+        assert!(Command::new("prlimit").args(words).status().unwrap().success());
+    };
+    let is_open = |number: &u32| Path::new(&format!("/proc/{}/fd/{number}", host.pid())).exists();
+    let next = (0..).find(|number| !is_open(number)).unwrap();
+    limit(&next.to_string());
+    let mut newcomer = host.raw();
+    newcomer.ask("orders", 1, 1);
+    let mut seen = HashSet::new();
+    // Through many marks and claims.
+    for _ in 0..200 {
+        let ids = [known.draw("orders", 100), known.draw("snowflake", 10)].concat();
+        assert!(ids.into_iter().all(|id| seen.insert(id)), "an id came twice");
+    }
+    newcomer.stream.set_nonblocking(true).unwrap();
+    assert!(newcomer.try_reply().is_err(), "there was no descriptor for the newcomer");
+    newcomer.stream.set_nonblocking(false).unwrap();
+    let log = host.log();
+    assert!(log.contains("Too many open files") || log.contains("os error 24"), "{log}");
+    limit("1024");
+    assert!(newcomer.reply().ids().into_iter().all(|id| seen.insert(id)), "an id came twice");
+    host.stop();
 }
 
 #[test]

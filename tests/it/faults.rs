@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Seek, SeekFrom, Write};
 use std::time::Duration;
 
-use leafd_wire::Status;
+use leafd_wire::{Status, opcode};
 use nix::sys::signal::Signal;
 
 use crate::host::{Host, eventually};
@@ -411,6 +411,45 @@ fn a_journal_of_a_newer_format_is_refused_and_left_alone() {
     version(present);
     host.start();
     assert_eq!(host.raw().draw("orders", 1), [11], "nothing is lost by it");
+}
+
+/// The note of the last commit, and the record of gaps, are lost, cut off, overwritten, or something else than files.
+#[test]
+fn damaged_notes_cost_held_ids_at_most() {
+    let mut host = store_elsewhere();
+    host.start();
+    host.create("orders");
+    let mut last = host.raw().draw("orders", 10)[9];
+    let note = host.path("leafd.sock.last-commit");
+    for (file, is_note) in [(note, true), (host.state_dir().join("gaps"), false)] {
+        for damage in ["removed", "emptied", "overwritten", "a folder", "a link"] {
+            let show = serde_json::json!({ "tag": "orders" });
+            let claimed = host.admin(opcode::TAG_SHOW, &show)["max_id"].as_u64().unwrap();
+            host.kill();
+            let _ = fs::remove_file(&file);
+            match damage {
+                "emptied" => fs::write(&file, "").unwrap(),
+                "overwritten" => fs::write(&file, [0xff; 300]).unwrap(),
+                "a folder" => fs::create_dir(&file).unwrap(),
+                "a link" => std::os::unix::fs::symlink("/dev/null", &file).unwrap(),
+                _ => {}
+            }
+            host.start();
+            let next = host.raw().draw("orders", 1)[0];
+            assert!(next > last, "{}, {damage}: {next} after {last}", file.display());
+            let is_held = next < claimed;
+            assert_eq!(is_held, !is_note, "{}, {damage}: {next} of {claimed}", file.display());
+            host.stop();
+            host.start();
+            assert_eq!(host.raw().draw("orders", 1), [next + 1], "a clean stop needs no note");
+            last = next + 1;
+            if damage == "a folder" {
+                host.stop();
+                fs::remove_dir(&file).unwrap();
+                host.start();
+            }
+        }
+    }
 }
 
 /// Truncating the file frees its page, so the next note needs space again.

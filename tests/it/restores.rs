@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use crate::faults::store_elsewhere;
 use crate::host::Host;
 
 /// What was restored.
@@ -202,6 +203,47 @@ fn a_cloned_machine_is_another_host() {
         let refused = host.try_start().expect_err("the original may still run");
         assert!(refused.said.contains("leafd adopt-store"), "{refused:?}");
     }
+}
+
+/// A file system that records no birth times, in place of the state directory, for the command alone.
+const OLD_DISK: &str = r#"mount -o loop "$0" "$1" && shift && exec "$@""#;
+
+/// There the stamp is no evidence, so the note is. An embedded store then can't show either that it is the latest.
+#[test]
+fn without_birth_times_the_note_tells() {
+    let mut host = store_elsewhere();
+    let (image, state_dir) = (host.path("image"), host.state_dir());
+    std::fs::create_dir(&state_dir).unwrap();
+    let mut make = Command::new("/sbin/mke2fs");
+    make.args(["-q", "-t", "ext2", "-I", "128"]).arg(&image).arg("8M");
+    let made = make.output().unwrap();
+    assert!(made.status.success(), "no file system in {}: {made:?}", image.display());
+    let paths = [&image, &state_dir].map(|path| path.to_str().unwrap().to_owned());
+    let on_disk = ["unshare", "--mount", "sh", "-c", OLD_DISK, &paths[0], &paths[1]];
+    host = host.runner(&on_disk);
+    host.start();
+    host.create("orders");
+    assert_eq!(host.raw().draw("orders", 5), [1, 2, 3, 4, 5]);
+    host.stop();
+    let (within, backup) = (state_dir.join("."), host.path("backup"));
+    let copy = [&on_disk[..], COPY].concat();
+    tool(&copy, &[within.clone(), backup.clone()]);
+    host.start();
+    assert_eq!(host.raw().draw("orders", 5), [6, 7, 8, 9, 10], "a clean stop leaves no gap");
+    let claimed = |host: &Host| {
+        let show = serde_json::json!({ "tag": "orders" });
+        host.admin(leafd_wire::opcode::TAG_SHOW, &show)["max_id"].as_u64().unwrap()
+    };
+    let before = claimed(&host);
+    host.stop();
+    tool(&copy, &[backup.join("."), state_dir]);
+    let refused = host.try_start().expect_err("the note knows of more commits");
+    assert!(refused.said.contains("commits"), "{refused:?}");
+    // After a reboot, nothing on the host vouches for the journal.
+    std::fs::remove_file(host.path("leafd.sock.last-commit")).unwrap();
+    host.start();
+    let next = host.raw().draw("orders", 1)[0];
+    assert!(next >= before, "{next} of {before}: what was held is skipped");
 }
 
 /// The log explains what a deleted store means.

@@ -58,6 +58,24 @@ fn a_second_daemon_refuses_and_names_the_first() {
     assert!(host.socket().exists());
 }
 
+/// The journal is locked as well.
+#[test]
+fn a_lock_that_was_removed_lets_no_second_daemon_in() {
+    let mut first = Host::new().worker(17);
+    first.start();
+    first.create("orders");
+    let before = first.raw().draw("orders", 10);
+    fs::remove_file(first.state_dir().join("lock")).unwrap();
+    let mut second = Host::new().worker(18);
+    std::os::unix::fs::symlink(first.state_dir(), second.state_dir()).unwrap();
+    let refused = second.try_start().expect_err("the journal is in use");
+    assert!(refused.said.contains("journal.db"), "{refused:?}");
+    assert!(first.raw().draw("orders", 1) > before);
+    first.stop();
+    second.start();
+    assert!(second.raw().draw("orders", 1) > before);
+}
+
 /// Segments don't need the worker, so they are served while another daemon has it.
 #[test]
 fn a_static_worker_that_cannot_be_had_stops_snowflake_alone() {
