@@ -1,7 +1,7 @@
 //! Snowflake workers of several hosts on one store: claimed, lost and kept, while clocks step and processes are
 //! stopped.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::{Draw, Drawn, Load};
@@ -20,6 +20,8 @@ on_each_server!(
     a_host_that_slept_past_its_lease_issues_nothing_below_its_heir,
     a_store_that_is_paused_for_longer_than_the_lease,
     a_clock_that_is_wrong_claims_nothing_and_burns_nothing,
+    the_clock_of_the_registry_steps,
+    a_worker_that_another_host_releases_is_free_once_its_lease_ends,
     permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s,
     hosts_that_mean_different_things_are_refused,
     another_database_gives_no_worker_until_it_is_adopted,
@@ -28,6 +30,9 @@ on_each_server!(
 );
 
 const TAG: &str = "snowflake";
+
+/// Within which a lease of some seconds is renewed or ends, also on a busy machine.
+const RENEWED_WITHIN: Duration = Duration::from_secs(60);
 
 /// How long the log may take to contain what the status reports, on a busy machine.
 const LOGGED_WITHIN: Duration = Duration::from_secs(90);
@@ -228,6 +233,103 @@ fn a_clock_that_is_wrong_claims_nothing_and_burns_nothing<S: Server>() {
     let mut drawn = Drawn::default();
     drawn.add_ids(TAG, &ids);
     drawn.assert_sound();
+}
+
+/// When the lease of a host ends, as the host's clock shows it.
+fn lease_ends_ms(host: &Host) -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    now + host.status()["snowflake"]["lease"]["left_ms"].as_u64().unwrap()
+}
+
+/// Waits until an id comes whose time lies beyond this.
+#[track_caller]
+fn draw_beyond(host: &Host, ms: u64) {
+    let mut raw = host.raw();
+    eventually("an id beyond the lease", RENEWED_WITHIN, || {
+        let id = raw.draw_until(TAG, RENEWED_WITHIN);
+        (Layout::LEAF.tick_start_ms(Layout::LEAF.decompose(id).unwrap().tick) > ms).then_some(())
+    });
+}
+
+/// An hour ahead: leases are renewed, and nobody gets one who has none. An hour back: the registry refuses renewals, so
+/// ids come until the lease ends, and again once the clock is right.
+fn the_clock_of_the_registry_steps<S: Server>() {
+    let mut server = S::new();
+    server.stop();
+    let clock = WallClock::of_server(server.process_mut());
+    server.start();
+    let mut hosts: Vec<Host> = (0..2).map(|_| host(&server, "5s")).collect();
+    hosts.iter_mut().for_each(Host::start);
+    let load = Load::start(draws(&hosts));
+    load.under_way();
+    let workers = held(&hosts[0]);
+    let ends: Vec<u64> = hosts.iter().map(lease_ends_ms).collect();
+    clock.step(3_600);
+    hosts.iter().zip(ends).for_each(|(host, ends)| draw_beyond(host, ends));
+    let mut newcomer = host(&server, "5s");
+    newcomer.start();
+    let refused = newcomer.raw().refused(&ids_request(TAG, 1, 1, 2_000), Status::NoWorker);
+    assert!(refused.contains("behind the worker registry's"), "{refused}");
+    newcomer.stop();
+    clock.step(0);
+    let ends: Vec<u64> = hosts.iter().map(lease_ends_ms).collect();
+    hosts.iter().zip(ends).for_each(|(host, ends)| draw_beyond(host, ends));
+    let errors = load.stop();
+    assert!(errors.errors.is_empty(), "{:?}", errors.errors);
+
+    let load = Load::start(draws(&hosts));
+    load.under_way();
+    let before = load.issued();
+    clock.step(-3_600);
+    for host in &hosts {
+        eventually("the end of the lease, with its cause", RENEWED_WITHIN, || {
+            let is_told = worker_error(host).contains("ahead of the worker registry's");
+            (is_told && !host.raw().info().snowflake_ready).then_some(())
+        });
+    }
+    clock.step(0);
+    load.each_draws(RENEWED_WITHIN);
+    let issued = load.issued() - before;
+    let mut drawn = load.stop();
+    drawn.add(errors);
+    report::<S>("worker: registry's clock an hour ahead and back", issued, &drawn, None);
+    drawn.assert_sound();
+    assert_eq!(held(&hosts[0]), workers, "each goes on as who it was");
+}
+
+/// The only worker's host is cut off when an operator releases the worker on another host, which wants it.
+fn a_worker_that_another_host_releases_is_free_once_its_lease_ends<S: Server>() {
+    let server = S::new();
+    let relay = Relay::to(server.port());
+    let few = |host: Host| host.set("worker_range", "0..1");
+    let mut first = few(host(&server, "10s"));
+    first.change("store", &S::url_of(&[relay.port()], DATABASE));
+    let mut second = few(host(&server, "10s"));
+    first.start();
+    second.start();
+    let load = Load::start(draws(std::slice::from_ref(&first)));
+    load.under_way();
+    relay.swallow();
+    let released = second.admin(opcode::WORKER_RELEASE, &json!({ "worker": 0 }));
+    assert_eq!((&released["worker"], &released["own"]), (&json!(0), &json!(false)), "{released}");
+    let until_ms = released["until_ms"].as_u64().unwrap();
+    load.each_draws(RENEWED_WITHIN);
+    let next = second.raw().draw_until(TAG, RENEWED_WITHIN);
+    let mut drawn = load.stop();
+    let layout = Layout::LEAF;
+    let tick_of = |id: u64| layout.decompose(id).unwrap().tick;
+    let last = *drawn.ids[TAG].last().unwrap();
+    assert!(layout.tick_start_ms(tick_of(last) + 1) <= until_ms, "{last} is beyond {until_ms}");
+    assert!(layout.tick_start_ms(tick_of(next)) >= until_ms, "{next} is before {until_ms}");
+    drawn.add_ids(TAG, &[next]);
+    report::<S>("worker: released on another host", drawn.count() as u64, &drawn, None);
+    drawn.assert_sound();
+    // The first one hears of it, and then waits for a worker like everybody.
+    relay.pass();
+    let told = eventually("the first one knows", RENEWED_WITHIN, || {
+        Some(worker_error(&first)).filter(|error| error.contains("taken"))
+    });
+    assert!(told.contains("all 1 workers"), "{told}");
 }
 
 fn permanent_workers_outlive_any_outage_and_an_identity_is_one_daemon_s<S: Server>() {

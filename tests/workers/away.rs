@@ -97,6 +97,16 @@ fn a_registry_that_is_away_for_less_than_the_lease<B: Backend>() {
     let errors = fleet.under_load("registry killed, back within the lease", 3, |fleet, load| {
         fleet.registry.server().crash();
         served(load, Duration::from_secs(3));
+        for host in &fleet.hosts {
+            eventually("the log warns while ids still come", RESUMES_WITHIN, || {
+                let log = host.log();
+                let warns = |line: &str| {
+                    let of_registry = ["registry_away", "store_away"];
+                    line.contains("WARN") && of_registry.iter().any(|code| line.contains(code))
+                };
+                log.lines().any(warns).then_some(())
+            });
+        }
         fleet.registry.server().restart();
         Some(recovery(load))
     });
