@@ -15,16 +15,6 @@ const SETTINGS_TABLE: &str = "daemon/src/config/settings.toml";
 /// The page that is generated from it.
 const SETTINGS_PAGE: &str = "docs/reference/settings.md";
 
-/// The faults that can happen, each with the events and tests that cover it.
-const FAULTS_PAGE: &str = "docs/reference/faults.md";
-
-/// The simulators as the page names them, with the files that count their events.
-const SIMULATORS: [(&str, &str); 2] =
-    [("failovers", "core/tests/failovers/check.rs"), ("leases", "core/tests/simulator/check.rs")];
-
-/// Counters of a simulator that don't count faults.
-const NOT_FAULTS: [&str; 4] = ["ids", "excused", "starts", "pairs"];
-
 /// The pages of the guides that have commands, and the tests that run these exactly as printed.
 const RUN: [(&str, &str); 19] = [
     ("docs/guide/clients.md", "tests/it/shown.rs"),
@@ -110,12 +100,12 @@ const NOT_RUN: [(&str, &str, &str); 11] = [
 /// A sentence of at least this length that occurs twice was copied.
 const COPIED_BYTES_MIN: usize = 50;
 
-fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
 /// Every file with this extension, by its path from the root, with its text.
-fn files(ending: &str) -> Vec<(PathBuf, String)> {
+pub fn files(ending: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     gather(&root(), ending, &mut found);
     found
@@ -135,12 +125,12 @@ fn gather(folder: &Path, ending: &str, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-fn read(name: &str) -> String {
+pub fn read(name: &str) -> String {
     fs::read_to_string(root().join(name)).unwrap()
 }
 
 /// The lines outside of blocks of code.
-fn prose(text: &str) -> impl Iterator<Item = &str> {
+pub fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut in_code = false;
     text.lines().filter(move |line| {
         let fence = line.trim_start().starts_with("```");
@@ -292,39 +282,6 @@ fn the_readme_s_quick_start_is_what_the_tests_run() {
     let quick_start = readme.lines().find(|line| line.ends_with(" demo")).unwrap();
     let run = read("tests/run").replace(" --locked", "").replace(" --exit", "");
     assert!(run.lines().any(|line| line.trim() == quick_start), "tests/run lacks: {quick_start}");
-}
-
-/// The words between backquotes.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
-}
-
-#[test]
-fn each_fault_names_tests_that_exist() {
-    let page = read(FAULTS_PAGE);
-    let tests: Vec<_> = quoted(&page).filter_map(|name| name.split_once(".rs::")).collect();
-    for (file, test) in &tests {
-        let code = read(&format!("{file}.rs"));
-        assert!(code.contains(&format!("fn {test}")), "{file}.rs has no {test}");
-    }
-    assert!(tests.len() >= 70, "{} tests on {FAULTS_PAGE}", tests.len());
-}
-
-#[test]
-fn the_faults_are_the_events_of_the_simulators() {
-    let page = read(FAULTS_PAGE);
-    for (simulator, file) in SIMULATORS {
-        let prefix = format!("{simulator}:");
-        let named: BTreeSet<&str> =
-            quoted(&page).filter_map(|name| name.strip_prefix(prefix.as_str())).collect();
-        let code = read(file);
-        let (_, totals) = code.split_once("pub struct Totals {").unwrap();
-        let (totals, _) = totals.split_once('}').unwrap();
-        let counters = totals.lines().filter_map(|line| line.trim().strip_prefix("pub "));
-        let counters = counters.filter_map(|field| field.split(':').next());
-        let counted: BTreeSet<&str> = counters.filter(|name| !NOT_FAULTS.contains(name)).collect();
-        assert_eq!(named, counted, "{FAULTS_PAGE} and {file}");
-    }
 }
 
 /// A page's blocks of commands or statements.
