@@ -195,6 +195,25 @@ fn without_a_worker_snowflake_says_what_to_do_and_segments_serve() {
 
 const JAVASCRIPT: &str = r#"{javascript = {time_bits = 41, worker_bits = 5, sequence_bits = 7, epoch = "2025-01-01T00:00:00Z"}}"#;
 
+/// The daemon serves others meanwhile, whose ids may lie between.
+#[test]
+fn a_batch_over_many_ticks_lies_above_all_that_came_before() {
+    let mut host = Host::new().worker(17);
+    host.start();
+    let [mut one, mut other] = [host.raw(), host.raw()];
+    let mut last = 0;
+    for _ in 0..5 {
+        let before = *other.draw("snowflake", 10).last().unwrap();
+        one.ask("snowflake", 50_000, 1);
+        let beside: Vec<u64> = (0..20).flat_map(|_| other.draw("snowflake", 5)).collect();
+        let batch = one.reply().ids();
+        assert!(batch.is_sorted_by(|one, next| one < next) && beside.is_sorted());
+        assert!(batch[0] > before.max(last), "{} after {before} and {last}", batch[0]);
+        assert!(beside.iter().all(|id| batch.binary_search(id).is_err()), "an id came twice");
+        last = batch[batch.len() - 1];
+    }
+}
+
 #[test]
 fn layouts_are_drawn_under_their_own_names() {
     let mut host = Host::new().worker(17).set("layouts", JAVASCRIPT);
