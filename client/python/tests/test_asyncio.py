@@ -81,7 +81,7 @@ def test_the_socket_can_be_named_by_keyword(host: Host) -> None:
         return ids
 
     check_unique(asyncio.run(main()), 1)
-    with pytest.raises(leafd.InvalidArgumentError, match="twice"):
+    with pytest.raises(leafd.InvalidArgumentError, match="both"):
         leafd.AsyncClient(host.socket, socket=host.socket)
     with pytest.raises(TypeError, match="timout"):
         leafd.AsyncClient(host.socket, timout=3)  # type: ignore[call-arg]

@@ -248,7 +248,7 @@ impl SqlError {
             SqlError::Denied(words) => location.refused_for(
                 Why::MissingRights,
                 format_args!(
-                    "denied the statement to user {:?}: {words}",
+                    "refuses user {:?}: {words}",
                     location.user
                 ),
             ),
