@@ -198,6 +198,14 @@ fn no_two_headings_of_a_document_have_one_anchor() {
 }
 
 #[test]
+fn no_command_is_broken_by_the_end_of_a_line() {
+    for (name, text) in files(".md") {
+        let broken = prose(&text).find(|line| line.matches('`').count() % 2 == 1);
+        assert!(broken.is_none(), "{}: can't be copied whole: {broken:?}", name.display());
+    }
+}
+
+#[test]
 fn every_document_is_in_the_index() {
     let folder = root().join("docs");
     let linked: Vec<PathBuf> =
