@@ -26,7 +26,7 @@ pub struct MaskArgs {
     /// The ids
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
-    /// The prefix of public ids, without the _
+    /// The prefix of public ids, without the _ that follows it: at most 32 lower-case letters, digits and _
     #[arg(
         long,
         default_value = "",
@@ -41,7 +41,7 @@ pub struct MaskArgs {
     /// Use numbers as public ids instead of text
     #[arg(long)]
     number: bool,
-    /// The number of the key for public ids in number form [default: the one in use]
+    /// The number of the key for public ids in number form, from 1 to 31 [default: the one in use]
     #[arg(long, value_name = "N", requires = "number", value_parser = clap::value_parser!(u8).range(1..=31))]
     key: Option<u8>,
 }

@@ -28,7 +28,7 @@ pub struct NextArgs {
     /// Draw each id directly, with a separate request, as a program without held runs does
     #[arg(long)]
     direct: bool,
-    /// The deadline of each request, in milliseconds
+    /// The deadline of each request, in milliseconds, capped at 60000
     #[arg(long, default_value_t = 2_000, value_name = "MS")]
     deadline_ms: u64,
 }

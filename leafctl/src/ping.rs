@@ -26,7 +26,7 @@ pub struct PingArgs {
     /// Also require that these ids are available now: `segments`, `snowflake`, or the ids of a tag
     #[arg(long, value_name = "WHAT", add = ArgValueCompleter::new(complete::tags))]
     ready: Vec<String>,
-    /// The maximum wait for an answer, in milliseconds
+    /// The maximum wait for an answer, in milliseconds, capped at 60000
     #[arg(long, default_value_t = 1_000, value_name = "MS")]
     within_ms: u64,
 }

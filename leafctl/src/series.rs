@@ -39,7 +39,7 @@ Examples:
         /// The tenant, for a series with tenants
         #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
         tenant: String,
-        /// The number of document numbers to draw
+        /// The number of document numbers to draw, at most 1,000,000
         #[arg(short = 'n', long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
         count: u32,
     },
@@ -83,7 +83,7 @@ pub struct CreateArgs {
     /// Claim numbers only when they are drawn, so gaps are rare; every draw needs the store
     #[arg(long)]
     dense: bool,
-    /// The maximum number of tenants of the series
+    /// The maximum number of tenants of the series, at least 1
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     tenants_max: u32,
     /// Delete the count of a period this many days after its end [default: never]

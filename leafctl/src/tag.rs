@@ -50,11 +50,11 @@ pub struct CreateArgs {
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     start: Option<u64>,
-    /// The minimum number of ids in a claim [default: 1000]
+    /// The minimum number of ids in a claim, from 1 to 2147483647 [default: 1000]
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     step: Option<u64>,
-    /// The largest id that may ever be issued [default: 2^63 - 1]
+    /// The largest id that may ever be issued, from 1 to 2^63 - 1 [default: 2^63 - 1]
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     ceiling: Option<u64>,
@@ -64,7 +64,7 @@ pub struct CreateArgs {
     /// Issue ids of this many bits, from 20 to 63, that reveal neither count nor order
     #[arg(long, value_name = "BITS", conflicts_with = "strict", value_parser = clap::value_parser!(u8).range(20..=63))]
     masked: Option<u8>,
-    /// The tag's purpose
+    /// The tag's purpose, at most 256 characters
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Succeed without changes if the tag exists with the same --strict and --masked
@@ -111,13 +111,13 @@ pub struct SetArgs {
     /// The tag's name
     #[arg(add = ArgValueCompleter::new(complete::tags))]
     tag: String,
-    /// The minimum number of ids in a claim from now on
+    /// The minimum number of ids in a claim from now on, from 1 to 2147483647
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     step: Option<u64>,
-    /// The largest id that may ever be issued
+    /// The largest id that may ever be issued, from 1 to 2^63 - 1
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     ceiling: Option<u64>,
-    /// The tag's purpose; an empty text removes the description
+    /// The tag's purpose, at most 256 characters; an empty text removes the description
     #[arg(long, value_name = "TEXT")]
     description: Option<String>,
     /// Print JSON
@@ -132,7 +132,7 @@ pub struct RaiseArgs {
     /// The tag's name
     #[arg(add = ArgValueCompleter::new(complete::tags))]
     tag: String,
-    /// The lowest id that may be claimed from now on
+    /// The lowest id that may be claimed from now on, from 1 to 2^63 - 1
     #[arg(long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     to: u64,
     /// Print JSON

@@ -23,7 +23,7 @@ Keys: q quits; the arrow and page keys scroll.
 Administrators see tags, stores, users and events. Others see only whether the daemon can issue
 ids.")]
 pub struct TopArgs {
-    /// Update interval in milliseconds
+    /// Update interval in milliseconds, from 100 to 60000
     #[arg(long, default_value_t = 1_000, value_name = "MS", value_parser = clap::value_parser!(u64).range(100..=60_000))]
     every_ms: u64,
 }

@@ -26,8 +26,8 @@ class Client:
 
     - `socket`: the path of the daemon's socket, 1 to 107 bytes; by default `$LEAFD_SOCKET`, otherwise the socket of
       this user's daemon or of the system's.
-    - `timeout`: the default timeout of calls, in seconds, at most 60. After it, a call waits up to 0.25 s more for the
-      daemon's error.
+    - `timeout`: the default timeout of calls, in seconds, capped at 60; 0 counts as 1 ms. After it, a call waits up to
+      0.25 s more for the daemon's error.
     - `wait`: how long calls without their own timeout wait for a missing daemon before the timeout starts, in seconds,
       at most 3600. They wait for at least the timeout. With 0, calls fail immediately if no daemon has ever run; if the
       daemon appears to be restarting, they wait for it until the timeout.
@@ -66,7 +66,8 @@ class Client:
     def next_id(self, tag: str, timeout: Optional[float] = None) -> int:
         """Returns the next id of `tag`: a unique number from 1 to 2**63 - 1.
 
-        `timeout`: in seconds, capped at 60; by default the client's. This is the same for all calls.
+        `timeout`: in seconds, capped at 60; by default the client's. With 0, the call doesn't wait in the daemon. This
+        is the same for all calls.
         """
         return _take(self._tags[tag]) or self._next_slow(tag, timeout)
 

@@ -25,8 +25,9 @@ public class LeafdAutoConfiguration {
      * The properties {@code leafd.*}.
      *
      * @param socket where the daemon listens; by default {@code $LEAFD_SOCKET}, then this user's daemon, then the system's
-     * @param deadline how long a call may take
-     * @param waitForDaemon how long calls wait for a daemon that has not started yet
+     * @param deadline how long a call may take, from 0; capped at 60 s
+     * @param waitForDaemon how long calls wait for a daemon that has not started yet, before their deadline starts, from
+     *         0; capped at one hour
      */
     @ConfigurationProperties("leafd")
     public record Properties(
