@@ -27,7 +27,7 @@ fn begin<S: Server>(title: &str, proxy: &HaProxy, probes: Vec<Probe>) -> Course 
 fn before_patroni() {
     let mut cluster = Patroni::new(false);
     let proxy = HaProxy::before(&cluster.behind(), Balance::First);
-    let mut course = begin::<Postgres>("HAProxy before Patroni", &proxy, cluster.probes());
+    let mut course = begin::<Postgres>("HAProxy in front of Patroni", &proxy, cluster.probes());
     course.step("no fault", Promised::Ids, |_| std::thread::sleep(LASTS));
     course.step("switchover", Promised::Ids, |_| cluster.switch_over());
     course.step("leader killed, comes back", Promised::Ids, |_| {
@@ -40,7 +40,7 @@ fn before_patroni() {
 fn before_galera_one_after_the_other() {
     let mut cluster = Galera::new();
     let proxy = HaProxy::before(&cluster.behind(), Balance::RoundRobin);
-    let title = "HAProxy before Galera, each connection to the next node";
+    let title = "HAProxy in front of Galera, each connection to the next node";
     let mut course = begin::<MariaDb>(title, &proxy, cluster.probes());
     course.step("no fault", Promised::Ids, |_| std::thread::sleep(LASTS));
     galera::fault_the_node_in_use(&mut course, &mut cluster);
