@@ -21,7 +21,8 @@ The first line says which ids are available. Each problem follows, with its star
 on ids, and a remedy. Administrators see tags, rates and counters; others see only whether the
 daemon can issue ids. protocol.md describes the JSON.
 
-Exit status: 0 ids are available, 3 the daemon doesn't answer, 4 some ids are unavailable.")]
+Exit status: 0 ids are available, 3 the daemon doesn't answer, 4 ids that clients are requesting are
+unavailable.")]
 pub struct StatusArgs {
     /// Print the daemon's JSON unchanged
     #[arg(long)]
