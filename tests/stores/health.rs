@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::Server;
+use leafd_tests::servers::{Postgres, Server};
 use leafd_wire::Status;
 use serde_json::Value;
 
@@ -190,6 +190,39 @@ fn drop_trigger<S: Server>(server: &S) {
 fn draw_some(host: &Host, seen: &mut HashSet<u64>) {
     for id in host.raw().draw("orders", 5) {
         assert!(seen.insert(id), "id {id} came twice");
+    }
+}
+
+/// A rule replaces the claim's statement, and a trigger makes it change no row.
+#[test]
+fn a_rule_or_trigger_that_keeps_a_claim_from_its_row_is_named() {
+    const TRIGGER: &str =
+        "CREATE FUNCTION skip() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+        CREATE TRIGGER skips BEFORE UPDATE ON leaf_alloc FOR EACH ROW EXECUTE FUNCTION skip()";
+    const RULE: &str = "CREATE RULE nothing AS ON UPDATE TO leaf_alloc DO INSTEAD NOTHING";
+    let server = Postgres::new();
+    let mut host = Host::on_store(&server.url()).set("max_step", "30");
+    host.start();
+    create(&host, "orders", 10);
+    let mut seen = HashSet::new();
+    let mut raw = host.raw();
+    for (made, dropped, words) in [
+        (RULE, "DROP RULE nothing ON leaf_alloc", "UPDATE RETURNING on relation"),
+        (TRIGGER, "DROP TRIGGER skips ON leaf_alloc", "a rule or trigger prevents it"),
+    ] {
+        draw_some(&host, &mut seen);
+        server.sql(made);
+        draw_dry(&mut raw, &mut seen);
+        let before = server.max_id("orders");
+        eventually("the cause is reported", RESUMES_WITHIN, || {
+            raw.send(&ids_request("orders", 1, 1, 3_000));
+            let reply = raw.reply();
+            assert_ne!(reply.status(), Status::Ok, "nothing can be claimed");
+            reply.text().contains(words).then_some(())
+        });
+        assert_eq!(server.max_id("orders"), before);
+        server.sql(dropped);
+        assert!(seen.insert(raw.draw_until("orders", RESUMES_WITHIN)), "an id came twice");
     }
 }
 

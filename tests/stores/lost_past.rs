@@ -257,6 +257,17 @@ fn an_old_primary_comes_back_first_in_the_url<S: Server>() {
     }
     assert_eq!(pair.primary.max_id(TAG), before, "nothing is claimed from the old primary");
     drawn.assert_sound();
+    // An operator decides for it, without the new primary's commits.
+    let (code, said) = second.run("declare-loss");
+    assert_eq!(code, Some(0), "{said}");
+    for host in [&first, &second] {
+        eventually("it claims from the old primary", WITHIN, || {
+            (store(host)["ready"] == true).then_some(())
+        });
+    }
+    claim_much(&mut drawn, &second);
+    claim_much(&mut drawn, &first);
+    judge::<S>("an old primary takes over, by declare-loss", &drawn);
 }
 
 /// The first standby is promoted, and dies before the second one follows it, which is then promoted. PostgreSQL calls

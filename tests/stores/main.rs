@@ -56,6 +56,7 @@ macro_rules! on_both {
     };
 }
 
+mod at_random;
 mod away;
 mod beside_leaf;
 mod commits;

@@ -25,6 +25,7 @@ on_each_registry!(
     a_registry_that_is_paused,
     a_registry_that_crashes,
     a_registry_in_a_black_hole,
+    a_registry_whose_answers_are_lost,
     a_registry_that_is_away_for_less_than_the_lease,
     a_worker_is_given_back_to_a_registry_that_answers_only
 );
@@ -55,6 +56,17 @@ fn a_registry_in_a_black_hole<B: Backend>() {
         "black hole for longer than the lease",
         &["no answer", "not connected", "timed out", "accepts the session"],
         |registry| registry.relay.swallow(),
+        |registry| registry.relay.pass(),
+    );
+}
+
+/// The registry receives and executes what the hosts send, and they hear nothing.
+fn a_registry_whose_answers_are_lost<B: Backend>() {
+    past_the_lease::<B>(
+        Registry::shared(),
+        "answers lost for longer than the lease",
+        &["no answer", "not connected", "timed out", "accepts the session"],
+        |registry| registry.relay.swallow_answers(),
         |registry| registry.relay.pass(),
     );
 }
