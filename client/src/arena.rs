@@ -139,9 +139,12 @@ impl Chunk {
             return Err(io::Error::last_os_error());
         }
         let memory = NonNull::new(memory.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
-        // SAFETY: the advice is about the mapping made above.
-        let accepts =
-            |advice| unsafe { libc::madvise(memory.as_ptr().cast(), CHUNK_BYTES, advice) == 0 };
+        // Miri doesn't know the call.
+        let accepts = |advice| {
+            // SAFETY: the advice is about the mapping made above.
+            !cfg!(miri)
+                && unsafe { libc::madvise(memory.as_ptr().cast(), CHUNK_BYTES, advice) == 0 }
+        };
         let is_wiped = !accepts(NO_SUCH_ADVICE) && accepts(libc::MADV_WIPEONFORK);
         Ok(Chunk { memory, is_wiped, used: AtomicUsize::new(0), next: ptr::null_mut() })
     }

@@ -296,24 +296,32 @@ mod tests {
         });
     }
 
+    /// Threads take an id each while a run is installed, cleared and replaced.
+    fn share(takers: usize) {
+        let slot = Arc::new(Slot::new());
+        let takers: Vec<_> = (0..takers)
+            .map(|_| {
+                let slot = Arc::clone(&slot);
+                thread::spawn(move || slot.take(0).map(|taken| taken.id))
+            })
+            .collect();
+        slot.install(1, OLD, 0, u64::MAX);
+        slot.clear();
+        slot.install(2, NEW, 0, u64::MAX);
+        check_unique(takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect());
+    }
+
+    #[test]
+    fn loom_a_run_that_is_cleared_and_replaced_gives_no_mixture() {
+        loom::model(|| share(1));
+    }
+
+    /// Three threads have too many schedules to try all of them. Those with two preemptions take a quarter of a minute.
     #[test]
     fn loom_threads_that_share_a_run_never_share_an_id() {
-        // Two takers and an installer have too many schedules to try all of them.
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = Some(1);
-        model.check(|| {
-            let slot = Arc::new(Slot::new());
-            let takers: Vec<_> = (0..2)
-                .map(|_| {
-                    let slot = Arc::clone(&slot);
-                    thread::spawn(move || slot.take(0).map(|taken| taken.id))
-                })
-                .collect();
-            slot.install(1, OLD, 0, u64::MAX);
-            slot.clear();
-            slot.install(2, NEW, 0, u64::MAX);
-            check_unique(takers.into_iter().filter_map(|taker| taker.join().unwrap()).collect());
-        });
+        model.preemption_bound = Some(2);
+        model.check(|| share(2));
     }
 
     #[test]
