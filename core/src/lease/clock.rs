@@ -9,7 +9,7 @@ use crate::UnixMs;
 use crate::time::Now;
 
 /// Judges the host's clock.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Clock {
     threshold_ms: u64,
     /// The readings of the clocks when they were last trusted.

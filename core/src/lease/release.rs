@@ -11,7 +11,7 @@ use crate::time::Now;
 use crate::{BootMs, UnixMs};
 
 /// How much of a claim is released.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Leaving {
     /// Whether it is released permanently. Otherwise it is kept for a restart.
     release: bool,

@@ -15,7 +15,7 @@ use crate::time::Now;
 use crate::{Backoff, BootMs, UnixMs, WorkerId};
 
 /// The life of this host's worker, from the daemon's start to its stop.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Lease {
     /// The settings it was made with.
     pub settings: LeaseSettings,
@@ -59,7 +59,7 @@ pub(super) struct HeldLease {
 }
 
 /// The pending call, or its outcome.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) enum Phase {
     /// No call is pending. The timers, or a stop in progress, decide what comes next.
     #[default]
@@ -77,7 +77,7 @@ pub(super) enum Phase {
 }
 
 /// When the next actions are due, unless a call is pending.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Timers {
     pub look_next: bool,
     look_at: BootMs,
