@@ -31,3 +31,22 @@ impl Backoff {
         step_ms / 2 + random % (step_ms / 2 + 1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_double_up_to_almost_a_second_and_are_at_most_halved() {
+        let mut backoff = Backoff::default();
+        assert!(!backoff.failing());
+        let longest = [25, 50, 100, 200, 400].map(|random| backoff.next_ms(random));
+        assert_eq!(longest, [50, 100, 200, 400, 800]);
+        assert_eq!([467, 468, 469].map(|random| backoff.next_ms(random)), [935, 936, 468]);
+        backoff.failures = u32::MAX;
+        assert_eq!((backoff.next_ms(0), backoff.failing()), (468, true));
+        backoff = Backoff::default();
+        backoff.note_failure();
+        assert!(backoff.failing());
+    }
+}

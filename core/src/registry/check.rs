@@ -124,6 +124,7 @@ fn latest(now: UnixMs, ahead_max: Duration) -> UnixMs {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Holder;
     use super::*;
 
     #[test]
@@ -131,6 +132,59 @@ mod tests {
         assert_eq!(latest(UnixMs(5), Duration::from_millis(7)), UnixMs(12));
         assert_eq!(latest(UnixMs(5), Duration::MAX), INSTANT_MAX);
         assert_eq!(latest(UnixMs(u64::MAX), Duration::ZERO), INSTANT_MAX);
+    }
+
+    #[test]
+    fn a_write_succeeds_if_the_entry_is_as_expected_and_the_bound_is_near() {
+        let record = |expires| LeaseRecord { holder: None, expires: UnixMs(expires) };
+        let write = |expected, bound, found: Option<u64>| {
+            let (worker, seen, ahead_max) = (WorkerId(1), UnixMs(0), Duration::from_millis(5));
+            let (expected, next) = (Option::map(expected, record), record(bound));
+            let found = found.map(|expires| {
+                let holding = record(expires);
+                Entry { worker, holding, seen, written: seen }
+            });
+            CompareAndSet { worker, expected, next, seen, ahead_max }.judge(found, UnixMs(100))
+        };
+        assert!(write(Some(7), 105, Some(7)).is_ok() && write(None, 105, None).is_ok());
+        for (expected, found) in [(None, Some(7)), (Some(7), None), (Some(7), Some(8))] {
+            assert!(matches!(write(expected, 1, found), Err(RegistryError::Conflict { .. })));
+        }
+        assert!(matches!(write(None, 106, None), Err(RegistryError::TooFarAhead { .. })));
+        let [one, other] = ["1", "2"].map(|history| RegistryId {
+            id: crate::store::StoreId("r".into()),
+            history: crate::store::History(history.into()),
+        });
+        assert!(one.check(&one).is_ok());
+        let changed = one.check(&other).unwrap_err().to_string();
+        assert_eq!(
+            changed,
+            "the worker registry is now r with history 1 instead of r with history 2"
+        );
+        let registry = "r".to_owned();
+        let cause = crate::store::Reason::new(crate::store::Why::Login, "no");
+        let why = RegistryError::Unavailable { registry, cause }.why();
+        assert_eq!(why, crate::store::Why::Login);
+    }
+
+    #[test]
+    fn a_holder_s_names_are_checked_before_they_are_recorded() {
+        let incarnation = crate::store::StartToken("1".into());
+        let good = Holder { id: "h".into(), name: "n".into(), incarnation };
+        let check = |holder| LeaseRecord { holder, expires: UnixMs(0) }.check(Some(WorkerId(7)));
+        assert!(check(None).is_ok() && check(Some(good.clone())).is_ok());
+        let incarnation = crate::store::StartToken("".into());
+        for (bad, what) in [
+            (
+                Holder { id: "h h".into(), ..good.clone() },
+                "worker 7 can't be recorded for this holder: its holder id is",
+            ),
+            (Holder { name: "".into(), ..good.clone() }, "its name is"),
+            (Holder { incarnation, ..good }, "its incarnation is"),
+        ] {
+            let said = check(Some(bad)).unwrap_err().to_string();
+            assert!(said.contains(what), "{said}");
+        }
     }
 
     #[test]
@@ -154,5 +208,7 @@ mod tests {
             let words = check_id("name", bad).unwrap_err();
             assert!(words.contains("name") && words.contains("255"), "{words}");
         }
+        let shown = check_id("name", &"x".repeat(999)).unwrap_err();
+        assert_eq!(shown.matches('x').count(), HOLDER_BYTES_MAX + 1);
     }
 }

@@ -163,3 +163,19 @@ impl From<Identity> for RegistryId {
         RegistryId { id: store.id, history: store.history }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_is_stopped_once_and_keeps_its_token() {
+        let [token, other] = ["1", "2"].map(|token| StartToken(token.into()));
+        let holder = Holder { id: "h".into(), name: "n".into(), incarnation: token.clone() };
+        let stopped = holder.to_stopped();
+        assert_eq!([holder.has_stopped(), stopped.has_stopped()], [false, true]);
+        assert_eq!(stopped.to_stopped(), stopped);
+        assert!([&holder, &stopped].iter().all(|one| one.started_as(&token)));
+        assert!(![&holder, &stopped].iter().any(|one| one.started_as(&other)));
+    }
+}

@@ -276,3 +276,125 @@ impl Truncation {
         self.closed.push(MarkMove { shard, end, mark: end });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: Want = Want { count: 1, allow_partial: false };
+    const ALL: Want = Want { count: 10, allow_partial: true };
+
+    fn run(first: u64) -> Run {
+        Run { first, count: 10, stride: 1 }
+    }
+
+    /// Ids of two shards, of which half are marked. The caller looks again after three of them.
+    fn watched() -> SegmentBuffer {
+        let mut held = SegmentBuffer::default();
+        held.push(0, run(10), 15);
+        held.push(1, run(30), 35);
+        held.look_after(3);
+        held
+    }
+
+    #[test]
+    fn the_caller_looks_again_after_as_many_ids_as_it_said() {
+        assert!(SegmentBuffer::default().wants_attention());
+        let drawn = |watch: Option<u64>, marked| {
+            let mut held = watched();
+            held.segments[0].marked = marked;
+            held.issue(ONE, &mut Vec::new());
+            watch.into_iter().for_each(|ids| held.look_after(ids));
+            let mut takes =
+                || held.issue(ONE, &mut Vec::new()).is_some() && !held.wants_attention();
+            (0..20).take_while(|_| takes()).count()
+        };
+        // One was issued before.
+        assert_eq!([None, Some(3), Some(0), Some(1)].map(|watch| drawn(watch, 10)), [1, 2, 0, 0]);
+        // The end of the segment, or of its marks.
+        assert_eq!(
+            [(Some(u64::MAX), 10), (Some(u64::MAX), 5)].map(|(watch, to)| drawn(watch, to)),
+            [8, 4]
+        );
+    }
+
+    #[test]
+    fn whatever_changes_what_is_held_wants_attention() {
+        type Change = fn(&mut SegmentBuffer);
+        let changes: [(&str, Change); 7] = [
+            ("push", |held| held.push(0, run(50), 50)),
+            ("set_mark", |held| held.set_mark(MarkMove { shard: 1, end: 40, mark: 40 })),
+            ("draw_marks_back", |held| drop(held.draw_marks_back(1))),
+            ("cut_from", |held| drop(held.cut_from(1, 31))),
+            ("cut_below", |held| drop(held.cut_below(1, 35))),
+            ("forget", |held| held.forget(1)),
+            ("issue", |held| _ = held.issue(ALL, &mut Vec::new())),
+        ];
+        for (what, change) in changes {
+            let mut held = watched();
+            held.segments[0].marked = 10;
+            assert!(!held.wants_attention());
+            change(&mut held);
+            assert!(held.wants_attention(), "{what}");
+        }
+    }
+
+    /// What is issued of the ids of which half are marked, and of the rest once the first segment is marked.
+    #[test]
+    fn a_request_gets_all_that_it_wants_unless_it_accepts_fewer() {
+        for (marked, count, allow_partial, expected) in [
+            (5, 5, false, Some(vec![(10, 5)])),
+            (5, 6, false, None),
+            (5, 6, true, Some(vec![(10, 5)])),
+            (0, 1, true, None),
+            (10, 14, false, Some(vec![(10, 10), (30, 4)])),
+            (10, 15, false, Some(vec![(10, 10), (30, 5)])),
+            (10, 16, false, None),
+            (10, 16, true, Some(vec![(10, 10), (30, 5)])),
+        ] {
+            let (mut held, mut runs) = (watched(), Vec::new());
+            held.segments[0].marked = marked;
+            let issued = held.issue(Want { count, allow_partial }, &mut runs);
+            let runs: Vec<_> = runs.iter().map(|run| (run.first, run.count)).collect();
+            assert_eq!(runs, expected.clone().unwrap_or_default(), "{marked} {count}");
+            let total = expected.map(|runs| runs.iter().map(|run| run.1).sum());
+            assert_eq!(issued, total, "{marked} {count}");
+        }
+    }
+
+    #[test]
+    fn marks_move_as_far_as_wanted() {
+        for (wanted, expected) in [
+            (4, vec![]),
+            (5, vec![]),
+            (6, vec![(20, 16)]),
+            (10, vec![(20, 20)]),
+            (15, vec![(20, 20)]),
+            (16, vec![(20, 20), (40, 36)]),
+            (99, vec![(20, 20), (40, 40)]),
+        ] {
+            let moves = watched().mark_moves(wanted);
+            let moves: Vec<_> = moves.iter().map(|moved| (moved.end, moved.mark)).collect();
+            assert_eq!(moves, expected, "{wanted}");
+        }
+        for (wanted, expected) in [
+            (0, vec![(0, 10), (1, 30)]),
+            (4, vec![(0, 14), (1, 30)]),
+            (5, vec![(1, 30)]),
+            (7, vec![(1, 32)]),
+            (10, vec![]),
+        ] {
+            let moved = watched().draw_marks_back(wanted);
+            let moved: Vec<_> = moved.iter().map(|(shard, _, mark)| (*shard, *mark)).collect();
+            assert_eq!(moved, expected, "{wanted}");
+        }
+    }
+
+    #[test]
+    fn a_mark_moves_up_within_its_segment() {
+        for (mark, is_right) in [(14, false), (15, true), (20, true), (21, false)] {
+            let set = || watched().set_mark(MarkMove { shard: 0, end: 20, mark });
+            assert_eq!(std::panic::catch_unwind(set).is_ok(), is_right, "{mark}");
+        }
+    }
+}

@@ -279,3 +279,208 @@ impl StrictHold {
         BootMs(now.0.saturating_add(LOOK_AGAIN_MS))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEED: HoldNeed = HoldNeed {
+        hold_ms: 1_000,
+        waited_for: 0,
+        drawn: 40,
+        claimed_last: 100,
+        ceiling: 1_000_101,
+        most: 1_000,
+    };
+
+    /// The share of the ids below the ceiling that may be held.
+    const SHARE: u64 = 62_500;
+
+    const SENT: BootMs = BootMs(1_000);
+
+    const FREE: Holding = Holding::Free { wanted: false };
+
+    fn run(first: u64, count: u32) -> Run {
+        Run { first, count, stride: 1 }
+    }
+
+    /// Claimed the ids from 1 to 100. If the tag is held, those from 81 on are left.
+    fn claimed(holding: Holding) -> StrictHold {
+        let mut hold = StrictHold::new();
+        hold.granted(run(1, 100), holding, SENT);
+        let all = hold.with_held(run(1, 100));
+        hold.keep(all.without_first(80));
+        hold.dropped = 0;
+        hold
+    }
+
+    fn held() -> StrictHold {
+        claimed(Holding::Held(1_000))
+    }
+
+    /// The store's record, the ids left and dropped, and since when the host is alone.
+    fn state(hold: &StrictHold) -> (InStore, u64, u64, u64) {
+        (hold.in_store, hold.left(), hold.dropped, hold.alone_since.0)
+    }
+
+    /// How many ids to claim, and for how long to hold the tag.
+    fn wish(hold: &mut StrictHold, now: u64, need: HoldNeed) -> Option<(u64, u64)> {
+        let (want, wish) = hold.wish(BootMs(now), need)?;
+        assert_eq!((wish.own_end, wish.over), (101, 0));
+        Some((want, wish.ms))
+    }
+
+    #[test]
+    fn a_hold_is_renewed_in_time_and_ends_when_nobody_draws() {
+        let waited = |waited_for| HoldNeed { waited_for, ..NEED };
+        let drawn = |drawn| HoldNeed { drawn, ..NEED };
+        // How many ids were issued from memory.
+        for (issued, now, need, expected) in [
+            (0, 1_249, NEED, None),
+            (0, 1_250, NEED, Some((1, 0))),
+            (1, 1_250, NEED, Some((21, 1_000))),
+            (0, 1_250, waited(1), Some((21, 1_000))),
+            // Ids run out before the time.
+            (0, 1_249, waited(1), Some((381, 1_000))),
+            (10, 1_249, NEED, None),
+            (11, 1_249, NEED, Some((391, 1_000))),
+            (1, 1_250, drawn(10), Some((1, 1_000))),
+            (1, 1_250, drawn(SHARE), Some((981, 1_000))),
+            (1, 1_250, drawn(SHARE + 1), Some((1, 0))),
+            (1, 1_249, drawn(SHARE + 1), Some((1, 0))),
+            (1, 1_250, HoldNeed { most: SHARE * 2, ..drawn(SHARE - 1) }, Some((SHARE - 20, 1_000))),
+            (
+                11,
+                1_249,
+                HoldNeed { most: SHARE * 2, claimed_last: SHARE, ..NEED },
+                Some((SHARE - 9, 1_000)),
+            ),
+            (1, 1_250, HoldNeed { hold_ms: 0, ..waited(3) }, Some((3, 0))),
+        ] {
+            let mut hold = held();
+            assert!(issued == 0 || hold.issue(issued, BootMs(1_100)).is_some());
+            assert_eq!(wish(&mut hold, now, need), expected, "{issued} issued, {now} ms, {need:?}");
+            assert_eq!(hold.is_open(BootMs(now)), expected.is_none_or(|(_, ms)| ms > 0));
+        }
+    }
+
+    #[test]
+    fn a_host_that_was_alone_and_draws_much_holds_the_tag() {
+        let waits = HoldNeed { waited_for: 1, ..NEED };
+        let long = HoldNeed { hold_ms: 5_000, ..waits };
+        for (now, need, expected) in [
+            (2_000, NEED, None),
+            (1_999, waits, Some((1, 0))),
+            (2_000, waits, Some((41, 1_000))),
+            (2_000, HoldNeed { drawn: 8, ..waits }, Some((9, 1_000))),
+            (2_000, HoldNeed { drawn: 7, ..waits }, Some((1, 0))),
+            (2_000, HoldNeed { drawn: SHARE + 1, ..waits }, Some((1, 0))),
+            (2_000, HoldNeed { hold_ms: 0, ..waits }, Some((1, 0))),
+            (2_999, long, Some((1, 0))),
+            (3_000, long, Some((41, 5_000))),
+        ] {
+            assert_eq!(wish(&mut claimed(FREE), now, need), expected, "{now} ms, {need:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_issued_from_memory_until_shortly_before_the_end() {
+        let mut hold = held();
+        assert!(hold.is_held() && hold.is_timed(BootMs(1_794)) && !hold.is_timed(BootMs(1_795)));
+        assert_eq!(hold.issue(21, BootMs(1_794)), None);
+        assert_eq!(hold.issue(1, BootMs(1_795)), None);
+        assert!(!hold.drawn);
+        assert_eq!(hold.issue(5, BootMs(1_794)), Some(run(81, 5)));
+        assert!(hold.drawn);
+        assert_eq!(hold.issue(15, BootMs(1_794)), Some(run(86, 15)));
+        assert_eq!((hold.issue(1, BootMs(1_794)), hold.left()), (None, 0));
+    }
+
+    #[test]
+    fn what_is_due_depends_on_the_record_the_time_and_what_is_left() {
+        let mut hold = held();
+        assert_eq!([1_249, 1_250].map(|ms| hold.is_due(BootMs(ms))), [false, true]);
+        hold.issue(11, SENT);
+        assert!(hold.is_due(SENT));
+        hold.give_up();
+        assert_eq!(state(&hold), (InStore::ToClear, 0, 9, 1_000));
+        assert!(hold.is_due(BootMs(0)) && hold.is_timed(BootMs(9_000)) && hold.is_held());
+        assert_eq!(wish(&mut hold, 1_001, NEED), Some((1, 0)));
+        assert_eq!(wish(&mut hold, 1_001, HoldNeed { waited_for: 3, ..NEED }), Some((3, 0)));
+        hold.give_up();
+        hold.claim_failed();
+        assert_eq!(state(&hold), (InStore::Nothing, 0, 9, 1_000));
+        assert!(!hold.is_due(BootMs(9_000)) && !hold.is_timed(BootMs(0)) && !hold.is_held());
+        hold.give_up();
+        assert_eq!(hold.in_store, InStore::Nothing);
+        let mut hold = held();
+        hold.claim_failed();
+        assert_eq!(state(&hold), (InStore::Held, 20, 0, 1_000));
+        hold.exhausted();
+        assert_eq!(state(&hold), (InStore::Nothing, 0, 20, 1_000));
+        let mut hold = held();
+        hold.forget();
+        assert_eq!((state(&hold), hold.own_end), ((InStore::Nothing, 0, 20, 0), 0));
+    }
+
+    #[test]
+    fn an_answer_of_the_store_decides_what_is_held() {
+        let wanted = Holding::Free { wanted: true };
+        let hour = Holding::Held(3_600_000);
+        for (given_up, first, holding, expected) in [
+            (false, 101, hour, (InStore::Held, 70, 0, 1_000)),
+            (false, 101, FREE, (InStore::Nothing, 0, 70, 1_000)),
+            (false, 101, wanted, (InStore::Nothing, 0, 70, 2_000)),
+            (false, 101, Holding::Wanted, (InStore::ToClear, 0, 70, 2_000)),
+            (true, 101, hour, (InStore::ToClear, 0, 70, 1_000)),
+            // Another host has claimed.
+            (false, 102, hour, (InStore::Held, 50, 20, 2_000)),
+        ] {
+            let mut hold = held();
+            if given_up {
+                hold.give_up();
+            }
+            hold.drawn = true;
+            hold.granted(run(first, 50), holding, BootMs(2_000));
+            assert_eq!(hold.drawn, holding != hour);
+            let all = hold.with_held(run(first, 50));
+            hold.keep(Some(all));
+            assert_eq!(state(&hold), expected, "{given_up} {first} {holding:?}");
+            assert_eq!((hold.own_end, hold.low), (first + 50, u64::from(all.count) / 2));
+        }
+    }
+
+    #[test]
+    fn a_record_that_was_given_up_for_lost_is_cleared_when_the_store_still_has_it() {
+        let mut hold = held();
+        hold.exhausted();
+        hold.granted(run(101, 50), Holding::Wanted, BootMs(2_000));
+        assert_eq!(hold.in_store, InStore::ToClear);
+    }
+
+    #[test]
+    fn more_ids_than_a_run_has_are_dropped() {
+        let mut hold = held();
+        assert_eq!(hold.with_held(run(101, u32::MAX)), run(101, u32::MAX));
+        assert_eq!((hold.left(), hold.dropped), (0, 20));
+    }
+
+    #[test]
+    fn another_host_s_hold_is_over_when_its_end_has_not_moved_for_its_time() {
+        let mut hold = held();
+        assert_eq!(hold.held_elsewhere(BootMs(2_000), 150, 500), BootMs(2_050));
+        assert_eq!(state(&hold), (InStore::Nothing, 0, 20, 2_000));
+        let waits = HoldNeed { waited_for: 1, ..NEED };
+        let over = |hold: &mut StrictHold, now| {
+            hold.wish(BootMs(now), waits).map(|(_, wish)| wish.over).unwrap()
+        };
+        assert_eq!([2_499, 2_500].map(|now| over(&mut hold, now)), [0, 150]);
+        hold.held_elsewhere(BootMs(2_400), 150, 600);
+        assert_eq!([2_599, 2_600].map(|now| over(&mut hold, now)), [0, 150]);
+        hold.held_elsewhere(BootMs(2_450), 160, 500);
+        assert_eq!([2_949, 2_950].map(|now| over(&mut hold, now)), [0, 160]);
+        assert_eq!(hold.alone_since, BootMs(2_450));
+        hold.granted(run(160, 1), FREE, BootMs(3_000));
+        assert_eq!(over(&mut hold, 4_000), 0);
+    }
+}

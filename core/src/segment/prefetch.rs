@@ -149,3 +149,115 @@ impl ClaimSizer {
         ahead.max(MARK_AHEAD_MIN).saturating_add(waited_for)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: BootMs = BootMs(8_000);
+
+    /// A tag with a step of 100 and this policy, which burst and was steady at these ids per second.
+    fn sizer(policy: PrefetchPolicy, burst: u64, steady: u64) -> ClaimSizer {
+        let mut sizer = ClaimSizer::new(policy.into(), BootMs(0));
+        sizer.step = 100;
+        sizer.rate.count(8 * burst);
+        sizer.steady.count(8 * steady);
+        sizer
+    }
+
+    /// A rate of 1 id per second needs 100 ids.
+    const POLICY: PrefetchPolicy =
+        PrefetchPolicy { autonomy_ms: 100_000, step_max: 10_000, mark_ahead_ms: 5_000, hold_ms: 0 };
+
+    #[test]
+    fn claims_follow_the_rate_the_last_claim_and_who_waits() {
+        // Ids per second in a burst and steadily, ids of the last claim and used since; held ids and their segments,
+        // ids waited for, and by the first request.
+        for (rates, last, (held, segments, waited_for, head), expected) in [
+            // Of an unknown tag, only what is waited for.
+            ((0, 0), (0, 0), (0, 0, 3, 2), Some((3, 2, 10_000))),
+            ((1, 1), (0, 0), (0, 0, 3, 2), Some((3, 2, 10_000))),
+            ((0, 0), (100, 0), (0, 0, 3, 2), Some((103, 2, 10_000))),
+            ((0, 0), (0, 0), (5, 1, 8, 8), Some((103, 3, 9_995))),
+            ((0, 0), (500, 0), (30, 1, 30, 30), None),
+            ((0, 0), (500, 0), (30, 1, 31, 1), Some((101, 1, 9_970))),
+            // A steady rate fills the reserve, whatever was used.
+            ((0, 20), (1_000, 0), (1_999, 1, 0, 0), Some((2_000, 1, 8_001))),
+            ((0, 20), (1_000, 0), (2_000, 1, 0, 0), None),
+            ((50, 20), (1_000, 0), (1_999, 1, 0, 0), Some((2_000, 1, 8_001))),
+            ((0, 200), (1_000, 0), (4_999, 1, 0, 0), Some((5_001, 1, 5_001))),
+            ((0, 200), (1_000, 0), (5_000, 1, 0, 0), None),
+            // A burst counts once enough was used at its rate.
+            ((20, 0), (800, 250), (2_000, 1, 0, 0), Some((2_000, 1, 8_000))),
+            ((20, 0), (800, 249), (2_000, 1, 0, 0), None),
+            ((20, 0), (800, 251), (2_001, 1, 0, 0), None),
+            ((20, 0), (4_000, 500), (100, 1, 0, 0), Some((2_000, 1, 9_900))),
+            ((20, 0), (4_000, 499), (100, 1, 0, 0), None),
+            ((50, 0), (1_000, 0), (0, 0, 10, 1), Some((5_010, 1, 10_000))),
+            // It claims at most eight times as much as before, or a thousand.
+            ((200, 0), (100, 625), (5_000, 1, 0, 0), Some((1_000, 1, 5_000))),
+            ((200, 0), (200, 625), (5_000, 1, 0, 0), Some((1_600, 1, 5_000))),
+            ((200, 0), (200, 626), (5_001, 1, 0, 0), None),
+            // A quarter of the step is always held.
+            ((0, 0), (100, 12), (25, 1, 0, 0), Some((100, 1, 9_975))),
+            ((0, 0), (100, 12), (26, 1, 0, 0), None),
+            // Many small segments are used first, unless somebody waits.
+            ((0, 20), (1_000, 0), (1_000, 7, 0, 0), Some((2_000, 1, 9_000))),
+            ((0, 20), (1_000, 0), (1_000, 8, 0, 0), None),
+            ((0, 20), (1_000, 0), (1_000, 8, 1_001, 1), Some((2_001, 1, 9_000))),
+            // A request is served even if it needs more than may be held.
+            ((0, 0), (1_000, 0), (0, 0, 20_000, 20_000), Some((20_000, 20_000, 10_000))),
+            ((0, 0), (1_000, 0), (10_000, 1, 10_001, 10_001), Some((1, 1, 1))),
+        ] {
+            let mut sizer = sizer(POLICY, rates.0, rates.1);
+            (sizer.claimed_last, sizer.used) = last;
+            let wish = sizer.claim(NOW, Need { held, segments, waited_for, head });
+            let wish = wish.map(|wish| (wish.want, wish.least, wish.step_max));
+            assert_eq!(wish, expected, "{rates:?} {last:?} {held} {segments} {waited_for} {head}");
+        }
+    }
+
+    #[test]
+    fn without_a_reserve_a_claim_is_what_is_missing() {
+        let policy = PrefetchPolicy { step_max: 0, ..POLICY };
+        for (held, waited_for, head, expected) in
+            [(2, 5, 4, Some((3, 2, 1))), (5, 5, 5, None), (0, 5, 0, Some((5, 1, 1)))]
+        {
+            let wish = sizer(policy, 9, 9).claim(NOW, Need { held, segments: 1, waited_for, head });
+            assert_eq!(wish.map(|wish| (wish.want, wish.least, wish.step_max)), expected);
+        }
+    }
+
+    #[test]
+    fn expected_ids_count_until_a_claim_is_granted() {
+        let mut sizer = sizer(POLICY, 0, 0);
+        (sizer.expected, sizer.claimed_last, sizer.used) = (50, 10, 80);
+        let need = Need { held: 40, segments: 1, waited_for: 0, head: 0 };
+        assert_eq!(sizer.claim(NOW, need).map(|wish| wish.want), Some(110));
+        sizer.note_claim(500);
+        assert_eq!((sizer.claimed_last, sizer.used, sizer.claim(NOW, need)), (500, 0, None));
+        sizer.count(80);
+        assert_eq!(sizer.used, 80);
+        let later = BootMs(2 * NOW.0);
+        assert_eq!((sizer.rate.ids_in(later, 2_000), sizer.steady.ids_in(later, 2_000)), (20, 20));
+    }
+
+    #[test]
+    fn marks_run_ahead_by_time_and_within_bounds() {
+        // Ids per second, duration of a commit, held ids, ids waited for.
+        for (rate, commit_ms, held, waited_for, expected) in [
+            (100, 0, 10_000, 0, 500),
+            (1_000, 0, 10_000, 0, 2_500),
+            (1_000, 0, 10_000, 400, 2_800),
+            (1, 0, 10_000, 6, 70),
+            (1, 0, 3, 6, 70),
+            (1_000_000, 0, 100_000_000, 0, 1_000_000),
+            (2_000_000, 0, 100_000_000, 0, 2_000_000),
+            (1_000_000, 700, 100_000_000, 0, 2_800_000),
+        ] {
+            let mut sizer = sizer(POLICY, rate, 0);
+            sizer.commit_ms = commit_ms;
+            assert_eq!(sizer.mark_target(NOW, held, waited_for), expected, "{rate} {held}");
+        }
+    }
+}

@@ -97,6 +97,32 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_is_kept_from_window_to_window() {
+        let mut rate = RateMeter::new(BootMs(500));
+        rate.count(u64::MAX);
+        rate.count(1);
+        assert_eq!(rate.ids_in(BootMs(600), 1_000), u64::MAX);
+        let mut rate = RateMeter::new(BootMs(500));
+        rate.count(100);
+        // Half a second is no window yet, a whole one is.
+        assert_eq!([1_499, 1_500].map(|ms| rate.ids_in(BootMs(ms), 2_000)), [201, 200]);
+        assert_eq!(rate.window_start, BootMs(1_500));
+        rate.count(10);
+        assert_eq!([1_600, 2_000].map(|ms| rate.ids_in(BootMs(ms), 500)), [50, 50]);
+    }
+
+    #[test]
+    fn the_steady_rate_is_that_of_the_last_eight_seconds() {
+        let mut rate = SteadyRate::new(BootMs(1_000));
+        rate.count(300);
+        rate.count(180);
+        assert_eq!([8_999, 9_000, 9_001].map(|ms| rate.ids_in(BootMs(ms), 2_500)), [0, 150, 150]);
+        rate.count(u64::MAX);
+        rate.count(1);
+        assert_eq!([16_999, 25_000].map(|ms| rate.ids_in(BootMs(ms), 16_000)), [960, u64::MAX]);
+    }
+
+    #[test]
     fn a_steady_rate_reads_as_itself() {
         let mut rate = RateMeter::new(BootMs(0));
         for tenth in 1..=100 {

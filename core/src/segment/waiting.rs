@@ -229,3 +229,19 @@ impl Want {
         if self.allow_partial { 1 } else { self.count }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_empty_keeps_no_memory() {
+        let leaves: [fn(&mut Waiting<u32>); 2] = [|all| _ = all.pop(), |all| _ = all.abandon()];
+        for leave in leaves {
+            let mut waiting = Waiting::new();
+            waiting.push(0, Want { count: 1, allow_partial: false }, BootMs(1), 0);
+            leave(&mut waiting);
+            assert_eq!(waiting.users.capacity(), 0);
+        }
+    }
+}

@@ -3,9 +3,11 @@
 
 use leafd_core::health::{
     Cause, ClaimOutcomes, Code, Findings, Health, IdKind, Lasts, MESSAGE_CHARS_MAX, Notice,
-    Occasion, Severity,
+    Occasion, Severity, duration,
 };
+use leafd_core::lease::LeaseProblem;
 use leafd_core::store::{History, Identity, Role, StoreError, StoreId, Why};
+use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
 
 fn cause(code: Code, subject: &str, lasts: Lasts) -> Cause {
@@ -287,4 +289,213 @@ fn a_start_is_logged_only_if_it_lasts() {
     assert!(watch.told.is_empty(), "{:?}", watch.told);
     watch.seconds(2, starting);
     assert_eq!(watch.told.len(), 1, "{:?}", watch.told);
+}
+
+#[test]
+fn each_condition_of_a_store_and_each_missing_worker_has_its_code() {
+    for (condition, expected) in [
+        (Condition::Unmet, Some("store_away")),
+        (Condition::Away(refused("no")), Some("claims_failing")),
+        (Condition::Away(StoreError::UnknownTag { tag: tag("t") }), Some("store_away")),
+        (Condition::Settling, Some("store_settling")),
+        (Condition::LostCommits, Some("store_settling")),
+        (Condition::Refused(refused("no")), Some("store_refused")),
+        (Condition::Crowded, None),
+    ] {
+        assert_eq!(Code::of_store(&condition).map(Code::as_str), expected, "{condition:?}");
+    }
+    for (problem, expected) in [
+        (LeaseProblem::Unused, None),
+        (LeaseProblem::Stopping, None),
+        (LeaseProblem::Starting, Some("worker_starting")),
+        (LeaseProblem::Away("no".into()), Some("registry_away")),
+        (LeaseProblem::GivingBack, Some("worker_released")),
+    ] {
+        let code = Code::of_lease(&problem).map(|code| code.to_string());
+        assert_eq!(code.as_deref(), expected, "{problem:?}");
+    }
+}
+
+#[test]
+fn a_duration_is_rounded_the_more_coarsely_the_longer_it_is() {
+    for (ms, expected) in [
+        (0, "0 s"),
+        (1, "less than a second"),
+        (1_000, "1 s"),
+        (119_000, "1 min 59 s"),
+        (120_000, "2 min"),
+        (299_000, "4 min 59 s"),
+        (301_000, "5 min"),
+        (3_600_000, "1 h"),
+        (7_380_000, "2 h 3 min"),
+        (86_400_000, "1 d"),
+        (99_000_000, "1 d 3 h"),
+    ] {
+        assert_eq!(duration(ms), expected, "{ms}");
+    }
+    let min = |one: Lasts, other| (one.min(other), other.min(one));
+    let [short, long] = [1, 2].map(Lasts::Ms);
+    assert_eq!(min(short, long), (short, short));
+    assert_eq!(min(Lasts::NoEnd, long), (long, long));
+    assert_eq!(min(Lasts::Over, long), (Lasts::Over, Lasts::Over));
+}
+
+#[test]
+fn a_cause_says_what_it_means_for_ids() {
+    use {Code as C, IdKind as K};
+    for (kind, code, lasts, idle, expected) in [
+        (K::All, C::JournalFailing, Lasts::Over, false, "no ids available"),
+        (K::Segments, C::TagUsedUp, Lasts::Over, false, "tag \"a\": no ids available"),
+        (K::Snowflake, C::ClockBehind, Lasts::Over, false, "layout \"a\": no ids available"),
+        (K::Snowflake, C::ClockOff, Lasts::Over, false, "snowflake ids unavailable"),
+        (
+            K::Snowflake,
+            C::ClockOff,
+            Lasts::Over,
+            true,
+            "snowflake ids unavailable; none were requested",
+        ),
+        (
+            K::Segments,
+            C::StoreAway,
+            Lasts::Ms(9_000),
+            false,
+            "held ids last another 9 s at the current rate",
+        ),
+        (K::All, C::JournalFailing, Lasts::Ms(9_000), false, "ids last another 9 s"),
+        (
+            K::Segments,
+            C::StoreAway,
+            Lasts::NoEnd,
+            false,
+            "ids are available, and held ids do not run out at the current rate",
+        ),
+        (K::Snowflake, C::RegistryAway, Lasts::NoEnd, true, "ids are still being issued"),
+    ] {
+        let cause = Cause { kind, idle, ..cause(code, "a", lasts) };
+        assert_eq!(cause.meaning(), expected, "{code:?}");
+    }
+}
+
+#[test]
+fn the_headline_names_the_shortest_time_or_the_tags_near_their_ceilings() {
+    let near = |tag| cause(Code::TagNearCeiling, tag, Lasts::NoEnd);
+    let unused = Cause { idle: true, ..cause(Code::WorkersTaken, "w", Lasts::Over) };
+    let lasts = |ms| cause(Code::StoreAway, &format!("{ms}"), Lasts::Ms(ms));
+    let away = cause(Code::StoreAway, "a", Lasts::NoEnd);
+    for (causes, expected) in [
+        (
+            vec![unused, lasts(500_000), lasts(900_000)],
+            "DEGRADED: segment ids available; some run out in about 8 min",
+        ),
+        (vec![lasts(60_000)], "DEGRADED: segment ids available; some run out in about 1 min"),
+        (
+            vec![lasts(59_999)],
+            "DEGRADED: segment ids available; some run out in less than a minute",
+        ),
+        (vec![away, near("t")], "DEGRADED: segment ids available"),
+        (
+            vec![near("t"), near("u"), near("v")],
+            "WARNING: tag \"t\" and 2 more are near their ceilings; segment ids available",
+        ),
+    ] {
+        let mut health = Health::default();
+        health.found(BootMs(1), Findings { segments_ready: true, causes, ..Findings::default() });
+        assert_eq!(health.headline(&health.conditions(BootMs(1))), expected);
+    }
+}
+
+#[test]
+fn a_tag_near_its_ceiling_is_logged_elsewhere_and_other_causes_come_before_a_tag_s() {
+    let mut watch = Watch::new();
+    watch.look(vec![cause(Code::TagNearCeiling, "a", Lasts::NoEnd)]);
+    assert!(watch.told.is_empty(), "{:?}", watch.told);
+    let older = Cause { since: Some(BootMs(1)), ..cause(Code::TagUsedUp, "a", Lasts::Over) };
+    watch.look(vec![older, cause(Code::StoreAway, "a", Lasts::Over)]);
+    let conditions = watch.health.conditions(BootMs(2_000));
+    let codes: Vec<_> = conditions.iter().map(|condition| condition.cause.code).collect();
+    assert_eq!(codes, [Code::StoreAway, Code::TagUsedUp]);
+}
+
+#[test]
+fn an_identity_in_use_is_logged_at_once_by_a_daemon_that_had_a_worker() {
+    for (last_success, expected) in [(None, 16_000), (Some(BootMs(500)), 1_000)] {
+        let mut watch = Watch::new();
+        let remedy = String::new();
+        let in_use = cause(Code::IdentityInUse, "a", Lasts::Over);
+        let in_use = Cause { last_success, remedy, ..in_use };
+        watch.seconds(20, |_| vec![in_use.clone()]);
+        assert_eq!(watch.told[0].0, expected);
+        assert!(!watch.told[0].1.text.contains("Remedy"), "{:?}", watch.told);
+    }
+}
+
+#[test]
+fn a_change_is_logged_at_once_if_it_is_for_the_worse() {
+    let mut watch = Watch::new();
+    for lasts in [Lasts::NoEnd, Lasts::Over, Lasts::NoEnd] {
+        watch.seconds(if lasts == Lasts::Over { 1 } else { 12 }, |_| away(lasts));
+    }
+    let times: Vec<u64> = watch.told.iter().map(|(at, _)| *at).collect();
+    assert_eq!(times, [1_000, 13_000, 23_000]);
+    // After less than a second, it waits for the rest.
+    let mut watch = Watch::new();
+    for (ms, lasts) in [(1_000, Lasts::NoEnd), (1_999, Lasts::Over), (2_000, Lasts::Over)] {
+        watch.now = ms;
+        watch.look(away(lasts));
+    }
+    assert_eq!((watch.told.len(), watch.told[1].0), (2, 2_000));
+}
+
+#[test]
+fn a_cause_that_comes_back_later_is_a_new_one() {
+    for (times, since) in [
+        (&[1_000, 4_000][..], 1_000),
+        (&[1_000, 2_000, 3_999], 1_000),
+        (&[1_000, 2_000, 4_000], 4_000),
+    ] {
+        let mut health = Health::default();
+        for (index, ms) in times.iter().enumerate() {
+            let causes =
+                if index == 1 && times.len() == 3 { Vec::new() } else { away(Lasts::NoEnd) };
+            health.found(BootMs(*ms), Findings { causes, ..Findings::default() });
+        }
+        assert_eq!(health.conditions(BootMs(9_000))[0].since_ms_ago, 9_000 - since, "{times:?}");
+    }
+}
+
+#[test]
+fn a_trusted_store_ends_only_its_own_failures_of_claims_that_met_another() {
+    let mut outcomes = ClaimOutcomes::new(2);
+    let (expected, found) = (identity("a"), identity("b"));
+    let changed = StoreError::Changed { store: "s".into(), expected, found };
+    let used_up = StoreError::Exhausted { tag: tag("t"), ceiling: 10, left: 0 };
+    for (store, name, error) in [(0, "a", &changed), (0, "b", &used_up), (1, "c", &changed)] {
+        outcomes.failed(BootMs(1_000), store, &tag(name), error);
+    }
+    outcomes.found_trusted(BootMs(1_100), 0);
+    outcomes.succeeded(BootMs(1_200), 1, &tag("d"));
+    let tags: Vec<&str> = outcomes.of_tags(BootMs(1_200)).map(|(tag, ..)| tag.as_str()).collect();
+    assert_eq!(tags, ["b", "c"]);
+    // A tag that another host holds shows that its store works.
+    outcomes.failed(BootMs(1_300), 0, &tag("e"), &refused("no"));
+    outcomes.failed(
+        BootMs(1_400),
+        0,
+        &tag("f"),
+        &StoreError::Held { tag: tag("f"), end: 1, ms: 1 },
+    );
+    assert!(outcomes.of_store(BootMs(1_400), 0).is_none());
+}
+
+#[test]
+fn failures_of_many_tags_are_forgotten_only_when_they_are_old() {
+    let mut outcomes = ClaimOutcomes::new(1);
+    let used_up = StoreError::Exhausted { tag: tag("t"), ceiling: 10, left: 0 };
+    let mut fail = |ms, number: u32| {
+        outcomes.failed(BootMs(ms), 0, &tag(&format!("t{number}")), &used_up);
+        outcomes.of_tags(BootMs(ms)).count()
+    };
+    assert_eq!((0..257).map(|number| fail(1_000, number)).max(), Some(256));
+    assert_eq!([(60_999, 300), (61_000, 301)].map(|(ms, number)| fail(ms, number)), [256, 1]);
 }

@@ -17,6 +17,7 @@ mod series;
 mod shards;
 mod shares;
 mod snowflake;
+mod store;
 mod strict;
 mod strict_hold;
 

@@ -273,7 +273,7 @@ fn who_can_t_be_served_up_to_the_ceiling_is_told_and_the_others_go_on() {
     let exactly = |count| Want { count, allow_partial: false };
     let mut tag: Allocator<u32> = Allocator::new(PROVISION, 1, BootMs(0));
     assert!(tag.restore(0, vec![run(1..51)], 51).is_empty());
-    for (handle, count) in [(0, 2_000), (1, 60), (2, 1)] {
+    for (handle, count) in [(0, 2_000), (1, 60), (2, 1), (3, 59)] {
         tag.waiting.push(0, exactly(count), BootMs(100), handle);
     }
     let order = tag.claim_wanted(BootMs(0)).expect("they wait");
@@ -282,6 +282,75 @@ fn who_can_t_be_served_up_to_the_ceiling_is_told_and_the_others_go_on() {
     let moves = tag.marks_wanted(BootMs(0));
     tag.marked(BootMs(0), &moves);
     assert_eq!(tag.serve_next(&mut Vec::new()), Some(2));
+}
+
+/// A tag with these numbers left over from an earlier life.
+fn restored(numbers: Range<u64>) -> Allocator<u32> {
+    let mut tag = Allocator::new(PROVISION, 1, BootMs(0));
+    assert!(tag.restore(0, vec![run(numbers.clone())], numbers.end).is_empty());
+    tag
+}
+
+fn take(tag: &mut Allocator<u32>, count: u32) -> bool {
+    tag.take(Want { count, allow_partial: false }, &mut Vec::new())
+}
+
+/// Lets a request for this many wait, and then no longer.
+fn mark_for(tag: &mut Allocator<u32>, count: u32) -> Vec<MarkMove> {
+    tag.waiting.push(0, Want { count, allow_partial: false }, BootMs(9), 0);
+    let moves = tag.marks_wanted(BootMs(0));
+    assert_eq!(tag.waiting.abandon(), [0]);
+    moves
+}
+
+#[test]
+fn marks_move_when_half_is_used_and_back_when_twice_as_much_is_marked() {
+    let mut tag = restored(10..1_000);
+    let moves = tag.marks_wanted(BootMs(0));
+    assert!(!tag.is_idle(), "marks are in flight");
+    tag.marked(BootMs(0), &moves);
+    assert!(tag.is_idle() && take(&mut tag, 31));
+    let later = BootMs(3_600_000);
+    assert_eq!(tag.marks_wanted(later), []);
+    assert!(take(&mut tag, 1));
+    assert_eq!(tag.marks_wanted(later).len(), 1);
+
+    for (waited_for, drawn_back) in [(64, false), (66, true)] {
+        let mut tag = restored(10..1_000);
+        let moves = mark_for(&mut tag, waited_for);
+        tag.marked(BootMs(0), &moves);
+        assert_eq!(mark_for(&mut tag, 64 + waited_for), []);
+        assert_eq!(!tag.draw_marks_back(BootMs(0)).is_empty(), drawn_back);
+    }
+}
+
+#[test]
+fn a_claim_follows_the_step_what_is_expected_and_what_is_marked() {
+    let mut tag = restored(10..20);
+    let moves = tag.marks_wanted(BootMs(0));
+    tag.marked(BootMs(0), &moves);
+    tag.expect(70);
+    assert_eq!(tag.claim_wanted(BootMs(0)).map(|wish| wish.want), Some(61));
+    assert!(!tag.is_idle(), "a claim is in flight");
+    let moved = tag.claimed(BootMs(0), 0, run(100..300), 5_000).expect("it ascends");
+    assert_eq!(moved.mark, 154, "ten of the 64 are marked already");
+    for mark in [99, 301] {
+        let mut tag = Allocator::<u32>::new(PROVISION, 1, BootMs(0));
+        tag.expect(1);
+        assert!(tag.claim_wanted(BootMs(0)).is_some());
+        tag.claimed(BootMs(0), 0, run(100..300), 1).expect("it ascends");
+        let add = std::panic::AssertUnwindSafe(|| tag.add_segment(0, run(100..300), mark));
+        assert!(std::panic::catch_unwind(add).is_err(), "{mark} lies outside");
+    }
+    assert!(tag.add_segment(0, run(100..300), moved.mark).is_empty());
+    for (count, is_enough) in [(1, true), (210, true), (211, false)] {
+        assert!(tag.has_enough(), "without a request");
+        tag.waiting.push(0, Want { count, allow_partial: false }, BootMs(9), 0);
+        assert_eq!(tag.has_enough(), is_enough, "{count}");
+        tag.waiting.abandon();
+    }
+    tag.expect(300);
+    assert_eq!(tag.claim_wanted(BootMs(0)).map(|wish| wish.want), Some(5_090));
 }
 
 #[test]

@@ -122,6 +122,38 @@ fn leftovers_that_would_go_back_are_cut() {
 }
 
 #[test]
+fn leftovers_are_cut_at_the_ceiling_and_go_on_where_held_ids_end() {
+    let mut tag = tag(1);
+    assert!(feed(&mut tag, 0, 10..20).is_empty());
+    assert!(tag.set_ceiling(0, 44).is_empty());
+    assert!(tag.restore(0, vec![run(20..25)], 10).is_empty());
+    let cut = tag.restore(0, vec![run(30..50)], 15);
+    let (closed, kept) = (vec![closed(0, 20), closed(0, 50)], Some((run(30..45), 30)));
+    assert_eq!(cut, Truncation { lost: 15, closed, kept });
+}
+
+#[test]
+fn what_is_claimed_and_how_much_of_it_may_be_issued_is_told_of_all_shards() {
+    let mut two = tag(2);
+    assert_eq!((two.ceiling(), two.claimed_to(), two.ceiling_used()), (None, 0, 0.0));
+    assert!(feed(&mut two, 0, 10..20).is_empty());
+    assert!(feed(&mut two, 1, 20..31).is_empty());
+    assert!(two.set_ceiling(0, 76).is_empty() && two.set_ceiling(1, 40).is_empty());
+    assert_eq!((two.ceiling(), two.claimed_to(), two.ceiling_used()), (Some(40), 30, 0.75));
+    assert_eq!(two.highest_ends(), [20, 31]);
+    two.forget();
+    assert!(two.set_ceiling(1, 0).is_empty());
+    assert_eq!(two.ceiling_used(), 30.0);
+    // With several stores, the others may have the rest.
+    for (shards, least) in [(1, 5), (2, 1)] {
+        let mut tag = tag(shards);
+        tag.waiting.push(0, exactly(5), BootMs(u64::MAX), 0);
+        assert_eq!(tag.claim_wanted(START).map(|wish| wish.least), Some(least));
+    }
+    assert!(std::panic::catch_unwind(|| tag(0)).is_err());
+}
+
+#[test]
 fn what_the_journal_saw_before_cuts_claims_of_a_store_that_went_back() {
     // Already held.
     let mut held = tag(1);
@@ -158,6 +190,7 @@ fn a_lowered_ceiling_cuts_and_a_raised_one_revives_nothing() {
     assert!(feed(&mut tag, 0, 20..30).is_empty());
     draw(&mut tag, 2);
     let cut = tag.set_ceiling(0, 14);
+    assert!(!cut.is_empty());
     assert_eq!(cut.lost, 15);
     assert_eq!(cut.closed, [closed(0, 20), closed(0, 30)]);
     assert_eq!(cut.kept, None, "all that stays is marked: the journal needs no segment for it");

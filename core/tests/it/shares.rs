@@ -80,6 +80,7 @@ fn a_quota_lets_a_burst_through_and_then_its_rate() {
     assert_eq!(bucket.draw(1, BootMs(5_100)), Ok(()));
     assert_eq!(bucket.draw(101, BootMs(9_000_000)), Err(None), "more than a burst never comes");
     assert_eq!(bucket.draw(100, BootMs(9_000_000)), Ok(()), "it holds no more than a burst");
+    assert_eq!([9_000_999, 9_001_000].map(|ms| bucket.available(BootMs(ms))), [9, 10]);
     assert!(!bucket.is_full(BootMs(9_009_999)) && bucket.is_full(BootMs(9_010_000)));
 }
 
@@ -116,6 +117,7 @@ fn lines_are_served_in_turn() {
     lines.push(by(user(8), 3), (8, 0)).unwrap();
     let first = lines.pop().unwrap();
     assert_eq!(first.1, (7, 0));
+    assert!(!lines.is_empty());
     lines.put_back(first.0, first.1);
     let order: Vec<_> = std::iter::from_fn(|| lines.pop()).map(|(_, handle)| handle).collect();
     assert_eq!(order, [(9, 0), (8, 0), (7, 0), (7, 1), (7, 2)], "others come before a second turn");
@@ -152,4 +154,6 @@ fn a_user_who_fills_his_lines_leaves_places() {
     assert_eq!(lines.take_out(|handle| *handle == 7).len(), 155);
     assert_eq!((lines.len(), lines.connections()), (2, 2));
     assert_eq!(lines.push(by(user(7), 1), 7), Ok(()), "places came back");
+    while lines.pop().is_some() {}
+    assert!((0..155).all(|_| lines.push(by(user(7), 1), 7).is_ok()), "again");
 }

@@ -194,6 +194,7 @@ fn nothing_is_kept_for_those_who_come_after_all_have_left() {
         let mut queue = queue(&[exactly(1)]);
         assert_eq!(wanted(&mut queue, START), Some(1));
         all_leave(&mut queue);
+        assert!(queue.waiting.is_empty(), "way {way}");
         queue.waiting.push(0, exactly(1), BootMs(10), 1);
         let shared = share(&mut queue, all(2..3));
         assert_eq!(shared, Ok(Distribution { served: Vec::new(), dropped: 1 }), "way {way}");
@@ -240,6 +241,13 @@ fn numbers_below_what_was_seen_are_refused() {
     assert_eq!(wanted(&mut queue, START), Some(1));
     assert_eq!(share(&mut queue, all(99..200)), Err(100));
     assert!(queue.claiming());
+    // Also if they show that the tag is strict.
+    let mut tag: Allocator<usize> = Allocator::new(PROVISION, 1, START);
+    assert!(tag.restore(0, vec![all(5..9)], 9).is_empty());
+    tag.waiting.push(0, exactly(10), BootMs(10), 0);
+    assert!(wanted(&mut tag, START).is_some());
+    assert_eq!(share(&mut tag, all(8..20)), Err(9));
+    assert!(tag.is_strict() && tag.held.unissued() == 0);
     queue.claim_failed(START);
     assert_eq!(wanted(&mut queue, START), Some(1));
     assert!(share(&mut queue, all(100..101)).is_ok());
@@ -343,6 +351,67 @@ fn a_host_that_is_alone_holds_the_tag_for_less_than_the_time_granted() {
     assert!(!tag.take_held(exactly(1), BootMs(2_600), &mut runs) && tag.held_strictly() == 0);
     assert_eq!(claim(&mut tag, 2_600, FREE), (0, 1, 0));
     assert!(!tag.holds() && tag.is_idle());
+}
+
+/// A tag that this host holds for a second, from 2,000 ms on, with 49 ids from the returned one on.
+fn held() -> (Allocator<usize>, u64) {
+    let policy = PrefetchPolicy { hold_ms: 1_000, ..PROVISION };
+    let mut tag: Allocator<usize> = Allocator::new(policy, 1, START);
+    assert!(tag.set_ceiling(0, 1_000_000).is_empty());
+    let mut end = 1;
+    for now in (0..=2_000).step_by(100) {
+        tag.waiting.push(0, exactly(1), BootMs(u64::MAX), 0);
+        assert!(tag.claim_wanted(BootMs(now)).is_some());
+        let (count, holding) = if now == 2_000 { (50, Holding::Held(1_000)) } else { (1, FREE) };
+        tag.claimed_strictly(run(end, count), holding).unwrap();
+        assert_eq!(tag.distribute(run(end, count)).served, [(0, run(end, 1))]);
+        end += 1;
+    }
+    (tag, end)
+}
+
+#[test]
+fn a_held_tag_serves_who_waits_and_is_checked_soon() {
+    let (mut tag, first) = held();
+    let (now, mut runs) = (BootMs(2_200), Vec::new());
+    assert_eq!((tag.check_at(now, 7, 100), tag.hold_is_due(now)), (Some(BootMs(2_207)), false));
+    for ceiling in [1_000_000, 2_000_000] {
+        assert!(tag.set_ceiling(0, ceiling).is_empty());
+        assert_eq!(tag.held_strictly(), 49, "a ceiling of {ceiling} takes nothing away");
+    }
+    let issued = tag.issued();
+    tag.waiting.push(0, exactly(26), BootMs(u64::MAX), 7);
+    assert_eq!(tag.serve_next_held(now, &mut runs), Some(7));
+    assert_eq!((runs, tag.issued() - issued, tag.held_strictly()), (vec![run(first, 26)], 26, 23));
+    // Ids run out: it claims four times as many as before.
+    assert!(tag.hold_is_due(now));
+    assert_eq!(wanted(&mut tag, now), Some(200 - 23));
+    assert!(!tag.hold_is_due(now), "the claim is in flight");
+    tag.claim_failed(now);
+    assert!(tag.holds());
+    tag.give_up();
+    assert_eq!((wanted(&mut tag, now), tag.holds()), (Some(1), true));
+    tag.claim_failed(now);
+    assert!(!tag.holds());
+}
+
+#[test]
+fn nothing_is_held_of_a_tag_that_is_exhausted_forgotten_or_held_elsewhere() {
+    let ends: [fn(&mut Allocator<usize>); 3] = [
+        |tag| assert_eq!(tag.exhausted(9, BootMs(2_200)), []),
+        |tag| tag.forget(),
+        |tag| tag.held_elsewhere(BootMs(2_200), 99, 500),
+    ];
+    for end in ends {
+        let (mut tag, first) = held();
+        assert_eq!((tag.holds(), tag.held_strictly(), tag.highest_end(0)), (true, 49, first + 49));
+        end(&mut tag);
+        assert_eq!((tag.holds(), tag.held_strictly()), (false, 0));
+        assert!(tag.highest_end(0) >= 70);
+    }
+    let (mut tag, _) = held();
+    tag.held_elsewhere(BootMs(2_200), 99, 500);
+    assert_eq!(tag.highest_end(0), 99);
 }
 
 /// Linux lets programs change a clock's speed by a tenth, so no two clocks differ by more than these.

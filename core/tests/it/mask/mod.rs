@@ -8,7 +8,9 @@ use aes::Aes128;
 use aes::cipher::KeyInit;
 use fpe::ff1::{FF1, FlexibleNumeralString};
 use leafd_core::Tag;
-use leafd_core::mask::{KeyNumber, Mask, MaskBits, MaskKey, MaskKeys, MaskKeysError};
+use leafd_core::mask::{
+    KeyNumber, Mask, MaskBits, MaskKey, MaskKeys, MaskKeysError, Masking, NoSuchKey,
+};
 
 use crate::seed::seeds;
 
@@ -41,12 +43,21 @@ fn masks_agree_with_fpe() {
             let fpe = FF1::<Aes128>::new(&secret, 2).unwrap();
             let mask = mask(&secret, name, width);
             let number = rng.u64(1..bits(width).largest() + 1);
-            let plain: Vec<u16> = (0..width).rev().map(|bit| (number >> bit & 1) as u16).collect();
-            let id = fpe.encrypt(name.as_bytes(), &FlexibleNumeralString::from(plain)).unwrap();
-            let id = Vec::<u16>::from(id).into_iter().fold(0, |id, bit| id << 1 | u64::from(bit));
+            let numeral = |number: u64| -> FlexibleNumeralString {
+                (0..width).rev().map(|bit| (number >> bit & 1) as u16).collect::<Vec<_>>().into()
+            };
+            let value = |numeral: FlexibleNumeralString| {
+                Vec::<u16>::from(numeral).into_iter().fold(0, |id, bit| id << 1 | u64::from(bit))
+            };
+            let encrypted = |number| value(fpe.encrypt(name.as_bytes(), &numeral(number)).unwrap());
+            let id = encrypted(number);
             assert_ne!(id, 0, "as likely as two equal keys");
-            assert_eq!(mask.mask(number).unwrap(), id, "{width} bits, {name}");
-            assert_eq!(mask.unmask(id).unwrap(), number, "{width} bits, {name}");
+            // The number whose id would be 0 has the id of 0.
+            let of_0 = value(fpe.decrypt(name.as_bytes(), &numeral(0)).unwrap());
+            for (number, id) in [(number, id), (of_0, encrypted(0))] {
+                assert_eq!(mask.mask(number).unwrap(), id, "{width} bits, {name}");
+                assert_eq!(mask.unmask(id).unwrap(), number, "{width} bits, {name}");
+            }
         }
     }
 }
@@ -163,6 +174,7 @@ fn a_file_of_keys_is_read_or_refused_without_quoting_it() {
     aes::cipher::BlockCipherEncrypt::encrypt_block(&cipher, &mut block);
     assert_eq!(second.to_be_bytes(), block[..8]);
     assert!(!format!("{keys:?}").to_lowercase().contains("aabb"), "{keys:?}");
+    assert_eq!(format!("{:?}", keys.current()), "MaskKey { number: KeyNumber(2), .. }");
 
     let key = "00112233445566778899aabbccddeeff";
     for (text, error) in [
@@ -172,6 +184,7 @@ fn a_file_of_keys_is_read_or_refused_without_quoting_it() {
         (format!("32 {key}"), MaskKeysError::Line { line: 1 }),
         (format!("1 {key}\n2 {key}0"), MaskKeysError::Line { line: 2 }),
         (format!("1 {}g", &key[1..]), MaskKeysError::Line { line: 1 }),
+        (format!("1 +{}", &key[1..]), MaskKeysError::Line { line: 1 }),
         (format!("1 {}é", &key[2..]), MaskKeysError::Line { line: 1 }),
         (key.to_owned(), MaskKeysError::Line { line: 1 }),
         (format!("1 {key}\n1 {key}"), MaskKeysError::Twice { number: KeyNumber::FIRST }),
@@ -179,4 +192,23 @@ fn a_file_of_keys_is_read_or_refused_without_quoting_it() {
         assert_eq!(MaskKeys::parse(&text).unwrap_err(), error);
         assert!(!error.to_string().contains("2233"), "{error}");
     }
+}
+
+#[test]
+fn a_tag_is_masked_with_the_key_that_its_record_names() {
+    let keys = MaskKeys::parse("2 00112233445566778899aabbccddeeff").unwrap();
+    let masking = Masking::new(keys.current(), bits(40));
+    let with = |masking: Masking, keys| masking.mask(&tag("orders"), keys).map(|mask| mask.bits);
+    let two = keys.current().number;
+    assert_eq!(with(masking, Some(&keys)), Ok(bits(40)));
+    assert_eq!(with(masking, None), Err(NoSuchKey::Missing(two)));
+    let unknown = Masking { key: KeyNumber::FIRST, ..masking };
+    assert_eq!(with(unknown, Some(&keys)), Err(NoSuchKey::Missing(KeyNumber::FIRST)));
+    let another = Masking { check_value: masking.check_value + 1, ..masking };
+    assert_eq!(with(another, Some(&keys)), Err(NoSuchKey::Another(two)));
+    let text = masking.to_string();
+    assert_eq!(Masking::parse(&text), Some(masking));
+    assert_eq!(Masking::parse(&format!("{text} 1")), None);
+    let mask = masking.mask(&tag("orders"), Some(&keys)).unwrap();
+    assert_eq!(format!("{mask:?}"), "Mask { bits: MaskBits(40), .. }");
 }

@@ -156,9 +156,30 @@ fn no_number_is_issued_in_a_wrong_period() {
 fn a_sample_says_how_exactly_the_clock_is_known() {
     let sample =
         |store| Sample { sent: BootMs(1_000), received: BootMs(1_001), store: UnixMs(store) };
-    let (from, to) = sample(50_000).span(BootMs(1_001));
-    assert!(from <= 50_000 && 50_000 < to && to - from <= 6, "{from}..{to}");
+    assert_eq!(sample(50_000).span(BootMs(1_001)), (49_999, 50_004));
+    let slow = Sample { received: BootMs(1_500), ..sample(50_000) };
+    assert_eq!(slow.span(BootMs(101_500)), (149_899, 150_603));
     // Nothing is known of an instant that makes no sense.
     let nonsense = sample(u64::MAX / 4);
     assert_eq!(nonsense.present(PeriodKind::Day, &TimeZone::UTC, BootMs(1_002)), None);
+}
+
+#[test]
+fn a_period_is_known_until_shortly_before_its_end_and_again_shortly_after() {
+    const DAY_MS: u64 = 86_400_000;
+    // How long the reading took, and how long before the day's end the store's clock was read.
+    for (took_ms, left_ms, expected) in [
+        (500, 100_503, Ok(99_799)),
+        (500, 506, Ok(2)),
+        (500, 505, Err(508)),
+        (1_000_000, 500_000, Err(501_002)),
+    ] {
+        let now = BootMs(9_000_000);
+        let (sent, store) = (BootMs(now.0 - took_ms), UnixMs(20_000 * DAY_MS - left_ms));
+        let sample = Sample { sent, received: now, store };
+        let present = sample.present(PeriodKind::Day, &TimeZone::UTC, now).unwrap();
+        assert_eq!(present.map(|(_, until)| until.0 - now.0), expected);
+        let all = sample.present(PeriodKind::All, &TimeZone::UTC, now).unwrap().unwrap();
+        assert_eq!(all.1, BootMs(u64::MAX));
+    }
 }
