@@ -86,10 +86,8 @@ impl SegmentBuffer {
         while left > 0 {
             let current = self.segments.front_mut().expect("reach counted these segments");
             let taken = left.min(current.issuable());
-            if taken > 0 {
-                runs.push(current.issue(taken));
-                left -= taken;
-            }
+            runs.push(current.issue(taken));
+            left -= taken;
             self.drop_used_up();
         }
         Some(count)
@@ -137,9 +135,6 @@ impl SegmentBuffer {
                 moves.push(segment.mark_at(ahead));
             }
             wanted -= wanted.min(left);
-            if wanted == 0 {
-                break;
-            }
         }
         moves
     }

@@ -29,7 +29,6 @@ impl<T> Allocator<T> {
             ClaimState::RetryAt(instant) if now < instant => return None,
             ClaimState::Idle | ClaimState::RetryAt(_) => {}
         }
-        self.waiting.arrivals = None;
         let wish = match self.is_strict() {
             true => self.strict_wish(now),
             false => self.held_wish(now),
