@@ -194,7 +194,7 @@ fn masked_ids_are_numbers_or_texts_of_one_length() {
     assert_eq!(reply.texts().unwrap().collect::<Vec<_>>(), ["abc", "def"]);
     assert!(reply.numbers().is_err());
     assert_eq!(MaskReply::of_texts(&[]), [0; 4]);
-    for bad in ["0000 0000", "0300 0000", "0100 0100 07", "0100 0100 ff"] {
+    for bad in ["0000 0000", "0300 0000", "0100 0200 6107", "0200 0200 c3a4 6162", "0100 0100 ff"] {
         let body = bytes(bad);
         assert!(
             MaskReply::decode(&body).and_then(|reply| reply.texts().map(drop)).is_err(),

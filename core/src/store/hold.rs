@@ -54,10 +54,10 @@ pub fn plan_hold(number: i64, end: u64, wish: HoldWish) -> HoldPlan {
     }
     let ms = wish.ms.min(HOLD_MS_MAX);
     if ms == 0 || !is_own {
-        let wanted = is_held && is_own && number < 0;
+        let wanted = is_held && is_own && number.is_negative();
         return HoldPlan::Claim { holding: Holding::Free { wanted }, number: FREE };
     }
-    if is_held && number < 0 {
+    if is_held && number.is_negative() {
         return HoldPlan::Claim { holding: Holding::Wanted, number };
     }
     HoldPlan::Claim { holding: Holding::Held(ms), number: FREE + ms.cast_signed() }

@@ -53,8 +53,11 @@ mod tests {
         assert_eq!(users, [user(3_000, "s2"), user(1_000, "s1")]);
         note_static_user(&mut users, user(4_000, "s1"));
         assert_eq!(users, [user(4_000, "s1"), user(3_000, "s2")]);
-        note_static_user(&mut users, user(4_000 + REMEMBERED_MS, "s1"));
-        assert_eq!(users, [user(4_000 + REMEMBERED_MS, "s1")]);
+        let [last, over] = [2_999, 3_000].map(|at_ms| user(at_ms + REMEMBERED_MS, "s1"));
+        note_static_user(&mut users, last.clone());
+        assert_eq!(users, [last, user(3_000, "s2")]);
+        note_static_user(&mut users, over.clone());
+        assert_eq!(users, [over]);
     }
 
     #[test]

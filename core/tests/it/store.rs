@@ -127,11 +127,21 @@ fn a_start_is_trusted_if_the_store_knows_none_or_one_of_the_journal() {
 
 #[test]
 fn a_record_has_the_ids_of_its_run() {
-    let run = Run { first: 5, count: 3, stride: 2 };
+    let run = Run { first: 5, count: 3, stride: 3 };
     let by = ClaimedBy { host: HostId("h".into()), name: "n".into(), holds_from: None };
     let record = ClaimRecord { run, generation: Generation(0), by, at: leafd_core::UnixMs(0) };
     let has: Vec<u64> = (0..20).filter(|id| record.has(*id)).collect();
-    assert_eq!(has, [5, 7, 9]);
+    assert_eq!(has, [5, 8, 11]);
+}
+
+#[test]
+fn a_wish_grows_up_to_the_most_that_a_claim_may_take() {
+    let more = |want, ids| {
+        ClaimWish::new(want, 10).with_more(ids).map(|wish| (wish.want, wish.least, wish.step_max))
+    };
+    assert_eq!([more(7, 2), more(7, 3), more(7, 4)], [Some((9, 3, 10)), Some((10, 4, 10)), None]);
+    assert_eq!(more(11, 0), Some((11, 1, 10)), "as large as it was");
+    assert_eq!(more(7, u64::MAX), None);
 }
 
 #[test]
