@@ -215,3 +215,125 @@ impl Segment {
             && is_id(mark)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ids 10, 13 and 16, of which the first may have been issued.
+    const STRIDED: Segment = Segment { first: 10, end: 17, stride: 3, mark: 13 };
+
+    const LATER: Segment = Segment { first: 30, end: 33, stride: 1, mark: 30 };
+
+    fn state(segments: &[Segment]) -> TagState {
+        TagState { generation: 1, highest_end: 50, segments: segments.to_vec() }
+    }
+
+    #[test]
+    fn a_claim_is_recorded_with_a_mark_that_is_one_of_its_ids_or_their_end() {
+        let of = |first, count, stride, mark| Segment::of(Run { first, count, stride }, mark);
+        assert_eq!(of(10, 3, 3, 13), Some(STRIDED));
+        assert_eq!(
+            [9, 10, 14, 16, 17, 18].map(|mark| of(10, 3, 3, mark).is_some()),
+            [false, true, false, true, true, false]
+        );
+        for mark in [0, 1] {
+            assert_eq!(of(0, 1, 1, mark), None, "no id is 0");
+        }
+        assert_eq!((of(10, 0, 1, 10), of(10, 3, 0, 10)), (None, None));
+        assert!(of(NUMBER_MAX - 1, 1, 1, NUMBER_MAX - 1).is_some());
+        assert_eq!(of(NUMBER_MAX, 1, 1, NUMBER_MAX), None);
+        assert_eq!(STRIDED.unissued(), Some(Run { first: 13, count: 2, stride: 3 }));
+        assert_eq!(Segment { mark: 17, ..STRIDED }.unissued(), None);
+    }
+
+    #[test]
+    fn a_record_is_valid_if_its_segments_ascend_and_every_number_fits() {
+        let next = Segment { first: 17, end: 18, stride: 1, mark: 17 };
+        assert!(state(&[]).is_valid() && state(&[STRIDED, next, LATER]).is_valid());
+        assert!(!state(&[LATER, STRIDED]).is_valid());
+        assert!(!state(&[STRIDED, Segment { first: 16, mark: 16, ..next }]).is_valid());
+        let end = |highest_end| TagState { highest_end, ..state(&[LATER]) }.is_valid();
+        assert_eq!([32, 33, NUMBER_MAX, NUMBER_MAX + 1].map(end), [false, true, true, false]);
+        let of_generation = |generation| TagState { generation, ..state(&[]) }.is_valid();
+        assert_eq!([NUMBER_MAX, NUMBER_MAX + 1].map(of_generation), [true, false]);
+        for bad in [
+            Segment { first: 0, end: 7, mark: 3, ..STRIDED },
+            Segment { mark: 7, ..STRIDED },
+            Segment { mark: 14, ..STRIDED },
+            Segment { mark: 33, ..LATER },
+            Segment { end: 18, ..STRIDED },
+            Segment { stride: 0, ..STRIDED },
+        ] {
+            assert!(!state(&[bad]).is_valid(), "{bad:?}");
+        }
+        let of_count = |count| {
+            let long = Segment { first: 1, end: 1 + count, stride: 1, mark: 1 };
+            TagState { highest_end: NUMBER_MAX, ..state(&[long]) }.is_valid()
+        };
+        assert_eq!([u64::from(u32::MAX), 1 << 32].map(of_count), [true, false]);
+    }
+
+    #[test]
+    fn a_claim_is_new_or_the_same_again_and_overlaps_no_other() {
+        let [before, between] =
+            [(1, 10), (17, 30)].map(|(first, end)| Segment { first, end, stride: 1, mark: first });
+        let marked = |mark| Segment { mark, ..STRIDED };
+        let rest = Segment { first: 13, mark: 16, ..STRIDED };
+        let all = |segment| Some(vec![segment, LATER]);
+        // Whether the mark is exact, and what is recorded then; `None`: it is refused.
+        for (new, exact, expected) in [
+            (before, false, Some(vec![before, STRIDED, LATER])),
+            (between, false, Some(vec![STRIDED, between, LATER])),
+            (Segment { mark: 30, ..between }, false, all(STRIDED)),
+            (STRIDED, false, all(STRIDED)),
+            (marked(16), false, all(marked(16))),
+            (marked(17), false, Some(vec![LATER])),
+            (marked(10), false, None),
+            (marked(10), true, all(marked(10))),
+            (rest, false, None),
+            (rest, true, all(marked(16))),
+            (Segment { first: 7, ..STRIDED }, true, None),
+            (Segment { stride: 1, ..STRIDED }, true, None),
+            (
+                Segment { end: 18, ..between },
+                true,
+                Some(vec![STRIDED, Segment { end: 18, ..between }, LATER]),
+            ),
+            (Segment { end: 31, ..between }, false, None),
+            (Segment { first: 16, mark: 16, ..between }, false, None),
+            (Segment { end: 11, ..before }, false, None),
+        ] {
+            let mut tag = state(&[STRIDED, LATER]);
+            let recorded = tag.enter(1, new, exact).is_ok().then_some(tag.segments);
+            assert_eq!(recorded, expected, "{new:?} {exact}");
+        }
+        let mut tag = state(&[STRIDED, LATER]);
+        tag.enter(1, Segment { first: 50, end: 60, stride: 1, mark: 50 }, false).unwrap();
+        assert_eq!((tag.highest_end, tag.segments.len()), (60, 3));
+        tag.enter(2, STRIDED, false).unwrap();
+        assert_eq!(tag, TagState { generation: 2, highest_end: 60, segments: vec![STRIDED] });
+    }
+
+    #[test]
+    fn a_mark_moves_up_among_the_ids_of_a_recorded_claim() {
+        for (end, mark, stopping, expected) in [
+            (17, 16, false, Some(vec![Segment { mark: 16, ..STRIDED }, LATER])),
+            (17, 13, false, Some(vec![STRIDED, LATER])),
+            (17, 17, false, Some(vec![LATER])),
+            (17, 10, false, None),
+            (17, 10, true, Some(vec![Segment { mark: 10, ..STRIDED }, LATER])),
+            (17, 7, true, None),
+            (17, 14, false, None),
+            (17, 19, false, None),
+            (33, 31, false, Some(vec![STRIDED, Segment { mark: 31, ..LATER }])),
+            // Forgotten, and never claimed.
+            (50, 45, false, Some(vec![STRIDED, LATER])),
+            (51, 45, false, None),
+        ] {
+            let mut tag = state(&[STRIDED, LATER]);
+            let recorded = tag.move_mark(end, mark, stopping).is_ok().then_some(tag.segments);
+            assert_eq!(recorded, expected, "{end} {mark} {stopping}");
+        }
+    }
+}
