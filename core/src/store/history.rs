@@ -259,9 +259,11 @@ impl Proof {
     }
 
     /// The number for the next attempt to write in this history. Each attempt has its own number, so that a later one
-    /// is never mistaken for an earlier one of unknown outcome.
-    pub fn attempt(&mut self, history: &History) -> u64 {
-        let tried = self.tried + 1;
+    /// is never mistaken for an earlier one of unknown outcome. `found`: the number that the store has now. A store that
+    /// had lost writes of an earlier start may have them again, and if it then loses this one, they must not look like
+    /// another daemon's.
+    pub fn attempt(&mut self, history: &History, found: u64) -> u64 {
+        let tried = self.tried.max(found) + 1;
         if *history != self.of {
             *self = Proof { of: history.clone(), ..Proof::default() };
         }
@@ -382,7 +384,7 @@ mod tests {
         assert_eq!(proof.check(&one, None, Some(100)), Kept::Lost);
         assert_eq!(proof.check(&one, Some((5, true)), Some(99)), Kept::Lost);
         // Two attempts whose outcome is unknown: each may have been carried out, and no other.
-        assert_eq!((proof.attempt(&one), proof.attempt(&one)), (6, 7));
+        assert_eq!((proof.attempt(&one, 5), proof.attempt(&one, 5)), (6, 7));
         for (found, kept) in [(4, Kept::Lost), (5, Kept::All), (7, Kept::All), (8, Kept::Lost)] {
             assert_eq!(proof.check(&one, Some((found, true)), Some(100)), kept);
         }
@@ -401,11 +403,23 @@ mod tests {
         assert!(!proof.is_entered(&two));
         // The former primary lost commits, and answers before the host has entered itself in the new life.
         assert_eq!(proof.check(&History::first(1), Some((4, true)), Some(100)), Kept::Lost);
-        let number = proof.attempt(&two);
+        let number = proof.attempt(&two, 3);
         proof.confirm(number);
         assert_eq!(number, 6);
         assert!(proof.is_entered(&two));
         assert_eq!(proof.check(&two, Some((5, true)), Some(10)), Kept::Lost);
         assert_eq!(proof.check(&two, Some((6, true)), Some(10)), Kept::All);
+    }
+
+    /// The server that took over has writes of a start that the journal has forgotten.
+    #[test]
+    fn the_first_write_in_a_life_lies_above_what_the_store_has() {
+        let two = history(KNOWN);
+        let mut proof = Proof::of(&History::first(1), 5);
+        let number = proof.attempt(&two, 13);
+        proof.confirm(number);
+        assert_eq!(proof.check(&two, Some((number, true)), None), Kept::All);
+        assert_eq!(proof.check(&two, Some((13, false)), None), Kept::Lost);
+        assert_eq!(proof.check(&two, Some((number + 1, false)), None), Kept::ByAnother);
     }
 }

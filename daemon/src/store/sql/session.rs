@@ -384,7 +384,7 @@ impl Session {
         let history = &self.note.history;
         let mut own = self.own();
         own.host.as_ref()?;
-        let next = own.proof.attempt(history);
+        let next = own.proof.attempt(history, found);
         own.writing = Some(next);
         Some((next, found))
     }
@@ -398,7 +398,7 @@ impl Session {
             if own.proof.is_entered(history) {
                 return Ok(());
             }
-            let next = own.proof.attempt(history);
+            let next = own.proof.attempt(history, self.written.unwrap_or(0));
             own.writing = Some(next);
             (host, token, next)
         };
