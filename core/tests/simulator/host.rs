@@ -1,270 +1,257 @@
 //! A simulated host: its clocks and its journal outlive the lives of its daemon.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::ops::Range;
+use std::rc::Rc;
 use std::sync::Arc;
 
-use leafd_core::lease::{FOREVER, Lease, LeaseSettings, Recorded, Request, Response, Step};
-use leafd_core::snowflake::{Generator, Now};
+use leafd_core::lease::{Mode, Recorded, Step};
+use leafd_core::snowflake::Now;
+use leafd_core::store::History;
 use leafd_core::{BootMs, UnixMs};
-use leafd_wire::{Layout, Run};
 
-use crate::breaks::Break;
+use crate::lease::{Change, LAYOUTS, Worker};
+use crate::store::{Call, TAGS, former_lives};
+use crate::tags::{Segment, Tags};
+use crate::{Break, Simulation};
 
-/// The layouts of every host: Leaf's, and one with coarse ticks.
-pub const LAYOUTS: [Layout; 2] = [
-    Layout::LEAF,
-    Layout { time_bits: 41, worker_bits: 10, sequence_bits: 8, unit_ms: 10, epoch_ms: 0 },
-];
+/// Lines of calls that wait for the thread of the store: the monitor's, the lease's, and claims of tags.
+pub const LINES: usize = 3;
+pub const MONITOR: usize = 0;
+pub const WORKER: usize = 1;
+pub const CLAIMS: usize = 2;
 
 /// A host.
+#[derive(Default)]
 pub struct Host {
     pub clocks: Clocks,
     pub journal: Journal,
-    /// An older state of the journal's files, as in a backup.
+    /// An older state of the journal, in which nothing was under way.
     pub backup: Option<Journal>,
     pub daemon: Option<Daemon>,
-    /// It doesn't reach the registry until then, in true time.
+    /// It reaches no server until then, in true time.
     pub cut_off_until_ms: u64,
-    /// It is stopped by a signal until then, in true time.
+    /// Servers hear it, but it hears none of them until then.
+    pub deaf_until_ms: u64,
+    /// Nothing more reaches its disk until then.
+    pub disk_hangs_until_ms: u64,
+    /// It is paused until then, in true time.
     pub paused_until_ms: u64,
-    /// When it starts or restarts, in true time, if it isn't running.
+    /// When its daemon starts or restarts, in true time, if it isn't running.
     pub start_at_ms: u64,
+    /// Nobody requests snowflake ids until then.
+    pub quiet_until_ms: u64,
+    /// When its daemon last ran, in true time.
+    pub ran_at_ms: u64,
+    /// Until when something may keep it from renewing its lease, in true time.
+    pub unwell_ms: u64,
     /// The highest id of each layout since its journal began.
     pub highest: [u64; LAYOUTS.len()],
-    /// True time of the last id.
-    pub drew_at_ms: u64,
+    /// True time of the last id of each tag, and of any layout.
+    pub drew_at_ms: [u64; TAGS + 1],
     /// True times of its last calls of the registry.
     pub calls_ms: VecDeque<u64>,
+    /// Its users draw ids of tags so seldom that it holds them for long.
+    pub draws_seldom: bool,
+    /// The server that it is connected to.
+    pub server: usize,
+    /// What the engine said when the connection was opened.
+    pub engine: Option<String>,
+    /// Its last write that was confirmed, and in which life of the store.
+    pub kept: Option<(Rc<str>, u64)>,
+    /// Histories that it trusted and then left.
+    pub left: BTreeSet<Rc<str>>,
 }
 
 /// A host's clocks, derived from the true time.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub struct Clocks {
     /// How far ahead the wall clock is.
     pub offset_ms: i64,
-    /// How much faster than true time it runs, in millionths.
+    /// How much faster than true time they run, in millionths.
     pub skew_ppm: i64,
     pub booted_ms: u64,
+    /// How long the host was suspended or its daemon stopped.
+    pub suspended_ms: u64,
 }
 
 /// What is on a host's disk.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Journal {
+    /// The host's name in the store.
     pub host: Arc<str>,
-    pub claim: Option<Recorded>,
-    pub bounds: [UnixMs; LAYOUTS.len()],
+    pub lease: Option<Recorded>,
+    /// The mark of each layout.
+    pub marks: [UnixMs; LAYOUTS.len()],
+    /// It is an old state of this journal, which only the store can tell.
+    pub is_restored: bool,
+    pub history: Option<History>,
+    pub segments: Vec<Segment>,
+    pub ends: [u64; TAGS],
+    /// The lives of the daemon from the last one on that the store has confirmed.
+    pub starts: Vec<u64>,
+    /// The number of its last write that the store has confirmed in this history.
+    pub written: u64,
+    /// The commit of a claim not after that write, and in which life of the store.
+    pub kept: Option<(Rc<str>, u64)>,
 }
 
 /// One life of a daemon.
 pub struct Daemon {
     pub life: u64,
-    pub lease: Lease,
-    generators: [Generator; LAYOUTS.len()],
-    /// Writes that are not on the disk yet, in order, each with the true time when it will be.
-    pub writes: VecDeque<(u64, Change)>,
-    bound_in_flight: [bool; LAYOUTS.len()],
-    /// The number of the call under way.
-    pub call: Option<u64>,
     pub stopping: bool,
+    /// Waiting calls.
+    pub calls: [VecDeque<Call>; LINES],
+    /// The call of the store that its thread makes now: its number, and since when, in true time.
+    pub call: Option<(u64, u64)>,
+    /// Whether that writes a lease.
+    pub writes: bool,
+    pub tags: Tags,
+    pub worker: Worker,
 }
 
-/// A change of the journal.
-#[derive(Clone)]
-pub enum Change {
-    Lease(Option<Recorded>),
-    Bound(usize, UnixMs),
+/// What a daemon goes by at one instant.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub sim: Simulation,
+    pub broken: Option<Break>,
+    pub true_ms: u64,
+    /// How long the disk takes from now on.
+    pub sync_ms: u64,
+    pub random: u64,
 }
 
-/// What a daemon wants of the world.
+/// How a daemon goes on.
 pub enum Outcome {
     Goes,
-    Asks(Request),
     /// It has stopped cleanly.
     Ends,
 }
 
 impl Clocks {
-    pub fn read(&self, true_ms: u64) -> Now {
+    pub fn read(&self, true_ms: u64, broken: Option<Break>) -> Now {
         let since_ms = true_ms - self.booted_ms;
-        let skewed = i64::try_from(since_ms).unwrap() * self.skew_ppm / 1_000_000;
-        let unix = true_ms.saturating_add_signed(self.offset_ms + skewed);
-        Now { unix: UnixMs(unix), boot: BootMs(since_ms) }
+        let skewed_ms = i64::try_from(since_ms).unwrap() * self.skew_ppm / 1_000_000;
+        let counted_ms = match broken {
+            Some(Break::SuspendNotCounted) => since_ms.saturating_sub(self.suspended_ms),
+            _ => since_ms,
+        };
+        Now {
+            unix: UnixMs(true_ms.saturating_add_signed(self.offset_ms + skewed_ms)),
+            boot: BootMs(counted_ms.saturating_add_signed(skewed_ms)),
+        }
+    }
+
+    /// How far ahead the wall clock is.
+    pub fn ahead_ms(&self, true_ms: u64) -> i64 {
+        i64::try_from(self.read(true_ms, None).unix.0).unwrap() - i64::try_from(true_ms).unwrap()
     }
 
     /// An administrator sets the wall clock right.
     pub fn correct(&mut self, true_ms: u64) {
-        self.offset_ms = 0;
-        let now = self.read(true_ms);
-        self.offset_ms = i64::try_from(true_ms).unwrap() - i64::try_from(now.unix.0).unwrap();
+        self.offset_ms -= self.ahead_ms(true_ms);
+    }
+}
+
+impl Host {
+    pub fn start(&mut self, life: u64, workers: (Mode, Range<u64>), moment: Moment) {
+        let now = self.clocks.read(moment.true_ms, moment.broken);
+        let worker = Worker::start(life, workers, &self.journal, now, moment);
+        let tags = Tags::start(life, &mut self.journal, now.boot, moment);
+        (self.kept, self.engine) = (self.journal.kept.clone(), None);
+        self.ran_at_ms = moment.true_ms;
+        self.daemon = Some(Daemon {
+            life,
+            stopping: false,
+            calls: Default::default(),
+            call: None,
+            writes: false,
+            tags,
+            worker,
+        });
+    }
+
+    /// Handles what the disk has reached, and what the machines want.
+    pub fn go_on(&mut self, moment: Moment) -> Outcome {
+        let now = self.clocks.read(moment.true_ms, moment.broken);
+        let Host { daemon: Some(daemon), journal, left, .. } = self else { return Outcome::Goes };
+        if moment.sim.has_tags {
+            daemon.go_on_with_tags(journal, left, now.boot, moment);
+        }
+        match daemon.worker.go_on(journal, now, daemon.stopping, moment) {
+            Step::Request(ask) => daemon.calls[WORKER].push_back(Call::Worker(ask)),
+            Step::Wait(_) => {}
+            Step::Done => return Outcome::Ends,
+        }
+        Outcome::Goes
+    }
+
+    /// The disk has this now.
+    pub fn use_journal(&mut self, journal: Journal) {
+        self.left = journal.history.iter().flat_map(former_lives).collect();
+        (self.journal, self.daemon) = (journal, None);
+        self.highest = [0; LAYOUTS.len()];
+    }
+
+    /// After a crash only the disk's content remains. `came_through`: how many of the changes under way are on it.
+    pub fn crash(&mut self, came_through: usize, broken: Option<Break>) {
+        let Some(daemon) = self.daemon.take() else { return };
+        if daemon.tags.loaded {
+            self.journal.segments = daemon.tags.held;
+        }
+        if broken != Some(Break::SyncsLost) {
+            daemon.worker.writes.iter().take(came_through).for_each(|(_, change)| {
+                self.journal.apply(change);
+            });
+        }
+    }
+
+    /// After a clean stop everything is on the disk.
+    pub fn end(&mut self) {
+        let Some(daemon) = self.daemon.take() else { return };
+        let mut tags = daemon.tags;
+        for (_, segment) in tags.unjournalled {
+            self.journal.ends[segment.tag] = self.journal.ends[segment.tag].max(segment.end);
+            tags.held.push(segment);
+        }
+        if tags.loaded {
+            self.journal.segments = tags.held;
+        }
+        daemon.worker.end(&mut self.journal);
+    }
+
+    pub fn is_unwell_until(&mut self, true_ms: u64) {
+        self.unwell_ms = self.unwell_ms.max(true_ms);
+    }
+
+    pub fn has_drawn_snowflakes(&self) -> bool {
+        self.drew_at_ms[TAGS] > 0
+    }
+
+    /// It goes on earlier than it would have.
+    pub fn resume(&mut self, true_ms: u64) {
+        self.clocks.suspended_ms -= self.paused_until_ms.saturating_sub(true_ms);
+        self.paused_until_ms = self.paused_until_ms.min(true_ms);
     }
 }
 
 impl Journal {
-    pub fn new(host: Arc<str>) -> Journal {
-        Journal { host, claim: None, bounds: [UnixMs(0); LAYOUTS.len()] }
+    /// The journal of a new host that has found another one's, or an old one.
+    pub fn begin_anew(self, host: Arc<str>) -> Journal {
+        let Journal { marks, history, ends, .. } = self;
+        Journal { host, marks, history, ends, ..Journal::default() }
     }
 
-    fn apply(&mut self, change: &Change) {
+    pub fn apply(&mut self, change: &Change) {
         match change {
-            Change::Lease(claim) => self.claim = claim.clone(),
-            Change::Bound(layout, bound) => {
-                self.bounds[*layout] = self.bounds[*layout].max(*bound);
+            Change::Lease(lease) => {
+                let what = |lease: &Option<Recorded>| {
+                    lease.as_ref().map(|lease| (lease.worker, lease.start))
+                };
+                self.is_restored &= what(lease) == what(&self.lease);
+                self.lease.clone_from(lease);
             }
-        }
-    }
-}
-
-impl Daemon {
-    pub fn start(
-        life: u64,
-        settings: LeaseSettings,
-        journal: &Journal,
-        now: Now,
-        broken: Option<Break>,
-    ) -> Daemon {
-        let drift_max_ms = settings.drift_max_ms;
-        let mut lease = Lease::new(settings, journal.claim.clone(), now);
-        let generators = std::array::from_fn(|layout| {
-            let bound = match broken {
-                Some(Break::JournalBoundForgotten) => UnixMs(0),
-                _ => journal.bounds[layout],
-            };
-            lease.journal_reached(bound);
-            Generator::new(LAYOUTS[layout], bound, drift_max_ms)
-        });
-        Daemon {
-            life,
-            lease,
-            generators,
-            writes: VecDeque::new(),
-            bound_in_flight: [false; LAYOUTS.len()],
-            call: None,
-            stopping: false,
-        }
-    }
-
-    /// Stops issuing, and keeps the worker for a restart.
-    pub fn stop(&mut self) {
-        self.lease.stop(self.issued_below());
-        self.stopping = true;
-    }
-
-    /// An administrator releases the worker while the daemon runs. The next id needs another one.
-    pub fn release(&mut self) {
-        self.lease.release(self.issued_below());
-    }
-
-    fn issued_below(&self) -> UnixMs {
-        self.generators.iter().map(Generator::issued_below).max().unwrap_or_default()
-    }
-
-    /// Does what is possible now. `sync_ms`: how long the disk takes from now on.
-    pub fn go_on(
-        &mut self,
-        journal: &mut Journal,
-        true_ms: u64,
-        now: Now,
-        sync_ms: u64,
-        random: u64,
-        broken: Option<Break>,
-    ) -> Outcome {
-        while self.writes.front().is_some_and(|(due_ms, _)| *due_ms <= true_ms) {
-            let (_, change) = self.writes.pop_front().unwrap();
-            journal.apply(&change);
-            if broken != Some(Break::SyncsLost) {
-                self.durable(now, change);
-            }
-        }
-        let outcome = loop {
-            match self.lease.next(now, random) {
-                Step::Request(Request::Record(claim)) => {
-                    if broken == Some(Break::StopNotJournalled) && self.stopping {
-                        self.lease.answered(now, Response::Record(Ok(())), random);
-                        continue;
-                    }
-                    self.write(true_ms + sync_ms, now, Change::Lease(claim), broken);
-                }
-                Step::Request(ask) => break Outcome::Asks(ask),
-                Step::Wait(_) => break Outcome::Goes,
-                Step::Done => break Outcome::Ends,
-            }
-        };
-        self.follow(now, broken);
-        let held = self.lease.clock.believed_time(now);
-        for layout in 0..LAYOUTS.len() {
-            if !self.bound_in_flight[layout]
-                && let Some(bound) = self.generators[layout].mark_wanted(held)
-            {
-                self.bound_in_flight[layout] = true;
-                self.write(true_ms + sync_ms, now, Change::Bound(layout, bound), broken);
-            }
-        }
-        outcome
-    }
-
-    /// Issues ids of one layout, if it can.
-    pub fn draw(&mut self, layout: usize, now: Now, count: u32, random: u64) -> Option<Run> {
-        let now = self.lease.clock.believed_time(now);
-        self.generators[layout].take(now, count, random).ok()
-    }
-
-    /// The disk's content once every write has arrived; after a clean stop also the exact marks.
-    pub fn end(self, journal: &mut Journal) {
-        for (_, change) in &self.writes {
-            journal.apply(change);
-        }
-        for (layout, generator) in self.generators.iter().enumerate() {
-            if let Some(end) = generator.used_end() {
-                journal.bounds[layout] = end;
-            }
-        }
-    }
-
-    /// The disk's content after a crash that this many changes survived.
-    pub fn crash(self, journal: &mut Journal, came_through: usize, broken: Option<Break>) {
-        if broken != Some(Break::SyncsLost) {
-            self.writes.iter().take(came_through).for_each(|(_, change)| journal.apply(change));
-        }
-    }
-
-    pub fn answered(&mut self, now: Now, answer: Response, random: u64) {
-        self.call = None;
-        self.lease.answered(now, answer, random);
-    }
-
-    fn follow(&mut self, now: Now, broken: Option<Break>) {
-        let mut claim = self.lease.standing(now).ok();
-        if claim.is_none() && broken == Some(Break::LossIgnored) {
-            claim = self.generators[0].grant;
-        }
-        if let Some(claim) = &mut claim {
-            match broken {
-                Some(Break::LimitIgnored) => claim.limit = FOREVER,
-                Some(Break::StartIgnored) => claim.start = UnixMs(0),
-                _ => {}
-            }
-        }
-        self.generators.iter_mut().for_each(|generator| generator.follow(claim));
-    }
-
-    /// Hands a change to the disk, which writes in order.
-    fn write(&mut self, due_ms: u64, now: Now, change: Change, broken: Option<Break>) {
-        if broken == Some(Break::SyncsLost) {
-            // The disk confirms it now, and will have it unless the host crashes.
-            self.durable(now, change.clone());
-        }
-        let due_ms = self.writes.back().map_or(due_ms, |(last_ms, _)| due_ms.max(*last_ms));
-        self.writes.push_back((due_ms, change));
-    }
-
-    fn durable(&mut self, now: Now, change: Change) {
-        match change {
-            Change::Lease(_) => self.lease.answered(now, Response::Record(Ok(())), 0),
-            Change::Bound(layout, bound) => {
-                self.bound_in_flight[layout] = false;
-                self.generators[layout].marked(bound);
-                self.lease.journal_reached(bound);
-            }
+            Change::Mark(layout, mark) => self.marks[*layout] = self.marks[*layout].max(*mark),
         }
     }
 }

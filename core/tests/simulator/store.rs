@@ -1,15 +1,20 @@
 //! The servers, what they hold, and which claims still exist.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 
+use leafd_core::registry::{Entry, RegistryId};
 use leafd_core::store::{
     CheckIn, History, Identity, Kept, Note, Proof, Role, StartToken, StoreError, StoreId,
     judge_start,
 };
 use leafd_core::upstream::{Monitor, Request, Response};
+use leafd_core::{BootMs, UnixMs, lease};
 
-use crate::breaks::Break;
+use crate::lease::failed;
+use crate::workers::Leased;
+use crate::{Break, Simulation};
 
 /// How many tags there are.
 pub const TAGS: usize = 2;
@@ -20,6 +25,9 @@ pub const CLAIM: u64 = 40;
 /// A dying primary loses at most the commits of this time.
 pub const LAG_MS_MAX: u64 = 3_000;
 
+/// The store's name.
+pub const NAME: &str = "simulated";
+
 /// What a server has committed.
 #[derive(Clone)]
 pub struct Data {
@@ -27,17 +35,22 @@ pub struct Data {
     pub timeline: u64,
     pub note: Note,
     pub max_id: [u64; TAGS],
+    /// The table of workers.
+    pub workers: Rc<BTreeMap<u64, Entry>>,
     /// The number of each host's last write, and the life of the daemon that made it.
-    written: BTreeMap<usize, (u64, u64)>,
+    written: BTreeMap<Arc<str>, (u64, u64)>,
     /// How far its log has come.
     position: u64,
-    /// The commits in it.
-    pub commits: Rc<Vec<u64>>,
+    /// The last commit in it.
+    pub commit: u64,
 }
 
 /// The servers, and their past.
 pub struct Store {
     pub one_history: bool,
+    /// Hosts claim segments from it, so its history is a value in its tables. Otherwise it is a registry that counts its
+    /// histories itself.
+    pub(crate) has_tags: bool,
     pub data: Data,
     /// Former states, each with the true time until which it was current. They may be another server's.
     past: VecDeque<(u64, Data)>,
@@ -48,8 +61,22 @@ pub struct Store {
     pub pushes: Vec<Push>,
     /// The number of the write that the last call made for its host.
     pub wrote: Option<u64>,
-    commits: u64,
+    /// For each commit the one before it, whatever was lost since.
+    before: Vec<u64>,
     drawn: u64,
+    /// How far its clock is ahead of the true time, and since when.
+    pub offset_ms: i64,
+    pub offset_since_ms: u64,
+    /// The writes of leases that it has made, in a store with tags.
+    pub leased: Vec<Leased>,
+    /// The highest expiry that each holder ever had recorded with each worker.
+    pub ever: HashMap<(u64, Arc<str>), UnixMs>,
+    /// Where each holder's last claim of each worker begins: at the previous holder's expiry.
+    pub begins: HashMap<(u64, Arc<str>), UnixMs>,
+    /// A host has just got a worker for good, or one that its former holder had not given back.
+    pub taken_over: bool,
+    /// When the registry's present history was first noticed, in true time; `None` before that.
+    pub noticed_ms: Option<u64>,
 }
 
 /// A life of the store.
@@ -96,6 +123,7 @@ pub enum Answer {
     Monitor(Option<Response>),
     /// The first number, and the claim.
     Claim(Result<(u64, usize), StoreError>),
+    Worker(lease::Response),
 }
 
 /// A claim as the store made it.
@@ -103,9 +131,7 @@ pub struct Granted {
     pub start: u64,
     pub commit: u64,
     pub life: Rc<str>,
-    /// The commits that were there before.
-    pub saw: Rc<Vec<u64>>,
-    /// Whether the note was true.
+    /// Whether the note was not true.
     pub in_doubt: bool,
 }
 
@@ -114,6 +140,27 @@ pub struct Granted {
 pub enum Call {
     Monitor(Request, Told),
     Claim(usize, Identity),
+    Worker(lease::Request),
+}
+
+impl Call {
+    /// The answer if the store can't be reached.
+    pub fn unavailable(&self) -> Answer {
+        let (store, cause) = (NAME.to_owned(), "it did not answer in time".into());
+        let away = StoreError::Unavailable { store, cause };
+        let request = match self {
+            Call::Claim(..) => return Answer::Claim(Err(away)),
+            Call::Worker(ask) => return Answer::Worker(failed(ask, away.into())),
+            Call::Monitor(request, _) => request,
+        };
+        Answer::Monitor(Some(match request {
+            Request::CheckIn(_) => Response::CheckIn(Err(away)),
+            Request::IsSettled(_) => Response::IsSettled(Err(away)),
+            Request::PushHighWater(_) => Response::PushHighWater(Err(away)),
+            Request::Renew(..) => Response::Renew(Err(away)),
+            _ => Response::Identity(Err(away)),
+        }))
+    }
 }
 
 /// What a host tells the store with a monitor's call.
@@ -131,7 +178,7 @@ pub struct Told {
 /// opened, if only that counts.
 pub struct From<'a> {
     /// Its name.
-    pub host: usize,
+    pub host: Arc<str>,
     /// The host's place in the world, where it has no other name.
     pub index: usize,
     /// The life of its daemon.
@@ -140,8 +187,18 @@ pub struct From<'a> {
     pub starts: Vec<u64>,
     pub server: usize,
     /// `None` if that daemon is gone or has given up: the store carries out what it was asked before.
-    pub proof: Option<&'a mut Proof>,
+    pub own: Option<Own<'a>>,
     pub engine: Option<String>,
+}
+
+/// What the caller's daemon keeps of the store.
+pub struct Own<'a> {
+    pub proof: &'a mut Proof,
+    /// The name under which the store has recorded this start.
+    pub host: &'a mut Option<Arc<str>>,
+    /// The present history, and since when it knows it.
+    pub seen: &'a mut Option<(History, BootMs)>,
+    pub now: BootMs,
 }
 
 /// The present life's name.
@@ -155,28 +212,50 @@ pub fn former_lives(history: &History) -> impl Iterator<Item = Rc<str>> {
 }
 
 impl Store {
-    pub fn new(one_history: bool) -> Store {
+    pub fn new(sim: &Simulation, one_history: bool) -> Store {
         let note = Note::first(1, "timeline 1", &[]);
         let life = life_of(&note.history);
         let data = Data {
             timeline: 1,
             note,
             max_id: [1; TAGS],
+            workers: Rc::default(),
             written: BTreeMap::new(),
             position: 0,
-            commits: Rc::default(),
+            commit: 0,
         };
         Store {
             one_history,
+            has_tags: sim.has_tags,
             data,
             past: VecDeque::new(),
             former: None,
             lives: BTreeMap::from([(life, Life::default())]),
             pushes: Vec::new(),
             wrote: None,
-            commits: 0,
+            before: vec![0],
             drawn: 1,
+            offset_ms: 0,
+            offset_since_ms: 0,
+            leased: Vec::new(),
+            ever: HashMap::new(),
+            begins: HashMap::new(),
+            taken_over: false,
+            // It has been in use for a long time.
+            noticed_ms: Some(0),
         }
+    }
+
+    /// Whether `commit` is among the commits up to this one.
+    pub fn includes(&self, mut up_to: u64, commit: u64) -> bool {
+        while up_to > commit {
+            up_to = self.before[usize::try_from(up_to).unwrap()];
+        }
+        up_to == commit
+    }
+
+    pub fn clock(&self, true_ms: u64) -> UnixMs {
+        UnixMs(true_ms.saturating_add_signed(self.offset_ms))
     }
 
     /// What the engine says about itself.
@@ -190,25 +269,43 @@ impl Store {
     }
 
     /// The identity as a host composes it.
-    fn found(&self, from: &mut From<'_>, broken: Option<Break>) -> Identity {
+    pub fn found(&self, from: &mut From<'_>, broken: Option<Break>) -> Identity {
         let engine = from.engine.clone().unwrap_or_else(|| self.engine(from.server, broken));
-        let (note, written) = (&self.data.note, self.data.written.get(&from.host));
+        let note = &self.data.note;
+        let host = from.own.as_ref().and_then(|own| own.host.as_ref());
+        let written = host.and_then(|host| self.data.written.get(host));
         let is_own = |life: &u64| *life == from.life || from.starts.contains(life);
         let written = written.map(|(number, life)| (*number, is_own(life)));
         let mut kept = Kept::All;
-        if let Some(proof) = &mut from.proof
+        if let Some(own) = &mut from.own
             && note.engine == engine
             && broken != Some(Break::ProofIgnored)
         {
-            kept = proof.check(&note.history, written, Some(self.data.position));
+            kept = own.proof.check(&note.history, written, Some(self.data.position));
         }
         assert_ne!(kept, Kept::ByAnother, "no host runs twice");
         let history = match broken {
             Some(Break::EngineIgnored) => note.found(&note.engine, kept),
             _ => note.found(&engine, kept),
         };
-        let (id, role) = (StoreId("simulated".into()), Role::default());
+        let (id, role) = (StoreId(NAME.into()), Role::default());
         Identity { id, history, role }
+    }
+
+    /// The registry as a host finds it.
+    pub fn registry(&self, from: &mut From<'_>, broken: Option<Break>) -> RegistryId {
+        match self.has_tags {
+            true => self.found(from, broken).into(),
+            false => RegistryId {
+                id: StoreId(NAME.into()),
+                history: History(self.data.timeline.to_string().into()),
+            },
+        }
+    }
+
+    /// Whether commits may have been lost, and no host has recorded that yet.
+    pub fn is_in_doubt(&self, server: usize, broken: Option<Break>) -> bool {
+        self.data.note.engine != self.engine(server, broken)
     }
 
     /// The former primary, if it still answers reads, and this host has seen its history end.
@@ -217,7 +314,7 @@ impl Store {
         let is_left =
             |known: Option<&History>| known.is_some_and(|known| history.is_former_of(known));
         let is_old = is_left(monitor.known_history()) && is_left(monitor.history());
-        let (id, role) = (StoreId("simulated".into()), Role::default());
+        let (id, role) = (StoreId(NAME.into()), Role::default());
         is_old.then_some(Identity { id, history, role })
     }
 
@@ -230,23 +327,22 @@ impl Store {
         under: &Identity,
         broken: Option<Break>,
     ) -> Result<Granted, StoreError> {
-        let checked = self.found(&mut from, broken).check(under, "simulated");
+        let checked = self.found(&mut from, broken).check(under, NAME);
         if broken != Some(Break::HistoryUnchecked) {
             checked?;
         }
-        let in_doubt = self.data.note.engine != self.engine(from.server, broken);
-        let saw = Rc::clone(&self.data.commits);
+        let in_doubt = self.is_in_doubt(from.server, broken);
         self.commit(true_ms);
         self.write(&mut from);
         if broken != Some(Break::SettledNotRecorded) {
             self.data.note.settled = true;
         }
         let life = life_of(&self.data.note.history);
-        let commit = self.commits;
+        let commit = self.data.commit;
         self.lives.entry(Rc::clone(&life)).or_default().first_claim.get_or_insert(commit);
         let start = self.data.max_id[tag];
         self.data.max_id[tag] += CLAIM;
-        Ok(Granted { start, commit, life, saw, in_doubt })
+        Ok(Granted { start, commit, life, in_doubt })
     }
 
     /// Carries out a monitor's call.
@@ -260,7 +356,7 @@ impl Store {
     ) -> Option<Response> {
         let found = self.found(&mut from, broken);
         let engine = from.engine.clone().unwrap_or_else(|| self.engine(from.server, broken));
-        let check = |under: &Identity| found.clone().check(under, "simulated");
+        let check = |under: &Identity| found.clone().check(under, NAME);
         Some(match request {
             Request::Identity => Response::Identity(Ok(found)),
             Request::CheckIn(under) => {
@@ -276,7 +372,7 @@ impl Store {
                     && broken != Some(Break::JournalsProofIgnored)
                 {
                     self.renew(true_ms, &engine, Some(&under.history));
-                    let found = self.found(&mut from, broken).check(&under, "simulated");
+                    let found = self.found(&mut from, broken).check(&under, NAME);
                     return Some(Response::CheckIn(found.map(|()| None)));
                 }
                 let token = |life: &u64| StartToken(life.to_string().into());
@@ -289,15 +385,17 @@ impl Store {
                 Response::CheckIn(checked.map(|()| {
                     self.commit(true_ms);
                     let number = number + u64::from(replace);
-                    self.data.written.insert(from.host, (number, from.life));
-                    if let Some(proof) = &mut from.proof {
-                        **proof = Proof::of(&found.history, number);
+                    self.data.written.insert(Arc::clone(&from.host), (number, from.life));
+                    if let Some(own) = &mut from.own {
+                        *own.proof = Proof::of(&found.history, number);
+                        *own.host = Some(Arc::clone(&from.host));
                     }
                     None
                 }))
             }
             Request::IsSettled(under) => Response::IsSettled(check(&under).map(|()| {
-                if from.proof.as_ref().is_some_and(|proof| !proof.is_entered(&found.history)) {
+                let is_entered = |own: &Own<'_>| own.proof.is_entered(&found.history);
+                if from.own.as_ref().is_some_and(|own| !is_entered(own)) {
                     self.commit(true_ms);
                     self.write(&mut from);
                 }
@@ -310,7 +408,7 @@ impl Store {
                 }
                 let pushed = told.ends.len();
                 let life = life_of(&self.data.note.history);
-                let (commit, ends) = (self.commits, told.ends);
+                let (commit, ends) = (self.data.commit, told.ends);
                 self.pushes.push(Push { host: from.index, life, commit, ends });
                 pushed
             })),
@@ -336,29 +434,31 @@ impl Store {
         self.lives.insert(life, Life { noted_ms: true_ms, ..Life::default() });
     }
 
-    fn write(&mut self, from: &mut From<'_>) {
-        let Some(proof) = &mut from.proof else { return };
-        let number = proof.attempt(&self.data.note.history);
-        self.data.written.insert(from.host, (number, from.life));
+    /// Writes the number that proves to the host that its last write is kept.
+    pub fn write(&mut self, from: &mut From<'_>) {
+        let Some(Own { proof, host: Some(host), .. }) = &mut from.own else { return };
+        let found = self.data.written.get(host).map_or(0, |(number, _)| *number);
+        let number = proof.attempt(&self.data.note.history, found);
+        self.data.written.insert(Arc::clone(host), (number, from.life));
         self.wrote = Some(number);
     }
 
-    fn commit(&mut self, true_ms: u64) {
+    pub fn commit(&mut self, true_ms: u64) {
         self.past.push_back((true_ms, self.data.clone()));
         while self.past.front().is_some_and(|(until_ms, _)| until_ms + LAG_MS_MAX < true_ms) {
             self.past.pop_front();
         }
-        self.commits += 1;
         self.data.position += 1;
-        Rc::make_mut(&mut self.data.commits).push(self.commits);
+        self.before.push(self.data.commit);
+        self.data.commit = self.before.len() as u64 - 1;
     }
 
     /// The state at an earlier time, of whichever server was the primary then. `same_life`: a state of the present
     /// life, in which the engine said of itself what it says now.
-    fn before(&self, at_ms: u64, same_life: bool) -> Data {
+    fn state_at(&self, at_ms: u64, same_life: bool) -> Data {
         let is_fit = |data: &Data| {
             let (then, now) = (&data.note, &self.data.note);
-            let is_earlier = self.data.commits.starts_with(&data.commits);
+            let is_earlier = self.includes(self.data.commit, data.commit);
             let is_same = then.history == now.history && data.timeline == self.data.timeline;
             !same_life || is_same && is_earlier
         };
@@ -367,20 +467,31 @@ impl Store {
     }
 
     /// Loses commits.
-    pub fn lose(&mut self, kind: Loss, true_ms: u64, lag_ms: u64) {
+    pub fn lose(&mut self, kind: Loss, true_ms: u64, lag_ms: u64, broken: Option<Break>) {
         let kept = match (kind, &self.former) {
             (Loss::FormerPrimary, Some(former)) => former.clone(),
-            _ => self.before(true_ms - lag_ms, kind == Loss::SetBack),
+            _ => self.state_at(true_ms - lag_ms, kind == Loss::SetBack),
         };
+        let timeline = self.data.timeline;
         let went = std::mem::replace(&mut self.data, kept);
         if kind == Loss::Promotion {
             self.data.timeline += 1;
         }
         self.former = (kind == Loss::Promotion).then_some(went);
-        for life in self.lives.values_mut() {
-            let is_there = |claim| self.data.commits.contains(&claim);
-            let untraced = life.first_claim.is_some_and(|claim| !is_there(claim));
+        if !self.has_tags {
+            self.past.clear();
+            if broken == Some(Break::HistoryHidden) {
+                self.data.timeline = timeline;
+            } else {
+                (self.data.timeline, self.noticed_ms) = (timeline + 1, None);
+            }
+        }
+        let mut lives = std::mem::take(&mut self.lives);
+        for life in lives.values_mut() {
+            let is_gone = |claim| !self.includes(self.data.commit, claim);
+            let untraced = life.first_claim.is_some_and(is_gone);
             life.untraced_ms = untraced.then(|| life.untraced_ms.unwrap_or(true_ms));
         }
+        self.lives = lives;
     }
 }
