@@ -97,6 +97,25 @@ fn a_claim_also_serves_requests_that_arrive_before_its_commit_is_sent() {
 }
 
 #[test]
+fn a_claim_takes_nothing_for_requests_that_have_left_before_its_commit() {
+    let leaves: [fn(&mut Allocator<usize>); 3] = [
+        |queue| assert_eq!(queue.waiting.expire_last(BootMs(9)), Some(2)),
+        |queue| assert_eq!(queue.waiting.expire(BootMs(9)), [2]),
+        |queue| queue.waiting.drop_where(|handle| *handle == 2),
+    ];
+    for leave in leaves {
+        let mut queue = queue(&[exactly(2)]);
+        assert_eq!(wanted(&mut queue, START), Some(2));
+        let arrivals = queue.arrivals().unwrap();
+        queue.waiting.push(0, exactly(3), BootMs(10), 1);
+        queue.waiting.push(0, exactly(50), BootMs(9), 2);
+        assert_eq!(arrivals.cover(Some), Some(53));
+        leave(&mut queue);
+        assert_eq!(arrivals.cover(Some), Some(3));
+    }
+}
+
+#[test]
 fn a_claim_covers_arrivals_only_if_there_are_ids_for_all() {
     let mut queue = queue(&[exactly(90)]);
     let wish = queue.claim_wanted(START).unwrap();
