@@ -177,6 +177,10 @@ impl World {
                 let Some(host) = self.hosts.get_mut(to.host) else { return Ok(()) };
                 let is_cut_off = host.cut_off_until_ms > self.true_ms;
                 let is_deaf = host.deaf_until_ms > self.true_ms;
+                if is_deaf {
+                    // The caller waits for the answer until its time limit.
+                    host.is_unwell_until(self.true_ms + self.sim.timeout_ms);
+                }
                 if is_cut_off || away_until_ms > self.true_ms {
                     host.is_unwell_until(self.true_ms + self.sim.timeout_ms);
                     match self.random.u8(..3) {

@@ -343,6 +343,7 @@ impl World {
     fn disk_hangs(&mut self, host: usize) {
         let for_ms = self.random.u64(100..self.sim.outage_ms / 2);
         self.hosts[host].disk_hangs_until_ms = self.true_ms + for_ms;
+        self.hosts[host].is_unwell_until(self.true_ms + for_ms);
         self.totals.note("disks_hang");
     }
 
