@@ -59,6 +59,10 @@ fn ids_are_plain_text_in_order_and_errors_are_spring_s() {
         (&json!("Internal Server Error"), &json!("/api/segment/get/nosuch"))
     );
     assert_eq!(unknown.field("leafd-status"), Some("TAG_UNKNOWN"));
+    // A cache in between must not give its copy to the next caller.
+    for path in ["/api/segment/get/orders", "/api/snowflake/get/x", "/api/segment/get/nosuch"] {
+        assert_eq!(get(&address, path).field("cache-control"), Some("no-store"), "{path}");
+    }
     // A layout is not a segment tag.
     let layout = get(&address, "/api/segment/get/snowflake");
     refused(&layout, 500, "Result{id=-2, status=EXCEPTION}");

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use hyper::header::{CONTENT_TYPE, HeaderValue};
+use hyper::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use hyper::{Response, StatusCode};
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -153,7 +153,10 @@ fn escaped(text: &str) -> String {
 fn with(code: StatusCode, kind: &'static str, text: impl Into<Text>) -> Response<Text> {
     let mut answer = Response::new(text.into());
     *answer.status_mut() = code;
-    answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    // A cache in between would give its copy of an id to several callers.
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     answer
 }
 
