@@ -73,6 +73,30 @@ fn a_copied_store_is_refused_until_it_is_adopted() {
 }
 
 /// This happens on a packaged host without the unit's settings.
+/// Gives the command another place of a file, as a container gets a single file of the host.
+const FILE_ALONE: &str = r#"mount --bind "$0" "$1" && shift && exec "$@""#;
+
+/// SQLite's log lies beside the file, and two places would have two logs.
+#[test]
+fn a_store_that_is_mounted_without_its_directory_is_refused() {
+    let mut first = Host::new();
+    first.start();
+    first.create("orders");
+    assert_eq!(first.raw().draw("orders", 1), [1]);
+    let place = tempfile::tempdir().unwrap();
+    let elsewhere = place.path().join("store.db");
+    std::fs::write(&elsewhere, "").unwrap();
+    let paths = [first.state_dir().join("store.db"), elsewhere];
+    let [file, elsewhere] = paths.each_ref().map(|path| path.to_str().unwrap());
+    let store = format!("sqlite://{elsewhere}");
+    let mut second = Host::new()
+        .set("store", &store)
+        .runner(&["unshare", "--mount", "sh", "-c", FILE_ALONE, file, elsewhere]);
+    let refused = second.try_start().expect_err("it has a log of its own");
+    assert!(refused.said.contains("mount its directory instead"), "{refused:?}");
+    assert_eq!(first.raw().draw("orders", 1), [2]);
+}
+
 #[test]
 fn nothing_is_adopted_in_a_directory_that_no_daemon_has_used() {
     let host = Host::new();

@@ -5,8 +5,9 @@
 //! the one in use.
 
 use std::fmt::Display;
-use std::fs::{Metadata, OpenOptions};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -132,6 +133,11 @@ fn open_any(
 ) -> Result<(SqliteDriver, Recorded, String), StoreError> {
     let path = &target.path;
     let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
+    if is_mount(path) {
+        let words = "is a mount of its own, so that SQLite's log beside it is not shared with others that use the \
+                     file, and ids would be issued twice: mount its directory instead";
+        return Err(refused(path, words));
+    }
     let now = fingerprint_of(path, &target.host)?;
     let mut driver = SqliteDriver::new(connect(path)?, inode(&meta), target.clone());
     let recorded = schema::prepare(&mut driver, &now);
@@ -163,11 +169,25 @@ fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
             _ => {}
         }
     }
-    let meta = std::fs::metadata(path).map_err(|cause| format!("inspecting it failed: {cause}"))?;
+    let meta = fs::metadata(path).map_err(|cause| format!("inspecting it failed: {cause}"))?;
     if !meta.is_file() {
         return Err("it is not a regular file".to_owned());
     }
     Ok(meta)
+}
+
+/// Whether a file is mounted by itself, such as one that was passed to a container without its directory.
+fn is_mount(path: &Path) -> bool {
+    let mount = |path: &Path| {
+        // SQLite's locks outlast the closing of such a descriptor.
+        let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
+        let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", named.as_raw_fd())).ok()?;
+        about.lines().find_map(|line| line.strip_prefix("mnt_id:").map(str::to_owned))
+    };
+    // SQLite's log lies beside what a link leads to.
+    let Ok(file) = path.canonicalize() else { return false };
+    let folder = file.parent().unwrap_or(Path::new("/"));
+    matches!((mount(&file), mount(folder)), (Some(file), Some(folder)) if file != folder)
 }
 
 fn connect(path: &Path) -> Result<Connection, StoreError> {
