@@ -76,6 +76,12 @@ impl StateDir {
         &self.shared.path
     }
 
+    /// Whether a file lies in the directory or below it, so that a restored directory brings it back as well.
+    pub fn contains(&self, file: &Path) -> bool {
+        let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
+        folder.is_some_and(|folder| folder.starts_with(self.path()))
+    }
+
     /// Makes the directory's names durable: files created, renamed and removed in it.
     ///
     /// # Errors

@@ -266,6 +266,33 @@ fn a_life_with_another_runtime_directory_is_not_forgotten() {
     }
 }
 
+/// The socket's default folder is the state directory where a user has no runtime directory.
+#[test]
+fn a_note_that_is_restored_with_the_journal_vouches_for_nothing() {
+    for folder in ["", "run"] {
+        run(async {
+            let place = place();
+            let (dir, backup) = (place.path().join("state"), place.path().join("backup"));
+            drop(open_state_dir(&dir));
+            fs::create_dir_all(dir.join(folder)).unwrap();
+            let note = dir.join(folder).join("leafd.sock.last-commit");
+            let identity = identity(&dir, MACHINE_ID, None);
+            let open = || Journal::open(&open_state_dir(&dir), &identity, outside(Some(&note)));
+            let (journal, _) = open().unwrap();
+            journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+            tool(&["cp", "-a"], &[dir.clone(), backup.clone()]);
+            journal.commit(vec![mark("a", 1_001, 500)]).await.unwrap();
+            journal.close().await;
+            let _ = fs::remove_file(dir.join("journal.db-wal"));
+            tool(&["cp", "-a"], &[backup.join("."), dir.clone()]);
+            let (journal, now) = open().unwrap();
+            let left = unissued(&journal, "a").await;
+            assert_eq!(outcome_of(&now, &left), Outcome::Skipped, "{folder:?}");
+            journal.close().await;
+        });
+    }
+}
+
 /// Some operations change a healthy host's files without changing their contents. They cost no ids.
 #[test]
 fn owners_modes_links_and_times_are_no_restore() {

@@ -26,7 +26,8 @@ use leafd_core::store::StartToken;
 /// What the opening of a journal needs to know from outside its directory.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
-    /// The file in the runtime directory that notes the last commit; `None` if there is no such directory.
+    /// The file in the runtime directory that notes the last commit; `None` if there is no such directory. Inside the
+    /// state directory it is not used.
     pub memory: Option<&'a Path>,
     /// Called before a journal that is not the last one is set aside, because an embedded store beside it may have been
     /// restored with it. On error, nothing is changed and the journal isn't opened.
