@@ -377,7 +377,10 @@ impl World {
     /// The registry loses its last writes. Its promise then needs hosts that reach it and clocks that are about right,
     /// until no host can still have a lost claim.
     fn fail_over(&mut self, _: usize) {
-        if self.hosts.iter().any(|host| host.journal.is_restored) {
+        // What a hanging disk has taken arrives late, also if all goes well from now on.
+        let is_unable =
+            |host: &Host| host.journal.is_restored || host.disk_hangs_until_ms > self.true_ms;
+        if self.hosts.iter().any(is_unable) {
             return;
         }
         let sim = self.sim;
