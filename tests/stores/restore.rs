@@ -51,6 +51,12 @@ fn run(script: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&said));
 }
 
+/// Draws numbers of the series that the backup lacks.
+fn receipts_of(host: &Host) -> Option<String> {
+    let output = host.leafctl(&["series", "next", "receipts", "-n", "3"]);
+    output.status.success().then(|| String::from_utf8(output.stdout).unwrap())
+}
+
 fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
     let server = S::new();
     let host = || Host::on_store(&server.url()).set("failover_settle", "1s").set("worker", "none");
@@ -66,19 +72,23 @@ fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
         draw(a, tag, 50);
     }
     let backup = server.dump(DATABASE);
-    // The backup lacks some ids, a tag, and a deletion.
+    // The backup lacks some ids, a tag, a series, and a deletion.
     draw(a, "orders", 3_000);
     draw(b, "orders", 3_000);
     draw(b, "dry", 500);
     create(b, "invoices", 1_000);
     draw(a, "invoices", 100);
+    let receipts = ["series", "create", "receipts", "--format", "RCP-{n:7}"];
+    let created = a.leafctl(&receipts);
+    assert!(created.status.success(), "{created:?}");
+    receipts_of(a).expect("numbers before the restore");
     let deleted = a.leafctl(&["tag", "delete", "coupons", "--yes-delete", "coupons"]);
     assert!(deleted.status.success(), "{deleted:?}");
 
     let (own, blocks_run): (&[&str], _) = match S::NAME {
-        "PostgreSQL" => (&["sql postgres"], 5),
-        "MariaDB" => (&["sql mysql", "sql mariadb"], 6),
-        _ => (&["sql mysql"], 5),
+        "PostgreSQL" => (&["sql postgres"], 6),
+        "MariaDB" => (&["sql mysql", "sql mariadb"], 7),
+        _ => (&["sql mysql"], 6),
     };
     let raised = server.url().replace("leafd@", "leafd_raise@");
     let mut restored = false;
@@ -125,6 +135,10 @@ fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
             });
             drawn.add_ids(tag, &id);
         }
+    }
+    for host in &hosts {
+        let numbers = eventually("numbers after the restore", WITHIN, || receipts_of(host));
+        assert!(numbers.lines().all(|number| number > "RCP-1000000"), "{numbers}");
     }
     hosts[1].raw().refused(&ids_request("coupons", 1, 1, 2_000), Status::TagUnknown);
     drawn.backwards.clear();
