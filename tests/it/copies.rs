@@ -72,19 +72,17 @@ fn a_copied_store_is_refused_until_it_is_adopted() {
     host.raw().draw("orders", 1);
 }
 
-/// This happens on a packaged host without the unit's settings.
 /// Gives the command another place of a file, as a container gets a single file of the host.
 const FILE_ALONE: &str = r#"mount --bind "$0" "$1" && shift && exec "$@""#;
 
 /// SQLite's log lies beside the file, and two places would have two logs.
 #[test]
-fn a_store_that_is_mounted_without_its_directory_is_refused() {
+fn a_store_that_is_mounted_without_its_directory_or_has_links_is_refused() {
     let mut first = Host::new();
     first.start();
     first.create("orders");
     assert_eq!(first.raw().draw("orders", 1), [1]);
-    let place = tempfile::tempdir().unwrap();
-    let elsewhere = place.path().join("store.db");
+    let elsewhere = first.path("elsewhere.db");
     std::fs::write(&elsewhere, "").unwrap();
     let paths = [first.state_dir().join("store.db"), elsewhere];
     let [file, elsewhere] = paths.each_ref().map(|path| path.to_str().unwrap());
@@ -95,8 +93,14 @@ fn a_store_that_is_mounted_without_its_directory_is_refused() {
     let refused = second.try_start().expect_err("it has a log of its own");
     assert!(refused.said.contains("mount its directory instead"), "{refused:?}");
     assert_eq!(first.raw().draw("orders", 1), [2]);
+    std::fs::remove_file(elsewhere).unwrap();
+    std::fs::hard_link(file, elsewhere).unwrap();
+    let refused = Host::new().set("store", &store).try_start().expect_err("it has two names");
+    assert!(refused.said.contains("delete all but this one"), "{refused:?}");
+    assert_eq!(first.raw().draw("orders", 1), [3]);
 }
 
+/// This happens on a packaged host without the unit's settings.
 #[test]
 fn nothing_is_adopted_in_a_directory_that_no_daemon_has_used() {
     let host = Host::new();

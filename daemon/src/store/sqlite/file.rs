@@ -133,10 +133,14 @@ fn open_any(
 ) -> Result<(SqliteDriver, Recorded, String), StoreError> {
     let path = &target.path;
     let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
-    if is_mount(path) {
-        let words = "is a mount of its own, so that SQLite's log beside it is not shared with others that use the \
-                     file, and ids would be issued twice: mount its directory instead";
-        return Err(refused(path, words));
+    let elsewhere = match meta.nlink() {
+        _ if is_mount(path) => Some(("is a mount of its own", "mount its directory instead")),
+        2.. => Some(("has several names (hard links)", "delete all but this one")),
+        _ => None,
+    };
+    if let Some((is, cure)) = elsewhere {
+        let why = "SQLite's log lies beside each name, so daemons could claim the same ids";
+        return Err(refused(path, format_args!("{is}; {why}: {cure}")));
     }
     let now = fingerprint_of(path, &target.host)?;
     let mut driver = SqliteDriver::new(connect(path)?, inode(&meta), target.clone());
