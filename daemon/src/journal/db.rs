@@ -175,7 +175,7 @@ impl Db {
             tracing::warn!(
                 segments = forgotten,
                 "leafd did not stop cleanly and can't prove that this is its latest journal, for example because the \
-                 host was rebooted: it skips the held ids and continues"
+                 host was rebooted or the socket is in the state directory: it skips the held ids and continues"
             );
         }
         Ok(recovered)

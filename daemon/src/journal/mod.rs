@@ -147,9 +147,7 @@ impl Journal {
             Err(e) if e.kind() == ErrorKind::NotFound => true,
             Err(e) => return Err(Fault::io("inspecting it")(e)),
         };
-        // A note that is restored with the journal would confirm it.
-        let note = outside.memory.filter(|note| !dir.contains(note));
-        let witnesses = Witnesses::look(dir, note)?;
+        let witnesses = Witnesses::look(dir, outside.memory)?;
         if missing {
             if let Some(lost) = witnesses.lost() {
                 (outside.may_begin_anew)(&lost).map_err(Fault)?;
@@ -193,7 +191,7 @@ impl Journal {
         let started = db.start(verdict == Freshness::Unvouched)?;
         let begun = missing || set_aside.is_some();
         let recovered = Recovered { begun, set_aside, ..started };
-        let memory = note.and_then(|path| {
+        let memory = outside.memory.and_then(|path| {
             Memory::begin(path, &db.meta.host, db.meta.commits, recovered.token.clone())
         });
         let journal = Journal::spawn(path.to_owned(), dir, identity, db, memory)

@@ -78,6 +78,7 @@ impl StateDir {
 
     /// Whether a file lies in the directory or below it, so that a restored directory brings it back as well.
     pub fn contains(&self, file: &Path) -> bool {
+        let file = std::path::absolute(file).unwrap_or_default();
         let folder = file.parent().and_then(|folder| folder.canonicalize().ok());
         folder.is_some_and(|folder| folder.starts_with(self.path()))
     }

@@ -266,10 +266,15 @@ fn a_life_with_another_runtime_directory_is_not_forgotten() {
     }
 }
 
-/// The socket's default folder is the state directory where a user has no runtime directory.
+/// Where a user has no runtime directory, the socket's default folder is the state directory.
 #[test]
 fn a_note_that_is_restored_with_the_journal_vouches_for_nothing() {
-    for folder in ["", "run"] {
+    for (folder, restored, expected) in [
+        ("", None, Outcome::Skipped),
+        ("", Some("."), Outcome::Skipped),
+        ("run", Some("."), Outcome::Skipped),
+        ("", Some("journal.db"), Outcome::SetAside),
+    ] {
         run(async {
             let place = place();
             let (dir, backup) = (place.path().join("state"), place.path().join("backup"));
@@ -283,11 +288,20 @@ fn a_note_that_is_restored_with_the_journal_vouches_for_nothing() {
             tool(&["cp", "-a"], &[dir.clone(), backup.clone()]);
             journal.commit(vec![mark("a", 1_001, 500)]).await.unwrap();
             journal.close().await;
-            let _ = fs::remove_file(dir.join("journal.db-wal"));
-            tool(&["cp", "-a"], &[backup.join("."), dir.clone()]);
+            if let Some(what) = restored {
+                let _ = fs::remove_file(dir.join("journal.db-wal"));
+                tool(&["cp", "-a"], &[backup.join(what), dir.clone()]);
+            }
             let (journal, now) = open().unwrap();
             let left = unissued(&journal, "a").await;
-            assert_eq!(outcome_of(&now, &left), Outcome::Skipped, "{folder:?}");
+            assert_eq!(outcome_of(&now, &left), expected, "{folder:?} {restored:?}");
+            journal.commit(vec![segment("a", 2_001..3_001, 2_001)]).await.unwrap();
+            let exact = vec![segment("a", 2_001..3_001, 2_100), Write::StoppedCleanly];
+            journal.commit(exact).await.unwrap();
+            journal.close().await;
+            let (journal, now) = open().unwrap();
+            let left = unissued(&journal, "a").await;
+            assert_eq!(outcome_of(&now, &left), Outcome::Used, "a clean stop costs nothing");
             journal.close().await;
         });
     }

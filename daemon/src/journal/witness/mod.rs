@@ -26,8 +26,7 @@ use leafd_core::store::StartToken;
 /// What the opening of a journal needs to know from outside its directory.
 #[derive(Clone, Copy)]
 pub struct Outside<'a> {
-    /// The file in the runtime directory that notes the last commit; `None` if there is no such directory. Inside the
-    /// state directory it is not used.
+    /// The file in the runtime directory that notes the last commit; `None` if there is no such directory.
     pub memory: Option<&'a Path>,
     /// Called before a journal that is not the last one is set aside, because an embedded store beside it may have been
     /// restored with it. On error, nothing is changed and the journal isn't opened.
@@ -61,6 +60,9 @@ pub(super) enum Freshness {
 pub(super) struct Witnesses {
     stamp: Option<Stamp>,
     memory: Option<memory::Noted>,
+    /// Whether the memory can confirm the journal. Inside the state directory it can't, because a restore of the
+    /// directory brings both back. It can still show that the journal is older.
+    memory_vouches: bool,
 }
 
 // === impl SetAside ===
@@ -78,7 +80,8 @@ impl Witnesses {
     /// Reads the evidence.
     pub fn look(dir: &StateDir, memory: Option<&Path>) -> Result<Witnesses, Fault> {
         let stamp = Stamp::of(dir).map_err(Fault::io("reading the state directory's stamp"))?;
-        Ok(Witnesses { stamp, memory: memory.and_then(memory::Noted::read) })
+        let memory_vouches = memory.is_some_and(|file| !dir.contains(file));
+        Ok(Witnesses { stamp, memory: memory.and_then(memory::Noted::read), memory_vouches })
     }
 
     /// What the evidence says about the journal that was found.
@@ -118,7 +121,7 @@ impl Witnesses {
                 ));
             }
         };
-        Ok(match noted {
+        Ok(match noted.filter(|_| self.memory_vouches) {
             Some(noted) if *noted.start == *last.0 => Freshness::Current,
             // The daemon has run since with another runtime directory, which noted the later commits.
             Some(_) => Freshness::Unvouched,
