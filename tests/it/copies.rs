@@ -96,7 +96,7 @@ fn a_store_that_is_mounted_without_its_directory_or_has_links_is_refused() {
     std::fs::remove_file(elsewhere).unwrap();
     std::fs::hard_link(file, elsewhere).unwrap();
     let refused = Host::new().set("store", &store).try_start().expect_err("it has two names");
-    assert!(refused.said.contains("delete all but this one"), "{refused:?}");
+    assert!(refused.said.contains("keep only the name that they used"), "{refused:?}");
     assert_eq!(first.raw().draw("orders", 1), [3]);
 }
 

@@ -135,7 +135,10 @@ fn open_any(
     let meta = stat_or_create(path, create).map_err(|cause| unavailable(path, cause))?;
     let elsewhere = match meta.nlink() {
         _ if is_mount(path) => Some(("is a mount of its own", "mount its directory instead")),
-        2.. => Some(("has several names (hard links)", "delete all but this one")),
+        2.. => Some((
+            "has several names (hard links)",
+            "stop all daemons that use it, and keep only the name that they used",
+        )),
         _ => None,
     };
     if let Some((is, cure)) = elsewhere {
