@@ -259,8 +259,8 @@ impl Proof {
     }
 
     /// The number for the next attempt to write in this history. Each attempt has its own number, so that a later one
-    /// is never mistaken for an earlier one of unknown outcome. `found`: the number that the store has now. A store that
-    /// had lost writes of an earlier start may have them again, and if it then loses this one, they must not look like
+    /// is never mistaken for an earlier one of unknown outcome. `found`: the number now in the store. The store may again
+    /// contain writes of an earlier start that it had lost. If this write is lost later, those must not look like
     /// another daemon's.
     pub fn attempt(&mut self, history: &History, found: u64) -> u64 {
         let tried = self.tried.max(found) + 1;

@@ -23,7 +23,10 @@ use world::{Action, BREAKS, Break, Fault, PAST_MS, START_MS, World};
 #[test]
 fn no_id_comes_twice_whatever_happens_once() {
     match explore(None) {
-        Ok(states) => println!("{states} states"),
+        Ok(states) => {
+            println!("{states} states");
+            assert!(states > 100_000, "the search ends early");
+        }
         Err(way) => panic!("an id comes twice:\n{way}"),
     }
 }
