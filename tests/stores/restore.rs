@@ -71,6 +71,11 @@ fn the_page_on_restoring_a_backup_does_what_it_says<S: Server>() {
         create(a, tag, 100);
         draw(a, tag, 50);
     }
+    // A deleted tag, which the page raises among those that the backup lacks.
+    server.sql(
+        "INSERT INTO leafd_tag (tag, generation, highest_end)
+         VALUES ('series/orders/acme/2026-11-24', 1, 500)",
+    );
     let backup = server.dump(DATABASE);
     // The backup lacks some ids, a tag, a series, and a deletion.
     draw(a, "orders", 3_000);
