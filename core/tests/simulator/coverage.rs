@@ -28,6 +28,9 @@ pub struct Machine {
     rare: &'static str,
 }
 
+/// How many of the pairs that the fewest runs have met are shown. If they are met in few, they are `rare`.
+const FEWEST_SHOWN: usize = 10;
+
 /// The machines by their numbers.
 pub const LEASE: usize = 0;
 pub const MONITOR: usize = 1;
@@ -45,12 +48,13 @@ pub const MACHINES: [Machine; 2] = [
             unused / conflict, changed, too far ahead, assigned: nobody requests ids from this host
             identity in use / release: permanent workers are not released",
         rare: "\
-            journal's, starting, away, clock off, pool taken / write refused: mostly a read is refused
+            journal's, starting, away, clock off, pool taken, leaving / write refused: mostly a read is refused
             identity in use, unsettled, lost / write refused: mostly a read is refused
             journal's, clock off, pool taken, identity in use, lost, leaving / assigned: it happens once in a life
             journal's, away, clock off, pool taken / conflict, changed, too far ahead: few writes are made then
             identity in use, unsettled, lost / conflict, changed, too far ahead: few writes are made then
-            identity in use / read unanswered, write unanswered, clock step: the other daemon is soon gone
+            starting / changed: few writes are made then
+            identity in use / read unanswered, write unanswered, pause, clock step: the other daemon is soon gone
             unsettled / read unanswered, write unanswered: few answers are lost right after a fail-over
             lost / write unanswered: another worker soon replaces the lost one
             refused / *: few fail-overs lose the assignment of a permanent worker",
@@ -120,6 +124,12 @@ impl Machine {
             let reason = never.or(rare.map(|why| format!("rare: {why}")));
             let reason = reason.unwrap_or_else(|| "no reason is known".to_owned());
             text.push_str(&format!("\n  {state} / {event}: {reason}"));
+        }
+        let is_expected = |(state, event): &(&str, &str)| why(self.rare, state, event).is_none();
+        let mut runs: Vec<_> = met.0.iter().filter(|(pair, _)| is_expected(pair)).collect();
+        runs.sort_by_key(|(_, runs)| **runs);
+        for ((state, event), runs) in runs.into_iter().take(FEWEST_SHOWN) {
+            text.push_str(&format!("\n  {state} / {event}: in {runs} runs"));
         }
         text
     }
