@@ -2,7 +2,8 @@
 //!
 //! Two hosts that each run a copy of one store would issue the same ids. A copied file has another inode or another
 //! birth time; on another host, the machine id differs too. Such a file is refused until an operator says that it is
-//! the one in use.
+//! the one in use. Two daemons that open one file under two names issue the same ids too, because SQLite's log has the
+//! file's name: a file that may have another name is refused.
 
 use std::fmt::Display;
 use std::fs::{self, Metadata, OpenOptions};
@@ -13,6 +14,8 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use super::driver::{SqliteDriver, StoreFile};
@@ -186,8 +189,9 @@ fn stat_or_create(path: &Path, create: Create) -> Result<Metadata, String> {
 /// Whether a file is mounted by itself, such as one that was passed to a container without its directory.
 fn is_mount(path: &Path) -> bool {
     let mount = |path: &Path| {
-        // SQLite's locks outlast the closing of such a descriptor.
-        let named = OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path).ok()?;
+        // SQLite's locks outlast the closing of such a descriptor. The standard library would leave out O_PATH, which
+        // is part of musl's O_ACCMODE.
+        let named = open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()?;
         let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", named.as_raw_fd())).ok()?;
         about.lines().find_map(|line| line.strip_prefix("mnt_id:").map(str::to_owned))
     };
