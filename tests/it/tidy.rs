@@ -59,6 +59,16 @@ fn no_file_is_too_long_to_read() {
     }
 }
 
+/// With musl, the standard library leaves out O_PATH: the file is really opened, and closing it takes SQLite's locks.
+#[test]
+fn no_file_is_opened_by_the_standard_library_with_o_path() {
+    for (name, text) in sources() {
+        let calls = text.split("custom_flags(").skip(1).filter_map(|rest| rest.split(')').next());
+        let with_path = calls.filter(|flags| flags.contains("O_PATH")).count();
+        assert_eq!(with_path, 0, "{name}: open it with nix::fcntl::open");
+    }
+}
+
 #[test]
 fn no_test_is_left_out() {
     // The text is assembled here, so that this file doesn't match.
