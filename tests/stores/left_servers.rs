@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use leafd_tests::host::{Host, eventually};
 use leafd_tests::load::Drawn;
 use leafd_tests::raw::ids_request;
-use leafd_tests::servers::{Pair, Postgres, Server};
+use leafd_tests::servers::{DATABASE, PASSWORD, Pair, Postgres, Server};
 use leafd_wire::Status;
 use nix::sys::signal::{Signal, kill};
 
-use crate::scene::create;
+use crate::scene::{create, knowing};
 
 /// A step so small that each draw needs a claim.
 const STEP: u64 = 10;
@@ -18,7 +18,30 @@ const STEP: u64 = 10;
 /// How soon ids return once a server serves, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
 
-on_each_server!(a_primary_that_becomes_read_only_is_left_for_the_next_server);
+on_each_server!(
+    a_primary_that_becomes_read_only_is_left_for_the_next_server,
+    a_name_leads_to_a_server_on_its_last_address,
+);
+
+/// Debian calls both loopback addresses localhost, IPv6 first, and its MariaDB listens on the other one.
+fn a_name_leads_to_a_server_on_its_last_address<S: Server>() {
+    let server = S::new();
+    let url = S::url_of(&[server.port()], DATABASE).replace("127.0.0.1", "localhost");
+    let mut host = knowing("::1 localhost\n127.0.0.1 localhost\n", Host::on_store(&url));
+    host.start();
+    create(&host, "orders", STEP);
+    let mut raw = host.raw();
+    assert_eq!(raw.draw("orders", 1), [1]);
+    // What the server says counts, not that nobody listens at the other address.
+    server.set_password("another");
+    eventually("the server's own refusal is told", WITHIN, || {
+        raw.send(&ids_request("orders", 10, 1, 2_000));
+        let text = raw.reply().text();
+        ["Access denied", "password authentication failed"].iter().find(|said| text.contains(*said))
+    });
+    server.set_password(PASSWORD);
+    host.stop();
+}
 
 fn a_primary_that_becomes_read_only_is_left_for_the_next_server<S: Server>() {
     left::<S, _>("read-only", |pair, _, _| pair.primary.set_read_only(true));

@@ -12,7 +12,7 @@ use leafd_tests::relay::Relay;
 use leafd_tests::servers::{DATABASE, PASSWORD, Postgres, Server};
 use leafd_wire::Status;
 
-use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create};
+use crate::scene::{DRY, HELD, RESUMES_WITHIN, Route, Scene, create, knowing};
 
 /// Longer than every configured time limit of the store.
 const FROZEN: Duration = Duration::from_secs(8);
@@ -131,9 +131,6 @@ fn read_only<S: Server>() {
 /// Who may not start any thread any more: limits on processes don't hold for root.
 const USER: u32 = 4_711;
 
-/// A file in place of the one in which the system looks for the addresses of hosts, for the daemon alone.
-const HOSTS: &str = r#"mount --bind "$0" /etc/hosts && exec "$@""#;
-
 /// A host without a connection to its store, while something keeps it from connecting: what is held is issued, and a
 /// request for what isn't is told why. Once that is over, ids come by themselves.
 #[track_caller]
@@ -183,12 +180,9 @@ fn its_name_leads_nowhere_for_a_while() {
     let server = Postgres::new();
     let relay = Relay::to(server.port());
     let url = Postgres::url_of(&[relay.port()], DATABASE).replace("127.0.0.1", NAME);
-    let host = Host::on_store(&format!("{url}?sslmode=disable"));
-    let names = host.path("hosts");
     let known = format!("127.0.0.1 localhost {NAME}\n");
-    fs::write(&names, &known).unwrap();
-    let words = ["unshare", "--mount", "sh", "-c", HOSTS, names.to_str().unwrap()];
-    let mut host = host.runner(&words);
+    let mut host = knowing(&known, Host::on_store(&format!("{url}?sslmode=disable")));
+    let names = host.path("hosts");
     cannot_connect(&mut host, &relay, NAME, |_, none| {
         fs::write(&names, if none { "127.0.0.1 localhost\n" } else { &known }).unwrap();
     });

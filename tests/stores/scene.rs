@@ -1,6 +1,7 @@
 //! Two hosts on one store, a load on them, and the effect of a fault of the store on both: the course of every outage
 //! test.
 
+use std::fs;
 use std::time::{Duration, Instant};
 
 use leafd_tests::host::{Host, eventually};
@@ -43,6 +44,14 @@ pub enum Route {
 #[track_caller]
 pub fn create(host: &Host, tag: &str, step: u64) {
     host.admin(opcode::TAG_CREATE, &json!({ "tag": tag, "step": step }));
+}
+
+/// A host whose system knows only these names of hosts. They are those in the file `hosts`, which may change later.
+pub fn knowing(names: &str, host: Host) -> Host {
+    const IN_PLACE: &str = r#"mount --bind "$0" /etc/hosts && exec "$@""#;
+    let hosts = host.path("hosts");
+    fs::write(&hosts, names).unwrap();
+    host.runner(&["unshare", "--mount", "sh", "-c", IN_PLACE, hosts.to_str().unwrap()])
 }
 
 /// Takes ids as a Leaf does, between two claims of the daemons. Returns the first id.

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mysql::prelude::Queryable;
-use mysql::{ClientIdentity, Conn, DriverError, Opts, OptsBuilder, SslOpts};
+use mysql::{ClientIdentity, Conn, DriverError, OptsBuilder, SslOpts};
 
 use super::driver::{describe, io_cause};
 use super::sql;
@@ -42,7 +43,7 @@ const NODE: &str =
 /// No statement and no row is as large.
 const PACKET_BYTES_MAX: usize = 4 << 20;
 
-fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts {
+fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> OptsBuilder {
     let attributes = HashMap::from([("program_name".to_owned(), APPLICATION_NAME.to_owned())]);
     let builder = OptsBuilder::new()
         .user(Some(&target.url.user))
@@ -63,7 +64,33 @@ fn options(target: &Target, endpoint: &Endpoint, password: Option<&str>) -> Opts
         Endpoint::Tcp(host, port) => builder.ip_or_hostname(Some(host)).tcp_port(*port),
         Endpoint::Unix(path, _) => builder.socket(path.to_str()),
     };
-    builder.ssl_opts(target.url.tls.as_ref().map(protection)).into()
+    builder.ssl_opts(target.url.tls.as_ref().map(protection))
+}
+
+/// Opens a connection. The crate tries only the first address of a name, unless it is told from which address to
+/// connect: then it tries all of that kind. Debian's `localhost` means `::1` first, where its MariaDB doesn't listen.
+fn open(options: &OptsBuilder, endpoint: &Endpoint) -> mysql::Result<Conn> {
+    let first = Conn::new(options.clone());
+    let Endpoint::Tcp(host, _) = endpoint else { return first };
+    if host.parse::<IpAddr>().is_ok() || !first.as_ref().is_err_and(is_unreachable) {
+        return first;
+    }
+    for any in [IpAddr::from(Ipv4Addr::UNSPECIFIED), Ipv6Addr::UNSPECIFIED.into()] {
+        match Conn::new(options.clone().bind_address(Some(SocketAddr::new(any, 0)))) {
+            Err(mysql::Error::DriverError(DriverError::CouldNotConnect(_))) => {}
+            reached => return reached,
+        }
+    }
+    first
+}
+
+/// Whether no server answers at an address, though others of the same name may.
+fn is_unreachable(error: &mysql::Error) -> bool {
+    use io::ErrorKind::{AddrNotAvailable, ConnectionRefused, HostUnreachable, NetworkUnreachable};
+    let mysql::Error::DriverError(DriverError::CouldNotConnect(Some((_, _, kind)))) = error else {
+        return false;
+    };
+    [ConnectionRefused, HostUnreachable, NetworkUnreachable, AddrNotAvailable].contains(kind)
 }
 
 /// Checks the server's certificate and name, unless the configuration says otherwise. The crate trusts the public
@@ -119,7 +146,7 @@ pub(super) fn connect(
         }
         _ => refusal(&error),
     };
-    let mut connection = Conn::new(options(target, endpoint, password)).map_err(described)?;
+    let mut connection = open(&options(target, endpoint, password), endpoint).map_err(described)?;
     let variables: Vec<(String, String)> = connection.query(VARIABLES).map_err(described)?;
     let engine = Engine::of_mysql(&variables);
     engine.check(target.untested_engine)?;
