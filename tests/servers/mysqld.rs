@@ -87,7 +87,8 @@ impl Engine {
 
     fn options(self) -> Vec<String> {
         if self == Engine::MariaDb {
-            return Vec::new();
+            // From version 11.4 on, a server makes a certificate of its own. A certificate in the settings overrules this.
+            return vec!["--skip-ssl".to_owned()];
         }
         let plugins = mysql().join("lib/mysql/plugin");
         let mut options = vec![
