@@ -11,7 +11,7 @@ use crate::failure::CommandError;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each check reports ok, warning or failed, and each problem is followed by its remedy. leafd doctor
-also checks stores, rights, the clock and the state directory, even if no daemon is running.
+also checks stores, privileges, the clock and the state directory, even if no daemon is running.
 
 Exit status: 0 no check failed, 1 a check failed.")]
 pub struct DoctorArgs {

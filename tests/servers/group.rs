@@ -48,8 +48,8 @@ impl Group {
         group.bootstrap(0);
         group.servers[0].populate();
         group.sql(0, PROBES);
-        let rights = "GRANT BACKUP_ADMIN, GROUP_REPLICATION_STREAM ON *.* TO follower@'%'";
-        group.sql(0, rights);
+        let privileges = "GRANT BACKUP_ADMIN, GROUP_REPLICATION_STREAM ON *.* TO follower@'%'";
+        group.sql(0, privileges);
         for server in 0..3 {
             let recover = "CHANGE REPLICATION SOURCE TO SOURCE_USER = 'follower', SOURCE_PASSWORD";
             let channel = "FOR CHANNEL 'group_replication_recovery'";

@@ -81,7 +81,7 @@ fn troubles_of_a_store<S: Server>() {
     let found = is_well(&fresh);
     let subjects: Vec<&str> = found.iter().filter_map(|one| one["subject"].as_str()).collect();
     let all = ["configuration", "state directory", "daemon", "password", "login", "clock"];
-    for subject in all.iter().chain(&["rights", "tables", "ceilings", "workers"]) {
+    for subject in all.iter().chain(&["privileges", "tables", "ceilings", "workers"]) {
         assert!(subjects.contains(subject), "{subject} in {subjects:?}");
     }
     assert_eq!(rows(&server), before, "the doctor has written to the store");
@@ -150,39 +150,39 @@ fn troubles_of_a_store<S: Server>() {
     let first = first.set("worker_range", "0..9");
     one_warns(&first, "journal", "a copy: it belongs", "its own state directory");
 
-    // MariaDB and MySQL grant rights on the database, PostgreSQL on the table.
+    // MariaDB and MySQL grant privileges on the database, PostgreSQL on the table.
     let (on, whom) = match S::SCHEME {
         "mysql" => ("`ids%`.*", "leafd@'%'"),
         _ => ("leaf_alloc", "leafd"),
     };
     if S::NAME == "PostgreSQL" {
-        // An owner's rights can be revoked only by the owner or a superuser.
+        // An owner's privileges can be revoked only by the owner or a superuser.
         server.sql("REVOKE DELETE ON leaf_alloc FROM leafd");
         one_warns(
             &fresh,
-            "rights",
+            "privileges",
             "lacks DELETE ON leaf_alloc",
             "GRANT DELETE ON leaf_alloc TO leafd",
         );
         server.sql("GRANT DELETE ON leaf_alloc TO leafd");
         server.sql("REVOKE DELETE ON leafd_claim FROM leafd");
         let advice = "GRANT DELETE ON leafd_claim TO leafd";
-        one_warns(&fresh, "rights", "claims older than claims_kept are not deleted", advice);
+        one_warns(&fresh, "privileges", "claims older than claims_kept are not deleted", advice);
         server.sql("GRANT DELETE ON leafd_claim TO leafd");
         // The remedy is SQL that works as printed.
         server.sql("REVOKE INSERT, UPDATE ON leafd_tag, leafd_host FROM leafd");
         let (_, findings) = findings(&fresh);
-        let rights = findings.iter().find(|one| one["subject"] == "rights").unwrap();
-        let advice = rights["remedy"].as_str().unwrap();
+        let privileges = findings.iter().find(|one| one["subject"] == "privileges").unwrap();
+        let advice = privileges["remedy"].as_str().unwrap();
         let (_, advice) = advice.split_once("tables: ").unwrap();
         server.sql(advice.strip_suffix("; leafd needs no restart").unwrap());
         is_well(&fresh);
         server.sql("REVOKE UPDATE ON leafd_worker FROM leafd");
-        one_fails(&fresh, "rights", "workers can't be leased", "GRANT UPDATE ON leafd_worker");
+        one_fails(&fresh, "privileges", "workers can't be leased", "GRANT UPDATE ON leafd_worker");
         server.sql("GRANT UPDATE ON leafd_worker TO leafd");
     }
     server.sql(&format!("REVOKE UPDATE ON {on} FROM {whom}"));
-    one_fails_first(&fresh, "rights", "UPDATE ON leaf_alloc", "GRANT UPDATE ON leaf_alloc");
+    one_fails_first(&fresh, "privileges", "UPDATE ON leaf_alloc", "GRANT UPDATE ON leaf_alloc");
     server.sql(&format!("GRANT UPDATE ON {on} TO {whom}"));
 
     let mut wrong = Host::on_store(&server.url());

@@ -37,7 +37,7 @@ fn faults_of_the_store<S: Server>() {
     let refused = ["claims_failing", "store_refused"];
     may_update(&server, false);
     let before = host.log().len();
-    in_trouble(&host, &mut seen, &refused, "rights");
+    in_trouble(&host, &mut seen, &refused, "privileges");
     may_update(&server, true);
     well_again(&host, &mut seen, &refused, before);
 
@@ -112,7 +112,7 @@ fn a_fresh_daemon_without_the_right_to_claim_is_not_ready<S: Server>() {
             let found = conditions(&fresh.status());
             found.into_iter().find(|condition| condition["code"] == "claims_failing")
         });
-        assert!(condition["remedy"].as_str().unwrap().contains("rights"), "{condition}");
+        assert!(condition["remedy"].as_str().unwrap().contains("privileges"), "{condition}");
         assert!(fresh.log().contains("not ready for every tag"), "{}", fresh.log());
         fresh.stop();
     }
@@ -147,8 +147,8 @@ fn refused_over_trigger<S: Server>(
     assert!(log.contains("trigger") && log.contains(words), "{log}");
 }
 
-/// Grants or revokes the right to claim. Open sessions are ended, because MariaDB and MySQL check rights when a session
-/// begins.
+/// Grants or revokes the right to claim. Open sessions are ended, because MariaDB and MySQL check privileges when a
+/// session begins.
 fn may_update<S: Server>(server: &S, may: bool) {
     let on = if S::SCHEME == "mysql" { "`ids%`.*" } else { "leaf_alloc" };
     let whom = user::<S>();

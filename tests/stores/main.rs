@@ -84,7 +84,7 @@ mod other_registry;
 mod outages;
 mod primaries;
 mod primaries_tags;
-mod record_rights;
+mod record_privileges;
 mod releases;
 mod remade_tag;
 mod restore;

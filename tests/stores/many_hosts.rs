@@ -56,7 +56,7 @@ fn create_and_draw<S: Server>(server: &S, ask: impl Fn(&str)) {
     assert_eq!(host.raw().draw("orders", 2), [1, 2]);
     let said = String::from_utf8(host.command(Some("doctor")).output().unwrap().stdout).unwrap();
     assert!(
-        said.contains("has all rights that leafd needs") && said.contains("\n0 failed"),
+        said.contains("has all privileges that leafd needs") && said.contains("\n0 failed"),
         "{said}"
     );
 }

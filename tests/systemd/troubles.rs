@@ -153,7 +153,7 @@ fn troubles() -> Vec<Trouble> {
             well: orders,
         },
         Trouble {
-            name: "rights are lost",
+            name: "privileges are lost",
             make: sql("REVOKE UPDATE ON leaf_alloc FROM leafd"),
             first: status(DRAW),
             says: "permission denied",
@@ -324,10 +324,10 @@ impl Site {
             "LEAFD_STORE_PASSWORD=password-of-owner leafd schema apply --store '{url}'"
         ));
         let guide = machine.ok(&format!("cat {DOCUMENTS}guide/many-hosts.md"));
-        let (_, rights) = guide.split_once("## Rights").expect("the guide's rights");
-        let (_, rights) = rights.split_once("```sql\n").expect("statements");
-        let rights = rights.split_once("```").expect("their end").0;
-        machine.ok(&format!("runuser -u postgres -- psql --quiet ids <<'END'\n{rights}END"));
+        let (_, privileges) = guide.split_once("## Privileges").expect("the guide's privileges");
+        let (_, privileges) = privileges.split_once("```sql\n").expect("statements");
+        let privileges = privileges.split_once("```").expect("their end").0;
+        machine.ok(&format!("runuser -u postgres -- psql --quiet ids <<'END'\n{privileges}END"));
         machine.ok(PROMETHEUS);
         machine.ok("leafctl tag create orders");
         let dashboard = machine.ok("cat /usr/share/doc/leafd/examples/dashboard.json");

@@ -31,15 +31,15 @@ pub enum Why {
     NoRoutes,
     /// The server has no database of this name.
     UnknownDatabase,
-    /// The user lacks rights.
-    MissingRights,
+    /// The user lacks privileges.
+    MissingPrivileges,
     /// Tables or columns are missing.
     MissingTables,
-    /// A table is missing, or the user has no right to see it.
+    /// A table is missing, or the user has no privilege to see it.
     HiddenTables,
     /// One of leafd's records has a value that leafd never writes.
     ForeignValue,
-    /// The server refuses a statement although leafd's tables and rights are complete.
+    /// The server refuses a statement although leafd's tables and privileges are complete.
     Rejected,
     /// The clock of the worker registry is behind the times recorded there.
     RegistryClock,

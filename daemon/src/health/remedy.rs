@@ -161,12 +161,12 @@ impl Remedies {
             Why::ReadOnly => {
                 "make the server accept writes again, or put the server that accepts them into the URL"
             }
-            Why::MissingRights => {
-                "grant leafd's user its rights on the tables again (docs/guide/many-hosts.md lists them)"
+            Why::MissingPrivileges => {
+                "grant leafd's user its privileges on the tables again (docs/guide/many-hosts.md lists them)"
             }
             Why::HiddenTables => {
-                "create the table with: leafd schema apply; if it exists, grant leafd's user its rights on it again \
-                 (docs/guide/many-hosts.md lists them)"
+                "create the table with: leafd schema apply; if it exists, grant leafd's user its privileges on it \
+                 again (docs/guide/many-hosts.md lists them)"
             }
             Why::MissingTables => "restore the tables, or create them with: leafd schema apply",
             Why::ForeignValue => "restore the value that the message names from a backup",
@@ -286,9 +286,9 @@ mod tests {
             (Why::AnotherDatabase, "leafd adopt-store"),
             (Why::OtherRoutes, "the routes of the other hosts"),
             (Why::NoRoutes, "leafd routes apply"),
-            (Why::MissingRights, "many-hosts.md"),
+            (Why::MissingPrivileges, "many-hosts.md"),
             (Why::MissingTables, "leafd schema apply"),
-            (Why::HiddenTables, "rights on it"),
+            (Why::HiddenTables, "privileges on it"),
             (Why::ForeignValue, "backup"),
             (Why::Rejected, "trigger"),
         ] {

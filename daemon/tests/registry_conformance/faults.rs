@@ -1,4 +1,4 @@
-//! Missing rights and tables, histories that change, and servers that go away.
+//! Missing privileges and tables, histories that change, and servers that go away.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -49,14 +49,14 @@ fn unavailable<T: Debug>(result: Result<T, RegistryError>) {
 
 const ROW: &str = "INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 10)";
 
-// --- Rights ---
+// --- Privileges ---
 
-/// Refused because the user lacks rights on this table.
+/// Refused because the user lacks privileges on this table.
 #[track_caller]
 fn denied<T: Debug>(result: Result<T, RegistryError>, table: &str) {
     match result {
         Err(RegistryError::Refused(reason)) => {
-            assert_eq!(reason.why, Why::MissingRights, "{reason:?}");
+            assert_eq!(reason.why, Why::MissingPrivileges, "{reason:?}");
             assert!(reason.words.contains(table), "{reason:?} lacks {table}");
         }
         other => panic!("{other:?}"),
@@ -64,7 +64,7 @@ fn denied<T: Debug>(result: Result<T, RegistryError>, table: &str) {
 }
 
 /// Everything that is refused to a user who may see the tables of tags, and of workers what `grant` gave before.
-fn rights_are_named(store: Box<Store>, mut grant: impl FnMut(&str, &str)) {
+fn privileges_are_named(store: Box<Store>, mut grant: impl FnMut(&str, &str)) {
     let mut registry = leased(store);
     claims_go_on(&mut registry.store);
     let layouts = [(Tag::parse(b"snowflake").unwrap(), leafd_wire::Layout::LEAF)];
@@ -102,34 +102,34 @@ const OF_TAGS: [(&str, &str); 5] = [
 ];
 
 #[test]
-fn rights_are_named_by_mariadb() {
+fn privileges_are_named_by_mariadb() {
     let mut database = crate::mysql::Database::new();
     database.execute(ROW);
     database.execute("CREATE USER IF NOT EXISTS worker@localhost");
-    let grant = |database: &mut crate::mysql::Database, rights: &str, table: &str| {
+    let grant = |database: &mut crate::mysql::Database, privileges: &str, table: &str| {
         let name = database.name().to_owned();
-        database.execute(&format!("GRANT {rights} ON {name}.{table} TO worker@localhost"));
+        database.execute(&format!("GRANT {privileges} ON {name}.{table} TO worker@localhost"));
     };
-    for (rights, table) in OF_TAGS {
-        grant(&mut database, rights, table);
+    for (privileges, table) in OF_TAGS {
+        grant(&mut database, privileges, table);
     }
     let store = database.connect_as("worker");
-    rights_are_named(store, |rights, table| grant(&mut database, rights, table));
+    privileges_are_named(store, |privileges, table| grant(&mut database, privileges, table));
 }
 
 #[test]
-fn rights_are_named_by_postgres() {
+fn privileges_are_named_by_postgres() {
     let mut database = crate::postgres::Database::new();
     database.execute(ROW);
     database.execute(
         "DO $$ BEGIN CREATE ROLE worker LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$",
     );
-    for (rights, table) in OF_TAGS {
-        database.execute(&format!("GRANT {rights} ON {table} TO worker"));
+    for (privileges, table) in OF_TAGS {
+        database.execute(&format!("GRANT {privileges} ON {table} TO worker"));
     }
     let store = database.connect_as("worker");
-    rights_are_named(store, |rights, table| {
-        database.execute(&format!("GRANT {rights} ON {table} TO worker"));
+    privileges_are_named(store, |privileges, table| {
+        database.execute(&format!("GRANT {privileges} ON {table} TO worker"));
     });
 }
 

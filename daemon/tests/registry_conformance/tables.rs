@@ -1,4 +1,4 @@
-//! The stores as registries, and what is their own: rows that others wrote, rights, the table of Leaf's fork.
+//! The stores as registries, and what is their own: rows that others wrote, privileges, the table of Leaf's fork.
 
 use std::ops::Range;
 use std::path::PathBuf;

@@ -62,8 +62,8 @@ pub trait Engine: Backend + Sized {
     fn session(server: &Server, database: &str) -> Self::Session;
     fn run(session: &mut Self::Session, sql: &str);
     fn number(session: &mut Self::Session, sql: &str) -> i64;
-    /// Makes a user who has nothing but these rights, each on a table.
-    fn grant(&mut self, user: &str, rights: &[(&str, &str)]);
+    /// Makes a user who has nothing but these privileges, each on a table.
+    fn grant(&mut self, user: &str, privileges: &[(&str, &str)]);
     /// A user of a server of one's own who is refused by one that takes no writes.
     fn writer(server: &Server) -> &'static str;
     /// As on a primary that becomes a replica, and back.
@@ -196,11 +196,11 @@ impl<K: Kind> Engine for mysql::On<K> {
         session.query_first(sql).unwrap().unwrap()
     }
 
-    fn grant(&mut self, user: &str, rights: &[(&str, &str)]) {
+    fn grant(&mut self, user: &str, privileges: &[(&str, &str)]) {
         self.execute(&format!("CREATE USER IF NOT EXISTS {user}@localhost"));
-        for (rights, table) in rights {
+        for (privileges, table) in privileges {
             let name = Engine::name(self);
-            self.execute(&format!("GRANT {rights} ON {name}.{table} TO {user}@localhost"));
+            self.execute(&format!("GRANT {privileges} ON {name}.{table} TO {user}@localhost"));
         }
     }
 
@@ -317,12 +317,12 @@ impl Engine for postgres::Database {
         session.query_one(sql, &[]).unwrap().get(0)
     }
 
-    fn grant(&mut self, user: &str, rights: &[(&str, &str)]) {
+    fn grant(&mut self, user: &str, privileges: &[(&str, &str)]) {
         self.execute(&format!(
             "DO $$ BEGIN CREATE ROLE {user} LOGIN; EXCEPTION WHEN duplicate_object THEN NULL; END $$"
         ));
-        for (rights, table) in rights {
-            self.execute(&format!("GRANT {rights} ON {table} TO {user}"));
+        for (privileges, table) in privileges {
+            self.execute(&format!("GRANT {privileges} ON {table} TO {user}"));
         }
     }
 

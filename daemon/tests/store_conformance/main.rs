@@ -15,8 +15,8 @@ mod mysql;
 mod mysqld;
 mod odd_rows;
 mod postgres;
+mod privileges;
 mod raising;
-mod rights;
 #[path = "../../../tests/servers/process.rs"]
 mod server;
 use server as process;

@@ -86,14 +86,17 @@ fn a_registry_that_refuses_a_restart_keeps_the_worker_unused() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1).restart(&mut world);
     let refuse = |_: &mut World, ask: &Request| {
-        let reason = Reason::new(Why::RegistryClock, "no rights");
+        let reason = Reason::new(Why::RegistryClock, "no privileges");
         matches!(ask, Request::Snapshot(_))
             .then(|| Response::Snapshot(Err(RegistryError::Refused(reason))))
     };
     // The host reads again after 2 s. The second that it gives the registry to answer ends before that.
     assert_eq!(host.settle_with(&mut world, refuse), host.wait(&world, 1_000));
     let Err(problem) = host.worker(&world) else { panic!("{:?}", host.lease) };
-    assert_eq!((problem.to_string().as_str(), problem.why()), ("no rights", Why::RegistryClock));
+    assert_eq!(
+        (problem.to_string().as_str(), problem.why()),
+        ("no privileges", Why::RegistryClock)
+    );
     world.time_ms += 1_500;
     assert_eq!(host.settle_with(&mut world, refuse), host.wait(&world, 500));
     assert_eq!(host.draw(&mut world), Err(Refusal::NoWorker));

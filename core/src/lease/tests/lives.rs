@@ -351,7 +351,7 @@ fn a_worker_whose_release_is_refused_is_used_once_the_journal_has_it_again() {
     assert_eq!(host.lease.next(now, 0), Step::Request(Request::Record(None)));
     host.lease.answered(now, Response::Record(Ok(())), 0);
     let Step::Request(Request::CompareAndSet(..)) = host.lease.next(now, 0) else { panic!() };
-    let refused = Err(RegistryError::Refused("no rights".to_owned().into()));
+    let refused = Err(RegistryError::Refused("no privileges".to_owned().into()));
     host.lease.answered(now, Response::CompareAndSet(refused), 0);
     assert!(host.worker(&world).is_err());
     let Step::Request(Request::Record(Some(claim))) = host.lease.next(now, 0) else { panic!() };

@@ -98,7 +98,7 @@ fn a_store_without_a_place_that_has_tags_is_refused_until_the_place_is_recorded(
 fn a_store_without_tags_is_given_its_place() {
     let role = Role("primary 0 of 2 era 1".into());
     let mut one = Watched::new(Settings { role: role.clone(), ..settings() });
-    for taken in [Err(away()), Err(StoreError::refused("no rights")), Ok(())] {
+    for taken in [Err(away()), Err(StoreError::refused("no privileges")), Ok(())] {
         one.pass(PROBE_MS);
         assert_eq!(one.asks(), Request::Identity);
         one.answer(Response::Identity(Ok(identity("1"))));

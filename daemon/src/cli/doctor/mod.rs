@@ -2,7 +2,7 @@
 //! can run beside a daemon.
 //!
 //! - `state`: the state directory, the journal and the embedded store.
-//! - `store`: a database: the login, its clock, rights and tables.
+//! - `store`: a database: the login, its clock, privileges and tables.
 //! - `workers`: the pool of snowflake workers.
 //! - `unit`: the service's unit.
 

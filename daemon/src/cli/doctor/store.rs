@@ -1,4 +1,4 @@
-//! Checks a database from this host: password and login, then clock, rights and tables.
+//! Checks a database from this host: password and login, then clock, privileges and tables.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +48,7 @@ pub fn check(
         let remedy = "make the server write each commit to disk before it acknowledges it; see docs/operate/engines.md";
         report.warning("durability", text, remedy);
     }
-    check_rights(report, url, spec, &found, is_registry);
+    check_privileges(report, url, spec, &found, is_registry);
     check_tables(report, spec, role, remedies, &found);
     Some(found)
 }
@@ -104,7 +104,7 @@ fn check_clock(
     }
 }
 
-fn check_rights(
+fn check_privileges(
     report: &mut Report,
     url: &NetworkUrl,
     spec: &StoreSpec,
@@ -125,14 +125,16 @@ fn check_rights(
             continue;
         }
         let mut missing: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for right in found.missing_rights.iter().filter(|right| right.purpose == purpose) {
-            missing.entry(right.table).or_default().push(right.right);
+        for lacking in found.missing_privileges.iter().filter(|one| one.purpose == purpose) {
+            missing.entry(lacking.table).or_default().push(lacking.privilege);
         }
         if missing.is_empty() {
             continue;
         }
         all = false;
-        let on = missing.iter().map(|(table, rights)| format!("{} ON {table}", rights.join(", ")));
+        let on = missing
+            .iter()
+            .map(|(table, privileges)| format!("{} ON {table}", privileges.join(", ")));
         let on: Vec<String> = on.collect();
         let text = format!("user {user:?} lacks {} in {}: {meaning}", on.join(", "), spec.url);
         let grants = on.iter().map(|on| format!("GRANT {on} TO {}", quoted(spec, user)));
@@ -142,13 +144,15 @@ fn check_rights(
             grants.join("; ")
         );
         match purpose {
-            Purpose::Tags | Purpose::Forgetting => report.warning("rights", text, remedy),
-            _ => report.failed("rights", text, remedy),
+            Purpose::Tags | Purpose::Forgetting => report.warning("privileges", text, remedy),
+            _ => report.failed("privileges", text, remedy),
         }
     }
     if all {
-        report
-            .ok("rights", format!("user {user:?} has all rights that leafd needs in {}", spec.url));
+        report.ok(
+            "privileges",
+            format!("user {user:?} has all privileges that leafd needs in {}", spec.url),
+        );
     }
 }
 

@@ -103,8 +103,8 @@ impl Driver {
                     }
                     let found = store.identity()?;
                     let written = store.written(&found.history);
-                    let denied = if has_claimed { Ok(()) } else { store.check_rights() };
-                    let denied = denied.err().filter(|error| error.why() == Why::MissingRights);
+                    let denied = if has_claimed { Ok(()) } else { store.check_privileges() };
+                    let denied = denied.err().filter(|error| error.why() == Why::MissingPrivileges);
                     Ok((found, written, store.server(), denied))
                 });
                 let found = asked.await;

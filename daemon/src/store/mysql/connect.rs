@@ -197,7 +197,7 @@ fn refusal(error: &mysql::Error) -> Reason {
             Why::Login
         }
         // A database that the user may not use.
-        mysql::Error::MySqlError(said) if said.code == 1044 => Why::MissingRights,
+        mysql::Error::MySqlError(said) if said.code == 1044 => Why::MissingPrivileges,
         mysql::Error::MySqlError(said) if said.code == 1049 => Why::UnknownDatabase,
         mysql::Error::DriverError(DriverError::TlsNotSupported) => Why::NoTls,
         mysql::Error::TlsError(_) => Why::Certificate,

@@ -289,7 +289,7 @@ fn classify(error: &Error) -> SqlError {
         // set can't represent.
         1267 | 1270 | 1271 | 3988 => SqlError::NoSuchName(words),
         // Access denied to: 1044 the database, 1142 a table, 1143 a column, 1370 a routine, 1227 whatever needs a global
-        // right, 1419 a trigger in a binary log.
+        // privilege, 1419 a trigger in a binary log.
         1044 | 1142 | 1143 | 1227 | 1370 | 1419 => SqlError::Denied(words),
         // 1054: unknown column. 1146: unknown table.
         1054 | 1146 => SqlError::Missing(words),

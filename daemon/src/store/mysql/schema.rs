@@ -18,8 +18,8 @@ const LOCK: &str = "SELECT GET_LOCK('leafd schema', 10)";
 /// time, which the server keeps in whole seconds. So nothing may be claimed in the second of their creation.
 const NEXT_SECOND: &str = "SELECT SLEEP(1.01 - MICROSECOND(SYSDATE(6)) / 1000000)";
 
-/// What the user may do: each right, and the table that it is restricted to, if any.
-const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRIVILEGES
+/// What the user may do: each privilege, and the table that it is restricted to, if any.
+const PRIVILEGES: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRIVILEGES
     WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''')
     UNION ALL
     SELECT PRIVILEGE_TYPE, '' FROM information_schema.SCHEMA_PRIVILEGES
@@ -28,7 +28,7 @@ const RIGHTS: &str = "SELECT PRIVILEGE_TYPE, '' FROM information_schema.USER_PRI
     SELECT PRIVILEGE_TYPE, TABLE_NAME FROM information_schema.TABLE_PRIVILEGES
     WHERE GRANTEE = CONCAT('''', REPLACE(CURRENT_USER(), '@', '''@'''), '''') AND TABLE_SCHEMA = DATABASE()";
 
-/// The active role of the user, if there is one. A user can't see which rights a role has.
+/// The active role of the user, if there is one. A user can't see which privileges a role has.
 const ROLES: &str = "SELECT NULLIF(CURRENT_ROLE(), 'NONE')";
 
 /// Creates the missing tables, and adds the mark to the comment of `leaf_alloc`.
@@ -69,7 +69,7 @@ fn take_back(driver: &mut MysqlDriver, made: &[&'static str]) {
     }
 }
 
-/// The rights that the user lacks for this, as a text each.
+/// The privileges that the user lacks for this, as a text each.
 fn lacking(
     driver: &mut MysqlDriver,
     missing: &[&'static str],
@@ -80,24 +80,24 @@ fn lacking(
     if roles.into_iter().flatten().flatten().next().is_some() {
         return Ok(Vec::new());
     }
-    let rights = driver.query(RIGHTS, &[])?;
-    let has = |right: &str, table: &str| {
-        rights.iter().any(|row| {
+    let privileges = driver.query(PRIVILEGES, &[])?;
+    let has = |privilege: &str, table: &str| {
+        privileges.iter().any(|row| {
             let cell = |index: usize| row.get(index).and_then(Option::as_deref);
-            cell(0) == Some(right) && cell(1).is_some_and(|of| of.is_empty() || of == table)
+            cell(0) == Some(privilege) && cell(1).is_some_and(|of| of.is_empty() || of == table)
         })
     };
     let mut needed: Vec<(&str, &str)> = missing.iter().map(|table| ("CREATE", *table)).collect();
     if !missing.is_empty() {
-        let of_meta = ["SELECT", "INSERT", "UPDATE"].map(|right| (right, META_TABLE));
+        let of_meta = ["SELECT", "INSERT", "UPDATE"].map(|privilege| (privilege, META_TABLE));
         needed
             .extend(of_meta.into_iter().chain([("SELECT", "leafd_tag"), ("INSERT", "leafd_tag")]));
     }
     if !marked {
         needed.push(("ALTER", "leaf_alloc"));
     }
-    let lacking = needed.into_iter().filter(|(right, table)| !has(right, table));
-    Ok(lacking.map(|(right, table)| format!("{right} on {table}")).collect())
+    let lacking = needed.into_iter().filter(|(privilege, table)| !has(privilege, table));
+    Ok(lacking.map(|(privilege, table)| format!("{privilege} on {table}")).collect())
 }
 
 fn remark(driver: &mut MysqlDriver) -> Result<String, SqlError> {

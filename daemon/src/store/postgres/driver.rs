@@ -314,7 +314,7 @@ pub(super) fn classify(error: &Error) -> SqlError {
         Some("40") => SqlError::Conflict(words),
         // The server is shutting down, or it closed the connection.
         Some("08" | "57") if *code != SqlState::QUERY_CANCELED => SqlError::Lost(words),
-        // Data, integrity, syntax and rights: repeating the statement gives the same error.
+        // Data, integrity, syntax and privileges: repeating the statement gives the same error.
         Some("22" | "23" | "42" | "P0") => SqlError::Rejected(words),
         _ => SqlError::Busy(words),
     }

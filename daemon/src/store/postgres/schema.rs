@@ -11,7 +11,7 @@ use leafd_core::store::StoreError;
 /// Prevents two processes from creating the tables at the same time. The number has no meaning.
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 
-/// The missing rights for creating tables, one per row.
+/// The missing privileges for creating tables, one per row.
 const RIGHTS_TO_MAKE: &str =
     "SELECT 'CREATE on schema ' || coalesce(quote_ident(current_schema()), 'of the search path, which has none')
     WHERE NOT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)

@@ -132,8 +132,8 @@ impl ServerEngine {
     /// Creates the missing tables. Returns what was done.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] when an existing table differs from leafd's, and when rights are missing: the text names
-    /// each; others as for every call.
+    /// [`StoreError::Refused`] when an existing table differs from leafd's, and when privileges are missing: the text
+    /// names each; others as for every call.
     pub fn apply(&'static self, target: &Target) -> Result<Vec<&'static str>, StoreError> {
         let made = (self.make)(target)?;
         if made.contains(&META_TABLE) {

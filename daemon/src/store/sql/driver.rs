@@ -184,7 +184,7 @@ pub enum SqlError {
     Moved(String),
     /// The character set of `leaf_alloc` can't represent the name, so no row has it.
     NoSuchName(String),
-    /// Rights are missing.
+    /// Privileges are missing.
     Denied(String),
     /// Tables or columns are missing.
     Missing(String),
@@ -246,7 +246,7 @@ impl SqlError {
                 location.refused_for(Why::Rejected, format_args!("can't be used: {words}"))
             }
             SqlError::Denied(words) => location.refused_for(
-                Why::MissingRights,
+                Why::MissingPrivileges,
                 format_args!(
                     "refuses user {:?}: {words}",
                     location.user

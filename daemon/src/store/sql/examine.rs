@@ -1,10 +1,10 @@
-//! Inspects a database for `leafd doctor`: which server answers, its clock, the missing rights, and the content of the
-//! tables. It writes nothing, and takes no locks except those of its queries.
+//! Inspects a database for `leafd doctor`: which server answers, its clock, the missing privileges, and the content of
+//! the tables. It writes nothing, and takes no locks except those of its queries.
 
 use std::ops::Range;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use super::rights::{self, Purpose};
+use super::privileges::{self, Purpose};
 use super::schema::{TAG_TABLES, Table, WORKER_TABLES};
 use super::statements;
 use super::{Connector, Driver, Location, SqlError, Store};
@@ -23,8 +23,8 @@ pub struct Examination {
     pub clock_ahead_ms: i64,
     /// The setting with which the server acknowledges commits that are not on disk, and its value; else empty.
     pub lax: String,
-    /// The rights that leafd needs and doesn't have.
-    pub missing_rights: Vec<MissingRight>,
+    /// The privileges that leafd needs and doesn't have.
+    pub missing_privileges: Vec<MissingPrivilege>,
     /// The store's identity, or why no ids can be claimed from it.
     pub identity: Result<Identity, StoreError>,
     /// The registry's clock, and the workers that ever had a holder; `None` if they were not requested.
@@ -44,11 +44,11 @@ pub struct WorkersWish {
     pub is_registry: bool,
 }
 
-/// A right that leafd needs and doesn't have.
+/// A privilege that leafd needs and doesn't have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MissingRight {
-    /// The right, as a GRANT names it.
-    pub right: &'static str,
+pub struct MissingPrivilege {
+    /// The privilege, as a GRANT names it.
+    pub privilege: &'static str,
     /// The table.
     pub table: &'static str,
     /// Its purpose.
@@ -83,7 +83,7 @@ pub(in crate::store) fn examine(
     let here = i64::midpoint(asked, unix_ms());
     let clock_ahead_ms = clock.parse::<i64>().map_or(0, |there| there - here);
     let registry = workers.as_ref().filter(|wish| wish.is_registry).map(|wish| wish.mode);
-    let missing_rights = missing_rights(&mut *driver, &location, registry)?;
+    let missing_privileges = missing_privileges(&mut *driver, &location, registry)?;
     let endpoint = driver.endpoint().to_owned();
     drop(driver);
 
@@ -96,7 +96,7 @@ pub(in crate::store) fn examine(
         version,
         clock_ahead_ms,
         lax,
-        missing_rights,
+        missing_privileges,
         identity,
         workers,
         tags,
@@ -108,24 +108,24 @@ fn unix_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Asks the server to explain a statement for each right. It then checks the right, but changes nothing.
-fn missing_rights(
+/// Asks the server to explain a statement for each privilege. It then checks the privilege, but changes nothing.
+fn missing_privileges(
     driver: &mut dyn Driver,
     location: &Location,
     registry: Option<Mode>,
-) -> Result<Vec<MissingRight>, StoreError> {
+) -> Result<Vec<MissingPrivilege>, StoreError> {
     let of_workers: &[Table] = if registry.is_some() { &WORKER_TABLES } else { &[] };
     let permanent = registry == Some(Mode::Permanent);
     let mut missing = Vec::new();
     for table in TAG_TABLES.iter().chain(of_workers) {
-        let needed = rights::on(table.name);
-        for (right, purpose) in
+        let needed = privileges::on(table.name);
+        for (privilege, purpose) in
             needed.filter(|(_, purpose)| permanent || *purpose != Purpose::Permanent)
         {
             driver.set_deadline(Instant::now() + location.statement_timeout);
-            match driver.query(&probe(table, right), &[]) {
+            match driver.query(&probe(table, privilege), &[]) {
                 Err(SqlError::Denied(_)) => {
-                    missing.push(MissingRight { right, table: table.name, purpose });
+                    missing.push(MissingPrivilege { privilege, table: table.name, purpose });
                 }
                 // The check of the tables reports a missing table.
                 Ok(_) | Err(SqlError::Missing(_) | SqlError::Rejected(_)) => {}
@@ -136,14 +136,14 @@ fn missing_rights(
     Ok(missing)
 }
 
-fn probe(table: &Table, right: &str) -> String {
-    // The right may be granted on this column alone.
+fn probe(table: &Table, privilege: &str) -> String {
+    // The privilege may be granted on this column alone.
     let column = match table.name {
         "leaf_alloc" => "max_id",
         _ => table.required().last().map_or("", |(name, _)| name),
     };
     let table = table.name;
-    match right {
+    match privilege {
         "UPDATE" => format!("EXPLAIN UPDATE {table} SET {column} = {column} WHERE 1 = 0"),
         "INSERT" => format!("EXPLAIN INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0"),
         "DELETE" => format!("EXPLAIN DELETE FROM {table} WHERE 1 = 0"),

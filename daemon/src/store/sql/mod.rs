@@ -20,7 +20,7 @@
 //! - `engine`: which database engine answers, and whether it can be used.
 //! - `leases`: the store as a registry of snowflake workers.
 //! - `examine`: the inspection for `leafd doctor`.
-//! - `rights`: the rights that leafd needs.
+//! - `privileges`: the privileges that leafd needs.
 #![cfg_attr(
     not(all(feature = "mysql", feature = "postgres")),
     allow(dead_code, unused_imports, reason = "some of it only the stores behind a network share")
@@ -34,7 +34,7 @@ pub(super) mod engine;
 mod examine;
 mod history;
 mod leases;
-mod rights;
+mod privileges;
 mod rows;
 mod schema;
 mod session;
@@ -53,8 +53,8 @@ pub use connector::{ServerEngine, Target};
 pub(super) use dialect::{Dialect, with_params};
 pub(super) use driver::{Call, Cells, Driver, Param, Signs, SqlError, UNCHANGED, one_row, params};
 use examine::examine;
-pub use examine::{Examination, MissingRight, WorkersWish};
-pub use rights::Purpose;
+pub use examine::{Examination, MissingPrivilege, WorkersWish};
+pub use privileges::Purpose;
 pub(super) use schema::{ColumnKind, META_TABLE, make, print};
 pub(super) use statements::{ENTER_META, META, SET_META};
 pub(super) use tables::{has_first_rows, missing_tables, refuse_lacking};

@@ -35,8 +35,8 @@ pub(super) const DELETE_ROW: &str = "DELETE FROM leaf_alloc WHERE biz_tag{exact}
 /// (tag): the end of all claims ever made under a name, and how its ids were masked.
 pub(super) const CLAIMED_END: &str =
     "SELECT highest_end, masked FROM leafd_tag WHERE tag = {bytes ?1}{lock}";
-/// Statements that change nothing, but need the rights that claims need: the first one those on Leaf's table.
-pub(super) const NEED_RIGHTS: [&str; 3] = [
+/// Statements that change nothing, but need the privileges that claims need: the first one those on Leaf's table.
+pub(super) const NEED_PRIVILEGES: [&str; 3] = [
     "EXPLAIN UPDATE leaf_alloc SET max_id = max_id WHERE 1 = 0",
     "EXPLAIN UPDATE leafd_tag SET strict = strict WHERE 1 = 0",
     "EXPLAIN INSERT INTO leafd_tag SELECT * FROM leafd_tag WHERE 1 = 0",

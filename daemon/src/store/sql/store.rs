@@ -34,15 +34,15 @@ impl Store {
         self.read(Session::identity)
     }
 
-    /// Checks, without claiming, that this user has the rights that claims need. It doesn't check the right to record
-    /// claims, which not every host needs.
+    /// Checks, without claiming, that this user has the privileges that claims need. It doesn't check the right to
+    /// record claims, which not every host needs.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] if a right is missing; others as for every call.
-    pub fn check_rights(&mut self) -> Result<(), StoreError> {
+    /// [`StoreError::Refused`] if a privilege is missing; others as for every call.
+    pub fn check_privileges(&mut self) -> Result<(), StoreError> {
         self.read(|session| {
-            let tables = if session.side { statements::NEED_RIGHTS.len() } else { 1 };
-            let calls = statements::NEED_RIGHTS.map(|sql| (sql, &[][..]));
+            let tables = if session.side { statements::NEED_PRIVILEGES.len() } else { 1 };
+            let calls = statements::NEED_PRIVILEGES.map(|sql| (sql, &[][..]));
             session.driver.query_together(&calls[..tables]).map(drop)
         })
     }

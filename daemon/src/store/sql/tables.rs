@@ -203,7 +203,7 @@ pub fn missing_tables(
     Ok(all_tables().map(|table| table.name).filter(is_missing).collect())
 }
 
-/// Refuses to create tables if the user lacks rights for it. Call this before anything is created.
+/// Refuses to create tables if the user lacks privileges for it. Call this before anything is created.
 pub fn refuse_lacking(location: &Location, lacking: &[String]) -> Result<(), SqlError> {
     if lacking.is_empty() {
         return Ok(());

@@ -1,5 +1,5 @@
-//! The daemon's user loses its rights on `leafd_claim` while it claims: nothing is claimed that can't be recorded, held
-//! ids are still issued, and status, doctor and errors say what to grant. If claims are not recorded, no right to
+//! The daemon's user loses its privileges on `leafd_claim` while it claims: nothing is claimed that can't be recorded,
+//! held ids are still issued, and status, doctor and errors say what to grant. If claims are not recorded, no right to
 //! record them is needed.
 
 use std::collections::HashSet;
@@ -20,8 +20,8 @@ const WITHIN: Duration = Duration::from_secs(60);
 /// The exit status of `leafctl ping` if something that must be ready is not.
 const EXIT_NOT_READY: i32 = 4;
 
-/// The rights on each table, as the documents list them.
-const RIGHTS: [(&str, &str); 9] = [
+/// The privileges on each table, as the documents list them.
+const PRIVILEGES: [(&str, &str); 9] = [
     ("leaf_alloc", "SELECT, INSERT, UPDATE, DELETE"),
     ("leafd_meta", "SELECT, INSERT, UPDATE"),
     ("leafd_tag", "SELECT, INSERT, UPDATE"),
@@ -33,7 +33,8 @@ const RIGHTS: [(&str, &str); 9] = [
     ("leaf_workerid_alloc", "SELECT"),
 ];
 
-/// Runs a statement about rights, and ends the sessions, because MariaDB and MySQL check rights when a session begins.
+/// Runs a statement about privileges, and ends the sessions, because MariaDB and MySQL check privileges when a session
+/// begins.
 fn change<S: Server>(server: &S, statement: &str) {
     let user = if S::SCHEME == "mysql" { "leafd@'%'" } else { "leafd" };
     server.sql(&format!("{statement} {user}"));
@@ -71,12 +72,12 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     create(&host, "orders", 20);
     if S::SCHEME == "mysql" {
         change(&server, "REVOKE ALL ON `ids%`.* FROM");
-        for (table, rights) in RIGHTS {
-            change(&server, &format!("GRANT {rights} ON {table} TO"));
+        for (table, privileges) in PRIVILEGES {
+            change(&server, &format!("GRANT {privileges} ON {table} TO"));
         }
     }
     let mut drawn = Vec::new();
-    drawn.push(eventually("its rights are enough", WITHIN, || {
+    drawn.push(eventually("its privileges are enough", WITHIN, || {
         host.client().next_direct("orders").ok()
     }));
 
@@ -102,17 +103,17 @@ fn claims_wait_for_the_right_to_record_them<S: Server>() {
     host.start();
     let refused = draw_dry(&host, &mut drawn);
     assert!(refused.contains(denied), "{refused}");
-    // The documentation says that a host without records needs no such right.
+    // The documentation says that a host without records needs no such privilege.
     let mut silent = Host::on_store(&server.url()).set("claims_kept", "0s");
     silent.start();
     let unrecorded = silent.raw().draw("orders", 30);
 
-    // Without any right, MariaDB and MySQL don't even show the table.
+    // Without any privilege, MariaDB and MySQL don't even show the table.
     change(&server, "REVOKE SELECT, DELETE ON leafd_claim FROM");
     let refused = draw_dry(&host, &mut drawn);
     assert!(refused.contains("leafd_claim"), "{refused}");
     let told = remedy(&host, if S::SCHEME == "mysql" { "hides it" } else { denied });
-    assert!(told.contains("grant leafd's user its rights"), "{told}");
+    assert!(told.contains("grant leafd's user its privileges"), "{told}");
     change(&server, "GRANT SELECT, INSERT, DELETE ON leafd_claim TO");
     drawn.push(eventually("claims go on", WITHIN, || host.client().next_direct("orders").ok()));
     drawn.extend(host.raw().draw("orders", 50));

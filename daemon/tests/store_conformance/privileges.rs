@@ -1,5 +1,5 @@
-//! Exactly the rights that the documents name, for whoever makes the tables and for the daemon; and what is said when
-//! some are missing.
+//! Exactly the privileges that the documents name, for whoever makes the tables and for the daemon; and what is said
+//! when some are missing.
 
 use std::time::Duration;
 
@@ -82,19 +82,19 @@ fn refused(result: Result<Vec<&'static str>, StoreError>, parts: &[&str]) {
 }
 
 #[test]
-fn the_documented_rights_are_enough_on_mariadb() {
-    the_documented_rights_are_enough(Engine::MariaDb);
+fn the_documented_privileges_are_enough_on_mariadb() {
+    the_documented_privileges_are_enough(Engine::MariaDb);
 }
 
 #[test]
-fn the_documented_rights_are_enough_on_mysql() {
+fn the_documented_privileges_are_enough_on_mysql() {
     if Engine::Mysql.is_tested() {
-        the_documented_rights_are_enough(Engine::Mysql);
+        the_documented_privileges_are_enough(Engine::Mysql);
     }
 }
 
 /// With a binary log, and without SUPER or `log_bin_trust_function_creators`.
-fn the_documented_rights_are_enough(engine: Engine) {
+fn the_documented_privileges_are_enough(engine: Engine) {
     let server = mysql::new_server(engine, &["--log-bin=binlog"]);
     let mut client = mysql::client(&server, "ids").unwrap();
     let target = |user: &str| mysql::target(&server, user, "ids");
@@ -121,7 +121,7 @@ fn the_documented_rights_are_enough(engine: Engine) {
 }
 
 #[test]
-fn the_documented_rights_are_enough_on_postgres() {
+fn the_documented_privileges_are_enough_on_postgres() {
     let mut database = postgres::Database::without_tables();
     let name = database.target("postgres").url.database;
     database.execute(&format!(

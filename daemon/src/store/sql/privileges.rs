@@ -1,6 +1,6 @@
-//! The rights that leafd needs in a database, which `leafd doctor` checks.
+//! The privileges that leafd needs in a database, which `leafd doctor` checks.
 
-/// The purpose of a right.
+/// The purpose of a privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// To claim ids.
@@ -15,10 +15,10 @@ pub enum Purpose {
     Permanent,
 }
 
-/// Rights, as a GRANT names them, on tables.
+/// Privileges, as a GRANT names them, on tables.
 type Grant = (Purpose, &'static [&'static str], &'static [&'static str]);
 
-/// All required rights. leafd's own tables among them may not exist.
+/// All required privileges. leafd's own tables among them may not exist.
 const GRANTS: [Grant; 9] = [
     (Purpose::Claims, &["SELECT", "UPDATE"], &["leaf_alloc"]),
     (Purpose::Claims, &["SELECT", "INSERT", "UPDATE"], &["leafd_meta", "leafd_tag", "leafd_host"]),
@@ -31,8 +31,10 @@ const GRANTS: [Grant; 9] = [
     (Purpose::Permanent, &["INSERT", "UPDATE"], &["leaf_workerid_alloc"]),
 ];
 
-/// The rights that leafd needs on a table, with their purposes.
+/// The privileges that leafd needs on a table, with their purposes.
 pub(super) fn on(table: &str) -> impl Iterator<Item = (&'static str, Purpose)> {
     let grants = GRANTS.iter().filter(move |(_, _, tables)| tables.contains(&table));
-    grants.flat_map(|&(purpose, rights, _)| rights.iter().map(move |&right| (right, purpose)))
+    grants.flat_map(|&(purpose, privileges, _)| {
+        privileges.iter().map(move |&privilege| (privilege, purpose))
+    })
 }
