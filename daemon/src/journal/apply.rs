@@ -109,7 +109,6 @@ fn enter_layout_mark(conn: &Connection, new: &LayoutRecord, stopping: bool) -> R
         return refuse(&new.name, format!("the layout is not valid: {e}"));
     }
     number(new.mark.0)?;
-    number(new.layout.epoch_ms)?;
     if let Some(known) = records::read::<LayoutRecord>(conn, new.name.as_str())? {
         if known.layout != new.layout {
             return refuse(

@@ -144,3 +144,20 @@ fn unused_name(
     }
     Err(Fault(format!("too many files named {}.{why}-{time}: move them away", path.display())))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_that_are_set_aside_in_the_same_second_get_names_of_their_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut names = Vec::new();
+        for _ in 0..20 {
+            let take = |name: &Path| File::create_new(name).map(drop);
+            names.push(unused_name(&folder.path().join("journal.db"), "old", take).unwrap());
+        }
+        assert!(names[0].to_str().unwrap().ends_with('Z'), "{names:?}");
+        assert!(names[1..].iter().any(|name| name.to_str().unwrap().ends_with("Z-1")), "{names:?}");
+    }
+}

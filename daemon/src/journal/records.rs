@@ -241,7 +241,7 @@ impl Start {
 
 impl JsonRecord for Start {
     fn is_valid(&self) -> bool {
-        self.number >= 0
+        self.number > 0
     }
 }
 
@@ -255,7 +255,7 @@ impl NamedRecord for Start {
 
 impl JsonRecord for LayoutRecord {
     fn is_valid(&self) -> bool {
-        self.layout.check().is_ok() && self.layout.epoch_ms.max(self.mark.0) <= NUMBER_MAX
+        self.layout.check().is_ok() && self.mark.0 <= NUMBER_MAX
     }
 }
 

@@ -121,7 +121,8 @@ impl JournalThread {
                 let more = self.pending.len() < GROUP_BATCHES_MAX;
                 command = if more { queue.try_recv().ok() } else { None };
             }
-            if self.is_behind() {
+            // There is something to record, or a fault that may have ended.
+            if !self.pending.is_empty() || matches!(self.link, Link::Failed { .. }) {
                 self.commit();
             }
             match command {
@@ -137,19 +138,11 @@ impl JournalThread {
         self.close();
     }
 
-    /// Whether to commit: there is something to record, or a fault that may have ended.
-    fn is_behind(&self) -> bool {
-        !self.pending.is_empty()
-            || self.shared.failed.load(Ordering::Acquire)
-            || matches!(self.link, Link::Failed { .. })
-    }
-
     /// The next command. `Some(None)`: there is none, and it is time to check whether a fault has ended. `None`: all
     /// senders are closed.
     fn next(&self, queue: &mpsc::Receiver<JournalCommand>) -> Option<Option<JournalCommand>> {
         let wait = match &self.link {
             Link::Failed { since, .. } => REOPEN_INTERVAL.saturating_sub(since.elapsed()),
-            Link::Open(_) if self.is_behind() => Duration::ZERO,
             Link::Open(_) => return queue.recv().ok().map(Some),
         };
         match queue.recv_timeout(wait) {
@@ -207,7 +200,7 @@ impl JournalThread {
             let group: Vec<Pending> = self.pending.drain(..count).collect();
             let batches: Vec<&[Write]> = group.iter().map(|pending| &*pending.writes).collect();
             let begun = Instant::now();
-            let outcome = self.reopen_when_due().and_then(|()| {
+            let outcome = self.reopen_after_fault().and_then(|()| {
                 self.on_db(|db| {
                     let outcome = db.commit(&batches)?;
                     Ok((outcome, db.meta.clone(), db.stopped_as.clone()))
@@ -266,15 +259,13 @@ impl JournalThread {
         }
     }
 
-    /// Reopens the file after a fault, once a second. Only a commit does this, so that waiting batches are recorded
-    /// before a query is answered.
-    fn reopen_when_due(&mut self) -> Result<(), Fault> {
-        let Link::Failed { fault, since } = &self.link else { return Ok(()) };
-        if since.elapsed() < REOPEN_INTERVAL {
-            return Err(fault.clone());
+    /// Reopens the file after a fault. Only a commit does this, so that waiting batches are recorded before a query is
+    /// answered.
+    fn reopen_after_fault(&mut self) -> Result<(), Fault> {
+        if let Link::Failed { .. } = self.link {
+            let db = self.reopen().map_err(|fault| self.fail(fault))?;
+            self.link = Link::Open(Box::new(db));
         }
-        let db = self.reopen().map_err(|fault| self.fail(fault))?;
-        self.link = Link::Open(Box::new(db));
         Ok(())
     }
 

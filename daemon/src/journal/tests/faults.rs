@@ -289,6 +289,26 @@ fn nothing_that_waits_for_a_fault_s_end_is_entered_after_a_stop() {
     });
 }
 
+/// There is no time to wait at a stop.
+#[test]
+fn a_stop_does_not_wait_until_the_file_is_due_to_be_reopened() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err();
+        fs::rename(&away, &path).unwrap();
+        journal.commit(vec![mark("a", 1001, 15), Write::StoppedCleanly]).await.unwrap();
+        journal.close().await;
+        let (journal, now) = open(dir.path());
+        assert!(now.stopped_cleanly);
+        assert_eq!(unissued(&journal, "a").await, [15..1001]);
+        journal.close().await;
+    });
+}
+
 /// Waits until a stopped journal works.
 async fn recovers_stopped(journal: &Journal) {
     while journal.failed() {
@@ -338,6 +358,67 @@ fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
         let error = journal.commit(vec![]).await.unwrap_err().to_string();
         assert!(error.contains("were acknowledged"), "{error}");
         assert!(journal.failed());
+        journal.close().await;
+    });
+}
+
+#[test]
+fn another_journal_s_contents_are_not_gone_on_with_when_the_file_is_reopened() {
+    let (dir, other) = (place(), place());
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(other.path());
+        for mark_at in 10..20 {
+            journal.commit(vec![segment("a", 1..1001, mark_at)]).await.unwrap();
+        }
+        journal.close().await;
+        let (journal, _) = open(dir.path());
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![]).await.unwrap_err();
+        fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
+        // The file keeps its inode.
+        fs::write(&away, fs::read(other.path().join("journal.db")).unwrap()).unwrap();
+        fs::rename(&away, &path).unwrap();
+        let outcome = journal.write(vec![mark("a", 1001, 30)]);
+        let error = journal.commit(vec![Write::StoppedCleanly]).await.unwrap_err().to_string();
+        assert!(error.contains("another file took its place"), "{error}");
+        assert!(!outcome.outcome().await.unwrap_err().refused);
+        journal.close().await;
+    });
+}
+
+#[test]
+fn its_work_and_its_faults_are_counted() {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    run(async {
+        let (journal, _) = open(dir.path());
+        for mark_at in 10..13 {
+            journal.commit(vec![segment("a", 1..1001, mark_at)]).await.unwrap();
+            unissued(&journal, "a").await;
+        }
+        assert_eq!((journal.commits(), journal.errors()), (3, 0), "queries need no commit");
+        assert_eq!(journal.commit_times().counts.iter().sum::<u64>(), 3);
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![]).await.unwrap_err();
+        fs::rename(&away, &path).unwrap();
+        assert_eq!((journal.commits(), journal.errors()), (3, 1));
+
+        let (answer, asked) = std::sync::mpsc::channel();
+        let question = journal.read(move |_| Ok(asked.recv().unwrap()));
+        let until = async |is_busy: bool| {
+            while (journal.busy_for() > Duration::ZERO) != is_busy {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let both = async {
+            let _ = tokio::join!(question, async {
+                until(true).await;
+                answer.send(()).unwrap();
+            });
+            until(false).await;
+        };
+        tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
         journal.close().await;
     });
 }

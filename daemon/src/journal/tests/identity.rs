@@ -3,6 +3,7 @@
 use std::fs;
 use std::process::Command;
 
+use super::super::{JournalSummary, is_same, is_same_host, look};
 use super::*;
 
 /// Writes a journal with held ids, and closes it.
@@ -17,6 +18,7 @@ async fn write_some(dir: &Path) -> Recovered {
 /// Checks that the journal is a new one: it has no held ids, but all limits.
 async fn is_fresh(journal: &Journal, now: &Recovered, was: &Recovered) {
     assert!(now.begun && now.tokens_known(&store()).is_empty() && !now.stopped_cleanly);
+    assert!(!now.unvouched, "it is new, and no held ids can be missing");
     assert_ne!(now.host, was.host);
     assert_eq!(now.layouts, [layout("snowflake", 5_000)]);
     let a = tag_of(journal, "a").await.unwrap();
@@ -75,6 +77,7 @@ fn another_machine_id_or_configured_identity_is_another_host() {
     let dir = place.path().join("state");
     run(async {
         let was = write_some(&dir).await;
+        fs::remove_file(dir.with_extension("memory")).unwrap();
         let (journal, now) = try_open_as(&dir, "another machine", None).unwrap();
         is_fresh(&journal, &now, &was).await;
         journal.close().await;
@@ -133,6 +136,63 @@ fn a_log_without_its_journal_is_not_replayed_into_a_new_one() {
         assert_eq!(tag_of(&journal, "a").await, None);
         journal.close().await;
     });
+}
+
+#[test]
+fn a_closed_journal_is_inspected_and_not_changed() {
+    let place = place();
+    // SQLite gets the path as a URI.
+    let dir = place.path().join("state?mode=memory#%41");
+    run(async {
+        let identity = identity(&place.path().join("state"), MACHINE_ID, None);
+        let summary = || look(&dir, &identity).unwrap();
+        assert_eq!(summary(), None);
+        let outside = outside(None);
+        let (journal, was) = Journal::open(&open_state_dir(&dir), &identity, outside).unwrap();
+        journal.close().await;
+        let host = was.host.0.as_ref().to_owned();
+        let original = JournalSummary { host, is_foreign: false };
+        assert_eq!(summary().as_ref(), Some(&original));
+        let path = dir.join("journal.db");
+        let bytes = fs::read(&path).unwrap();
+        fs::rename(&path, dir.join("original")).unwrap();
+        fs::write(&path, &bytes).unwrap();
+        assert_eq!(summary(), Some(JournalSummary { is_foreign: true, ..original }));
+        assert!(fs::read(&path).unwrap() == bytes && !dir.join("journal.db-wal").exists());
+    });
+}
+
+#[test]
+fn fingerprints_show_whether_the_file_and_the_host_are_the_same() {
+    let print = |machine: &str, inode: u32, hardware: &str| {
+        format!("machine {machine}, identity \"\", inode {inode}, born today, hardware{hardware}")
+    };
+    let ours = print("m", 1, " uuid=1 tag=2");
+    for (other, is_same_file, is_our_host) in [
+        (ours.clone(), true, true),
+        (print("m", 1, " tag=2 uuid=1 other=3"), true, true),
+        (print("m", 1, ""), true, true),
+        (print("m", 1, " uuid=2 tag=2"), false, false),
+        (print("m", 2, " uuid=1"), false, true),
+        (print("m", 2, " tag=1"), false, false),
+        (print("n", 1, " uuid=1 tag=2"), false, false),
+    ] {
+        assert_eq!(is_same(&ours, &other), is_same_file, "{other}");
+        assert_eq!(is_same_host(&ours, &other), is_our_host, "{other}");
+    }
+}
+
+/// systemd writes one of these words before the first boot, and leafd's unit passes the other for an id that root alone
+/// could read.
+#[test]
+fn a_placeholder_is_no_machine_id() {
+    let place = place();
+    for (id, is_known) in
+        [("", false), (" \n", false), ("uninitialized\n", false), ("unknown", false), ("u", true)]
+    {
+        let found = identity(place.path(), id, None).fingerprint(place.path()).unwrap();
+        assert_eq!(!found.contains("machine unknown,"), is_known, "{id:?}: {found}");
+    }
 }
 
 /// Two files may be born in the same instant: their inodes distinguish them.

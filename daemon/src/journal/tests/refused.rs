@@ -4,8 +4,11 @@ use std::fs;
 
 use rusqlite::Connection;
 
-use super::super::records::{self, Meta};
+use super::super::StoreRecord;
+use super::super::records::{self, Meta, NUMBER_MAX, NamedRecord, Start};
+use super::lease::claim;
 use super::*;
+use leafd_core::lease::Recorded;
 
 /// Checks that opening is refused with this reason, and changes nothing.
 fn refuses(dir: &Path, why: &str) {
@@ -96,17 +99,87 @@ fn rows_that_leafd_did_not_write_are_refused() {
     }
 }
 
-/// A count of commits that can't increase is refused even if its checksum is right.
+type Change = Box<dyn Fn(&Connection)>;
+
+/// Changes the last record of a kind, and gives it the right checksum.
+fn changed<R: NamedRecord>(change: impl Fn(&mut R) + 'static) -> Change {
+    Box::new(move |conn| {
+        let mut record = records::read_all::<R>(conn).unwrap().pop().unwrap();
+        change(&mut record);
+        records::write(conn, &record).unwrap();
+    })
+}
+
 #[test]
-fn a_count_of_commits_that_has_no_next_one_is_refused() {
+fn values_out_of_range_are_refused_even_with_the_right_checksum() {
+    let largest = [
+        changed(|layout: &mut LayoutRecord| layout.mark.0 = NUMBER_MAX),
+        changed(|store: &mut StoreRecord| store.written = NUMBER_MAX),
+        changed(|lease: &mut Recorded| lease.holding.expires.0 = NUMBER_MAX),
+        changed(|lease: &mut Recorded| lease.place = "p".repeat(8_192).into()),
+    ];
+    let unsound = [
+        changed(|meta: &mut Meta| meta.commits = -1),
+        // This count has no next one.
+        changed(|meta: &mut Meta| meta.commits = i64::MAX),
+        changed(|start: &mut Start| start.number = 0),
+        changed(|start: &mut Start| start.number = -1),
+        changed(|layout: &mut LayoutRecord| layout.mark.0 = NUMBER_MAX + 1),
+        changed(|layout: &mut LayoutRecord| layout.layout.unit_ms = 0),
+        changed(|store: &mut StoreRecord| store.written = NUMBER_MAX + 1),
+        changed(|store: &mut StoreRecord| store.confirmed = -1),
+        changed(|lease: &mut Recorded| lease.holding.expires.0 = NUMBER_MAX + 1),
+        changed(|lease: &mut Recorded| lease.start.0 = NUMBER_MAX + 1),
+        changed(|lease: &mut Recorded| lease.place = "p".repeat(8_193).into()),
+        changed(|lease: &mut Recorded| lease.holding.holder = None),
+    ];
+    let odd = [changed(|store: &mut StoreRecord| store.confirmed = 2)];
+    let strange: [Change; 1] = [Box::new(|conn| {
+        records::write_of(conn, "strange", "", &Meta::read(conn).unwrap()).unwrap();
+    })];
+    let cases = [
+        (&largest[..], None),
+        (&unsound, Some("is not as it was written")),
+        (&odd, Some("a store confirmed a start that is not recorded")),
+        (&strange, Some("1 records are of an unknown kind")),
+    ];
+    for (index, (changes, fault)) in cases.into_iter().enumerate() {
+        for (change, number) in changes.iter().zip(0..) {
+            println!("change {number} of list {index}");
+            let dir = place();
+            run(async {
+                let (journal, _) = open(dir.path());
+                let checked_in = |name: &str| {
+                    let store = StoreId(name.into());
+                    Write::CheckedIn { url: name.into(), store, history: "history".into() }
+                };
+                let batch = vec![
+                    checked_in("a"),
+                    checked_in("b"),
+                    Write::LayoutMark(layout("snowflake", 5_000)),
+                    Write::Worker(claim(10, "incarnation")),
+                ];
+                journal.commit(batch).await.unwrap();
+                journal.close().await;
+            });
+            let conn = Connection::open(dir.path().join("journal.db")).unwrap();
+            change(&conn);
+            conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+            conn.close().unwrap();
+            match fault {
+                Some(fault) => refuses(dir.path(), fault),
+                None => run(async { open(dir.path()).0.close().await }),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_left_of_a_new_journal_must_be_removable() {
     let dir = place();
-    run(async { open(dir.path()).0.close().await });
-    let conn = Connection::open(dir.path().join("journal.db")).unwrap();
-    let meta = Meta { commits: i64::MAX, ..Meta::read(&conn).unwrap() };
-    records::write(&conn, &meta).unwrap();
-    conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    conn.close().unwrap();
-    refuses(dir.path(), "damaged");
+    fs::create_dir(dir.path().join("journal.db.new-wal")).unwrap();
+    let refused = try_open(dir.path()).unwrap_err().to_string();
+    assert!(refused.contains("creating a new journal failed: Is a directory"), "{refused}");
 }
 
 #[test]

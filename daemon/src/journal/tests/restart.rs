@@ -2,6 +2,9 @@
 
 use leafd_core::segment::{MarkMove, Truncation};
 
+use rusqlite::types::Value;
+
+use super::super::db::{Syncs, connect};
 use super::*;
 use crate::engine::segments::cut_writes;
 
@@ -310,6 +313,20 @@ async fn enter(journal: &Journal, group: &[Write]) -> Result<Entered, JournalErr
     }
     let layout = journal.layout(&tag("l")).await?;
     Ok((tag_of(journal, "a").await, tag_of(journal, "b").await, layout))
+}
+
+/// SQLite ignores a setting that it can't follow.
+#[test]
+fn commits_are_durable_or_the_file_is_refused() {
+    let place = place();
+    run(async { open(place.path()).0.close().await });
+    let conn = connect(&place.path().join("journal.db"), Syncs::Commits).unwrap();
+    let set = ["locking_mode", "journal_mode", "synchronous"]
+        .map(|pragma| conn.pragma_query_value(None, pragma, |row| row.get::<_, Value>(0)).unwrap());
+    let text = |text: &str| Value::Text(text.to_owned());
+    assert_eq!(set, [text("exclusive"), text("wal"), Value::Integer(2)]);
+    let refused = connect(Path::new(":memory:"), Syncs::Commits).unwrap_err().to_string();
+    assert!(refused.contains("journal_mode at memory instead of wal"), "{refused}");
 }
 
 /// A truncated file or a full disk would make the kernel kill a process that has mapped it.

@@ -112,6 +112,29 @@ fn a_store_reached_through_another_url_is_known_by_its_name() {
 }
 
 #[test]
+fn a_store_whose_urls_are_all_unused_is_a_former_one() {
+    let dir = place();
+    let dir = dir.path();
+    run(async {
+        let some = vec![
+            checked_in("old", "a", "h"),
+            checked_in("new", "a", "h"),
+            checked_in("b", "b", "h"),
+            checked_in("adopted", "c", "h"),
+            checked_in("adopted", "a", "h"),
+        ];
+        start(dir, some).await;
+        let now = start(dir, vec![]).await;
+        let former = |urls: &[&str]| {
+            now.former_stores(&urls.iter().map(|url| (*url).to_owned()).collect::<Vec<_>>())
+        };
+        assert_eq!(former(&["new", "other"]), [(id("b"), "b".into())]);
+        assert_eq!(former(&["b"]), [(id("a"), "adopted".into())]);
+        assert_eq!(former(&["b", "old"]), []);
+    });
+}
+
+#[test]
 fn a_history_changes_only_when_that_was_dealt_with() {
     let dir = place();
     let dir = dir.path();

@@ -4,14 +4,13 @@
 //! a reboot: if it is on a file system in memory, or contains the current boot id.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::state_dir::is_memory;
 use leafd_core::store::{HostId, StartToken};
 
-/// The kernel's current boot id.
+/// The file with the boot id.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// A longer file is not such a note.
@@ -55,8 +54,8 @@ impl Noted {
         let text = String::from_utf8(text).ok()?;
         let mut words = text.split_whitespace();
         let mut word = || words.next().map(str::to_owned);
-        let (host, commits, start, boot) = (word()?, word()?, word()?, word()?);
-        let this_boot = boot == boot_id() && boot != NO_BOOT_ID;
+        let (host, commits, start) = (word()?, word()?, word()?);
+        let this_boot = word().is_some_and(|boot| boot == boot_id());
         if !this_boot && !is_memory(path.parent()?) {
             return None;
         }
@@ -69,11 +68,9 @@ impl Noted {
 impl Memory {
     /// Creates the file again and notes the commit of this start. `None` if the file can't be written.
     pub fn begin(path: &Path, host: &HostId, commits: i64, start: StartToken) -> Option<Memory> {
-        let made = match fs::remove_file(path) {
-            Err(e) if e.kind() != ErrorKind::NotFound => Err(e),
-            _ => OpenOptions::new().write(true).create_new(true).mode(0o600).open(path),
-        };
-        match made {
+        // If this fails and the file exists, creating it fails as well.
+        let _ = fs::remove_file(path);
+        match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
             Ok(file) => {
                 let (path, file) = (path.to_owned(), Some(file));
                 let mut memory = Memory { path, file, start, boot: boot_id() };
@@ -109,11 +106,56 @@ impl Memory {
     }
 }
 
-const NO_BOOT_ID: &str = "unknown";
-
-/// A sandbox may hide the boot id.
+/// The kernel's current boot id, or no text if a sandbox hides it.
 fn boot_id() -> String {
-    let read = fs::read_to_string(BOOT_ID).map(|id| id.trim().to_owned());
-    read.and_then(|id| if id.is_empty() { Err(io::Error::other("empty")) } else { Ok(id) })
-        .unwrap_or_else(|_| NO_BOOT_ID.to_owned())
+    fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_counts_if_it_is_this_user_s_and_can_t_be_older_than_the_boot() {
+        let boot = boot_id();
+        assert!(!boot.is_empty());
+        for folder in ["/dev/shm", "/var/tmp"] {
+            let folder = tempfile::tempdir_in(folder).unwrap();
+            let path = folder.path().join("note");
+            let is_on_disk = !is_memory(folder.path());
+            let counts = |text: &str| {
+                fs::write(&path, text).unwrap();
+                let expected = Noted { host: "host".into(), commits: 7, start: "start".into() };
+                let found = Noted::read(&path);
+                assert!(found.as_ref().is_none_or(|found| *found == expected), "{found:?}");
+                found.is_some()
+            };
+            let ours = format!("host 00007 start {boot}\n");
+            assert!(counts(&ours) && counts(&format!("{ours:<256}")));
+            assert!(!counts(&format!("{ours:<257}")));
+            assert_eq!(counts("host 7 start another\n"), !is_on_disk);
+            assert_eq!(counts("host 7 start \n"), !is_on_disk, "the boot id was hidden");
+            assert!(!counts("") && !counts("host 7") && !counts(&format!("host x start {boot}")));
+            assert!(counts(&ours));
+            if nix::unistd::geteuid().is_root() {
+                std::os::unix::fs::chown(&path, Some(1), None).unwrap();
+                assert_eq!(Noted::read(&path), None, "it is another user's");
+            }
+        }
+    }
+
+    #[test]
+    fn a_note_that_can_t_be_written_is_removed_and_no_other_is_tried() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, host) = (folder.path().join("note"), HostId("host".into()));
+        let mut memory = Memory::begin(&path, &host, 1, StartToken("start".into())).unwrap();
+        memory.note(&host, 2, Some(&StartToken("stop".into())));
+        let noted = Noted { host: "host".into(), commits: 2, start: "stop".into() };
+        assert_eq!(Noted::read(&path), Some(noted));
+        memory.file = Some(File::open(&path).unwrap());
+        memory.note(&host, 3, None);
+        assert!(!path.exists() && memory.file.is_none());
+        fs::create_dir(&path).unwrap();
+        assert!(Memory::begin(&path, &host, 1, StartToken("start".into())).is_none());
+    }
 }
