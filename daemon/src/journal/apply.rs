@@ -90,9 +90,6 @@ fn move_mark(
     mark: u64,
     stopping: bool,
 ) -> Result<(), Problem> {
-    if mark > end {
-        return refuse(tag, format!("mark {mark} lies beyond its segment's end {end}"));
-    }
     let mut state = TagState::read(conn, store, tag)?.unwrap_or_default();
     state.move_mark(end, mark, stopping).or_else(|why| refuse(tag, why))?;
     Ok(state.write(conn, store, tag)?)

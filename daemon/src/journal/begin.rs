@@ -158,6 +158,9 @@ mod tests {
             names.push(unused_name(&folder.path().join("journal.db"), "old", take).unwrap());
         }
         assert!(names[0].to_str().unwrap().ends_with('Z'), "{names:?}");
-        assert!(names[1..].iter().any(|name| name.to_str().unwrap().ends_with("Z-1")), "{names:?}");
+        let is_second = |name: &PathBuf| name.to_str().unwrap().ends_with("Z-1");
+        assert!(names.iter().any(is_second), "{names:?}");
+        assert!(exists(&names[0]).unwrap() && !exists(&folder.path().join("other")).unwrap());
+        assert!(exists(&names[0].join("name")).is_err(), "a file is no folder");
     }
 }

@@ -63,3 +63,31 @@ impl From<rusqlite::Error> for Fault {
         Fault(format!("SQLite reports: {e}; {next}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::{Error, ffi};
+
+    use super::*;
+
+    #[test]
+    fn every_fault_says_what_to_do() {
+        for (code, next) in [
+            (ffi::SQLITE_FULL, "free some space"),
+            (ffi::SQLITE_READONLY, "remount its file system for writing"),
+            (ffi::SQLITE_BUSY, "close that program"),
+            (ffi::SQLITE_LOCKED, "close that program"),
+            (ffi::SQLITE_IOERR, "check the kernel's log"),
+            (ffi::SQLITE_CANTOPEN, "let the daemon's user read and write"),
+            (ffi::SQLITE_PERM, "let the daemon's user read and write"),
+            (ffi::SQLITE_CORRUPT, AFTER_DAMAGE),
+            (ffi::SQLITE_NOTADB, AFTER_DAMAGE),
+            (ffi::SQLITE_MISUSE, "please report it"),
+        ] {
+            let fault = Fault::from(Error::SqliteFailure(ffi::Error::new(code), None)).0;
+            assert!(fault.contains(next), "{code}: {fault}");
+        }
+        assert!(Fault::from(Error::InvalidColumnIndex(1)).0.ends_with(AFTER_DAMAGE));
+        assert!(Fault::from(Error::InvalidQuery).0.ends_with("please report it"));
+    }
+}

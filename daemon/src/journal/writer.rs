@@ -96,15 +96,14 @@ pub(super) enum Link {
 // === impl Shared ===
 
 impl Shared {
-    /// Sets or clears the fault. Returns whether there was one before.
-    fn set(&self, now: Option<JournalError>) -> bool {
+    /// Sets or clears the fault, which the daemon's health reports.
+    fn set(&self, now: Option<JournalError>) {
         let mut error = self.error.lock().unwrap_or_else(PoisonError::into_inner);
         self.failed.store(now.is_some(), Ordering::Release);
-        let before = std::mem::replace(&mut *error, now).is_some();
-        if error.is_some() != before {
+        if error.is_some() != now.is_some() {
             self.changed.notify_one();
         }
-        before
+        *error = now;
     }
 }
 
@@ -233,9 +232,7 @@ impl JournalThread {
         *self.shared.stopped.lock().unwrap_or_else(PoisonError::into_inner) = stopped;
         self.acknowledged = meta;
         self.shared.commits.fetch_add(1, Ordering::Relaxed);
-        if self.shared.set(None) {
-            tracing::debug!(path = %self.path.display(), "the journal can be written again");
-        }
+        self.shared.set(None);
     }
 
     /// After a fault: keeps the batches that wait for its end, in order, and answers the others. After a stop no batch
@@ -301,13 +298,7 @@ impl JournalThread {
     /// Records a fault, and closes the file.
     fn fail(&mut self, fault: Fault) -> Fault {
         self.shared.errors.fetch_add(1, Ordering::Relaxed);
-        if !self.shared.set(Some(self.error(fault.clone()))) {
-            // The daemon's health reports the fault while it lasts.
-            tracing::debug!(
-                path = %self.path.display(), %fault,
-                "the journal can't be written: only ids that it has recorded are issued"
-            );
-        }
+        self.shared.set(Some(self.error(fault.clone())));
         // The open files are still the right ones, even if their names now refer to others, so acknowledged changes are
         // moved from the log into the database, which is kept.
         if let Link::Open(db) = &self.link

@@ -8,13 +8,14 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use super::super::witness::Stamp;
 use super::*;
 
 /// Set in the process that has the mounts.
 const INSIDE: &str = "LEAFD_TEST_MOUNT";
 
 /// Runs `work` only in a child process that has a small tmpfs mounted.
-fn with_mount(test: &str, work: impl FnOnce(&Path)) {
+pub(super) fn with_mount(test: &str, work: impl FnOnce(&Path)) {
     if let Some(mount) = std::env::var_os(INSIDE) {
         return work(&PathBuf::from(mount));
     }
@@ -25,7 +26,7 @@ fn with_mount(test: &str, work: impl FnOnce(&Path)) {
         .args([flags, "sh", "-c", script])
         .arg(place.path())
         .arg(std::env::current_exe().unwrap())
-        .args([&format!("journal::tests::faults::{test}"), "--exact", "--nocapture"])
+        .args([&format!("journal::tests::{test}"), "--exact", "--nocapture"])
         .env(INSIDE, place.path())
         .output()
         .unwrap();
@@ -57,7 +58,7 @@ async fn commits_until_it_fails(journal: &Journal, from: u64) -> (u64, JournalEr
 
 #[test]
 fn a_full_disk_stops_it_and_space_lets_it_go_on() {
-    with_mount("a_full_disk_stops_it_and_space_lets_it_go_on", |mount| {
+    with_mount("faults::a_full_disk_stops_it_and_space_lets_it_go_on", |mount| {
         run(async {
             let dir = mount.join("state");
             let (journal, _) = open(&dir);
@@ -89,7 +90,7 @@ fn a_full_disk_stops_it_and_space_lets_it_go_on() {
 
 #[test]
 fn a_disk_that_is_full_at_the_start_is_said_to_be_full() {
-    with_mount("a_disk_that_is_full_at_the_start_is_said_to_be_full", |mount| {
+    with_mount("faults::a_disk_that_is_full_at_the_start_is_said_to_be_full", |mount| {
         let dir = mount.join("state");
         fs::create_dir(&dir).unwrap();
         let _ = fs::write(mount.join("ballast"), vec![0; 2 << 20]);
@@ -116,7 +117,7 @@ fn try_open_in(dir: &Path, mount: &Path) -> Result<(Journal, Recovered), Journal
 
 #[test]
 fn a_read_only_directory_is_refused_and_says_so() {
-    with_mount("a_read_only_directory_is_refused_and_says_so", |mount| {
+    with_mount("faults::a_read_only_directory_is_refused_and_says_so", |mount| {
         let dir = mount.join("state");
         run(async { open(&dir).0.close().await });
         let remount = |how: &str| {
@@ -166,6 +167,33 @@ fn a_deleted_or_replaced_file_is_not_written_to_in_vain() {
         assert_eq!(unissued(&journal, "a").await, [30..1001]);
         journal.close().await;
     });
+}
+
+/// A file that can't be inspected need not be missing.
+#[test]
+fn a_file_in_place_of_the_directory_is_not_taken_for_a_missing_journal() {
+    let place = place();
+    let (dir, away) = (place.path(), place.path().with_extension("away"));
+    let replace = || {
+        fs::rename(dir, &away).unwrap();
+        fs::write(dir, "").unwrap();
+    };
+    let why = "inspecting it failed: Not a directory";
+    run(async {
+        let (journal, _) = open(dir);
+        replace();
+        let error = journal.commit(vec![]).await.unwrap_err().to_string();
+        assert!(error.contains(why), "{error}");
+        journal.close().await;
+    });
+    fs::remove_file(dir).unwrap();
+    fs::rename(&away, dir).unwrap();
+    let state_dir = open_state_dir(dir);
+    let identity = identity(dir, MACHINE_ID, None);
+    replace();
+    let refused = Journal::open(&state_dir, &identity, outside(None)).unwrap_err().to_string();
+    assert!(refused.contains(why), "{refused}");
+    assert!(Stamp::of(&state_dir).is_err());
 }
 
 #[test]
@@ -344,18 +372,20 @@ fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
     run(async {
         let (journal, _) = open(dir.path());
         journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        journal.close().await;
-        let old = fs::read(&path).unwrap();
-        let (journal, _) = open(dir.path());
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err();
+        // The fault moved the log into the database, so the database is everything.
+        let old = fs::read(&away).unwrap();
+        fs::rename(&away, &path).unwrap();
+        recovers(&journal).await;
         journal.commit(vec![mark("a", 1001, 500)]).await.unwrap();
         fs::rename(&path, &away).unwrap();
         journal.commit(vec![mark("a", 1001, 510)]).await.unwrap_err();
-        // The fault moved the log into the database, so the database is everything.
         fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
         fs::write(&away, old).unwrap();
         fs::rename(&away, &path).unwrap();
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
-        let error = journal.commit(vec![]).await.unwrap_err().to_string();
+        // A stop doesn't wait until the file is due to be reopened.
+        let error = journal.commit(vec![Write::StoppedCleanly]).await.unwrap_err().to_string();
         assert!(error.contains("were acknowledged"), "{error}");
         assert!(journal.failed());
         journal.close().await;
@@ -399,11 +429,6 @@ fn its_work_and_its_faults_are_counted() {
         }
         assert_eq!((journal.commits(), journal.errors()), (3, 0), "queries need no commit");
         assert_eq!(journal.commit_times().counts.iter().sum::<u64>(), 3);
-        fs::rename(&path, &away).unwrap();
-        journal.commit(vec![]).await.unwrap_err();
-        fs::rename(&away, &path).unwrap();
-        assert_eq!((journal.commits(), journal.errors()), (3, 1));
-
         let (answer, asked) = std::sync::mpsc::channel();
         let question = journal.read(move |_| Ok(asked.recv().unwrap()));
         let until = async |is_busy: bool| {
@@ -419,6 +444,9 @@ fn its_work_and_its_faults_are_counted() {
             until(false).await;
         };
         tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        journal.commit(vec![]).await.unwrap_err();
+        assert_eq!((journal.commits(), journal.errors()), (3, 1));
         journal.close().await;
     });
 }

@@ -159,6 +159,10 @@ fn a_closed_journal_is_inspected_and_not_changed() {
         fs::write(&path, &bytes).unwrap();
         assert_eq!(summary(), Some(JournalSummary { is_foreign: true, ..original }));
         assert!(fs::read(&path).unwrap() == bytes && !dir.join("journal.db-wal").exists());
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        let refused = look(&dir, &identity).unwrap_err().to_string();
+        assert!(refused.contains("reading it failed: Is a directory"), "{refused}");
     });
 }
 
@@ -192,6 +196,7 @@ fn a_placeholder_is_no_machine_id() {
     {
         let found = identity(place.path(), id, None).fingerprint(place.path()).unwrap();
         assert_eq!(!found.contains("machine unknown,"), is_known, "{id:?}: {found}");
+        assert!(found.contains(", born 20"), "{found}");
     }
 }
 

@@ -75,13 +75,22 @@ fn a_clean_stop_may_lower_marks_and_ends_everything() {
             Write::LayoutMark(layout("snowflake", 8_000)),
             Write::StoppedCleanly,
         ];
-        journal.commit(exact).await.unwrap();
+        // Another batch shares the transaction, because both are queued during a query.
+        let (answer, asked) = std::sync::mpsc::channel();
+        let query = journal.read(move |_| Ok(asked.recv().unwrap()));
+        let answering = async { answer.send(()).unwrap() };
+        let (other, stopping) = (journal.commit(vec![]), journal.commit(exact));
+        let (_, other, stopped, ()) = tokio::join!(query, other, stopping, answering);
+        assert!(other.is_ok() && stopped.is_ok());
         let refused = journal.commit(vec![mark("a", 1001, 600)]).await.unwrap_err().to_string();
         assert!(refused.contains("stopped"), "{refused}");
         journal.close().await;
 
+        let stopped_as = journal.stopped();
         let (journal, now) = open(dir.path());
-        assert!(now.stopped_cleanly);
+        assert!(now.stopped_cleanly && stopped_as.is_some());
+        assert_eq!(now.tokens_known(&store()).pop(), stopped_as);
+        assert!(dir.path().join("stamp").exists() && !dir.path().join("stamp.new").exists());
         assert_eq!(now.layouts, [layout("snowflake", 8_000)]);
         assert_eq!(unissued(&journal, "a").await, [3..1001]);
         assert_eq!(unissued(&journal, "b").await, [7..11]);
@@ -217,6 +226,7 @@ fn contradictions_are_refused_alone_and_whole() {
         journal.commit(vec![mark("a", 1001, 1001)]).await.unwrap();
         journal.commit(vec![mark("a", 1001, 400)]).await.unwrap();
         assert_eq!(unissued(&journal, "a").await, []);
+        journal.commit(vec![Write::LayoutMark(layout("late", too_large - 1))]).await.unwrap();
         journal.close().await;
     });
 }

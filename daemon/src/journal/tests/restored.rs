@@ -8,6 +8,8 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::super::witness::Stamp;
+use super::faults::with_mount;
 use super::*;
 
 /// How the earlier files came back.
@@ -370,6 +372,51 @@ fn a_crash_while_the_stamp_is_made_anew_is_no_restore() {
     });
 }
 
+#[test]
+fn the_journal_s_own_stamp_outlives_crashes_until_the_next_one_is_in_its_place() {
+    let place = place();
+    let dir = open_state_dir(place.path());
+    let first = Stamp::make(&dir, None).unwrap();
+    // The stamp never got its final name, and the journal never recorded the next ones.
+    for _ in 0..2 {
+        let next = Stamp::make(&dir, Some(&first)).unwrap();
+        let found = Stamp::of(&dir).unwrap().unwrap();
+        assert!(found.is_of(&first) && found.is_of(&next) && found.is_in_place());
+        assert!(found.may_have_later(&first) && !found.may_have_later(&next));
+    }
+}
+
+/// There, another file may get the inode of one that was removed.
+#[test]
+fn a_file_system_without_times_of_birth_vouches_for_nothing() {
+    with_mount("restored::a_file_system_without_times_of_birth_vouches_for_nothing", |mount| {
+        let mounted = Command::new("mount").args(["-t", "ramfs", "none"]).arg(mount).status();
+        assert!(mounted.unwrap().success() && fs::metadata(mount).unwrap().created().is_err());
+        let dir = mount.join("state");
+        run(async {
+            for (reboot, expected) in [(false, Outcome::Used), (true, Outcome::Skipped)] {
+                let (journal, _) = open(&dir);
+                journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
+                leave(journal, Left::Stopped, 10).await;
+                if reboot {
+                    fs::remove_file(dir.with_extension("memory")).unwrap();
+                }
+                let (journal, now) = open(&dir);
+                assert_eq!(outcome_of(&now, &unissued(&journal, "a").await), expected);
+                journal.close().await;
+            }
+            // A stamp that tells nothing is no evidence of a journal that is missing.
+            fs::remove_file(dir.join("journal.db")).unwrap();
+            let refuse = |_: &SetAside| Err("there was none".to_owned());
+            let outside = Outside { memory: None, may_begin_anew: &refuse };
+            let identity = identity(&dir, MACHINE_ID, None);
+            let (journal, now) = Journal::open(&open_state_dir(&dir), &identity, outside).unwrap();
+            assert!(now.begun);
+            journal.close().await;
+        });
+    });
+}
+
 /// If the memory is gone too, nothing else shows which journal it is.
 #[test]
 fn a_journal_without_its_stamp_was_put_back() {
@@ -447,21 +494,33 @@ fn a_journal_that_may_not_be_set_aside_is_left_as_it_is() {
         let (journal, first) = open(&dir);
         journal.commit(vec![segment("a", 1..1_001, 10)]).await.unwrap();
         leave(journal, Left::Stopped, 10).await;
-        let old = fs::read(dir.join("journal.db")).unwrap();
+        let path = dir.join("journal.db");
+        let old = fs::read(&path).unwrap();
         let (journal, second) = open(&dir);
-        leave(journal, Left::Stopped, 500).await;
-        fs::write(dir.join("journal.db"), &old).unwrap();
+        leave(journal.clone(), Left::Stopped, 500).await;
+        let stop = journal.stopped().unwrap();
+        let last = fs::read(&path).unwrap();
         fs::remove_file(dir.with_extension("memory")).unwrap();
-        for _ in 0..2 {
+        for (contents, machine_id, restored) in [
+            (Some(&old), MACHINE_ID, true),
+            (Some(&old), MACHINE_ID, true),
+            (Some(&last), "another machine", false),
+            (None, MACHINE_ID, true),
+        ] {
+            match contents {
+                Some(contents) => fs::write(&path, contents).unwrap(),
+                None => fs::remove_file(&path).unwrap(),
+            }
             let refuse = |old: &SetAside| {
-                assert!(old.restored);
+                assert_eq!((old.restored, old.is_older_than(&stop)), (restored, restored));
                 assert!(!old.is_older_than(&first.token) && !old.is_older_than(&second.token));
                 Err("the store may be as old".to_owned())
             };
             let outside = Outside { memory: None, may_begin_anew: &refuse };
-            let identity = identity(&dir, MACHINE_ID, None);
+            let identity = identity(&dir, machine_id, None);
             let refused = Journal::open(&StateDir::open(&dir).unwrap(), &identity, outside);
             assert!(refused.unwrap_err().to_string().contains("may be as old"));
         }
+        assert!(!path.exists());
     });
 }
