@@ -52,7 +52,7 @@ pub(super) fn instead_of(
     let path = db::file_in(dir);
     let new = build(dir, identity, Some(&old.conn))?;
     db::fold(&old.conn)?;
-    old.close();
+    drop(old);
     if exists(&beside(&path, "-wal"))? {
         return Err(Fault(
             "it must be set aside, but its write-ahead log could not be closed: close any other program that has it \

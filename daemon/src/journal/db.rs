@@ -283,17 +283,6 @@ impl Db {
         Ok(end)
     }
 
-    /// Closes the file. Commits are durable even if moving the log into the database fails here, because the next
-    /// opening does that.
-    pub fn close(self) {
-        if let Err(fault) = fold(&self.conn) {
-            tracing::warn!(%fault, "could not checkpoint the journal's write-ahead log while closing it");
-        }
-        if let Err((_, e)) = self.conn.close() {
-            tracing::warn!(error = %e, "closing the journal failed");
-        }
-    }
-
     /// Checks that the names still refer to the open files. Otherwise a restart would not find the current changes.
     fn check_in_place(&self) -> Result<(), Fault> {
         for (path, id) in &self.files {

@@ -218,7 +218,6 @@ impl Journal {
             memory,
             shared: Arc::clone(&shared),
             stopping: false,
-            closed: None,
         };
         let thread = std::thread::Builder::new()
             .name("leafd-journal".to_owned())

@@ -83,8 +83,6 @@ pub(super) struct JournalThread {
     pub shared: Arc<Shared>,
     /// Set by a batch with exact marks. After it nothing is recorded, because no more ids may be issued.
     pub stopping: bool,
-    /// Where to confirm a request to close.
-    pub closed: Option<oneshot::Sender<()>>,
 }
 
 #[derive(Debug)]
@@ -127,14 +125,16 @@ impl JournalThread {
             match command {
                 Some(JournalCommand::Ask(question)) => question(&mut self),
                 Some(JournalCommand::Close(answer)) => {
-                    self.closed = Some(answer);
-                    break;
+                    // Closing the file moves the log into the database.
+                    drop(self);
+                    // The caller may have disconnected.
+                    let _ = answer.send(());
+                    return;
                 }
                 _ => {}
             }
             self.shared.busy.ends();
         }
-        self.close();
     }
 
     /// The next command. `Some(None)`: there is none, and it is time to check whether a fault has ended. `None`: all
@@ -312,15 +312,5 @@ impl JournalThread {
 
     fn error(&self, fault: Fault) -> JournalError {
         JournalError::of(&self.path, fault)
-    }
-
-    fn close(self) {
-        if let Link::Open(db) = self.link {
-            db.close();
-        }
-        if let Some(answer) = self.closed {
-            // The caller may have disconnected.
-            let _ = answer.send(());
-        }
     }
 }

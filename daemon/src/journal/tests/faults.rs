@@ -364,32 +364,39 @@ fn a_deleted_log_costs_nothing_that_was_acknowledged() {
     });
 }
 
-/// A failed journal is reopened. Meanwhile its former content may have been restored, with the same inode.
+/// A failed journal is reopened. Meanwhile its former content may have been restored, with the same inode: from the
+/// start before, or from before a commit.
 #[test]
 fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
-    run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
-        journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err();
-        // The fault moved the log into the database, so the database is everything.
-        let old = fs::read(&away).unwrap();
-        fs::rename(&away, &path).unwrap();
-        recovers(&journal).await;
-        journal.commit(vec![mark("a", 1001, 500)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
-        journal.commit(vec![mark("a", 1001, 510)]).await.unwrap_err();
-        fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
-        fs::write(&away, old).unwrap();
-        fs::rename(&away, &path).unwrap();
-        // A stop doesn't wait until the file is due to be reopened.
-        let error = journal.commit(vec![Write::StoppedCleanly]).await.unwrap_err().to_string();
-        assert!(error.contains("were acknowledged"), "{error}");
-        assert!(journal.failed());
-        journal.close().await;
-    });
+    for is_of_this_start in [false, true] {
+        let dir = place();
+        let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+        run(async {
+            let (journal, _) = open(dir.path());
+            journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+            journal.close().await;
+            let mut old = fs::read(&path).unwrap();
+            let (journal, _) = open(dir.path());
+            if is_of_this_start {
+                fs::rename(&path, &away).unwrap();
+                journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err();
+                // The fault moved the log into the database, so the database is everything.
+                old = fs::read(&away).unwrap();
+                fs::rename(&away, &path).unwrap();
+                recovers(&journal).await;
+            }
+            fs::rename(&path, &away).unwrap();
+            journal.commit(vec![mark("a", 1001, 510)]).await.unwrap_err();
+            fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
+            fs::write(&away, old).unwrap();
+            fs::rename(&away, &path).unwrap();
+            // A stop doesn't wait until the file is due to be reopened.
+            let error = journal.commit(vec![Write::StoppedCleanly]).await.unwrap_err().to_string();
+            assert!(error.contains("were acknowledged"), "{error}");
+            assert!(journal.failed());
+            journal.close().await;
+        });
+    }
 }
 
 #[test]
@@ -437,7 +444,9 @@ fn its_work_and_its_faults_are_counted() {
             }
         };
         let both = async {
-            let _ = tokio::join!(question, async {
+            // Both share a transaction.
+            let (one, other) = (journal.commit(vec![]), journal.commit(vec![]));
+            let _ = tokio::join!(question, one, other, async {
                 until(true).await;
                 answer.send(()).unwrap();
             });
@@ -446,7 +455,7 @@ fn its_work_and_its_faults_are_counted() {
         tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
         fs::rename(&path, &away).unwrap();
         journal.commit(vec![]).await.unwrap_err();
-        assert_eq!((journal.commits(), journal.errors()), (3, 1));
+        assert_eq!((journal.commits(), journal.errors()), (4, 1));
         journal.close().await;
     });
 }
