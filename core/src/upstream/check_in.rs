@@ -5,7 +5,7 @@ use super::failover::{Held, Settling};
 use super::state::{Monitor, Standing};
 use super::{Event, Record, Request};
 use crate::BootMs;
-use crate::store::{History, Identity, Role, StoreError, Why};
+use crate::store::{History, Identity, Role, StoreError, StoreId, Why};
 
 /// A first contact in progress.
 #[derive(Clone, Debug)]
@@ -136,12 +136,14 @@ impl Monitor {
         }
         let placed = found.role == *expected;
         let remembered = self.settings.remembered.as_ref();
-        if let Some((id, history)) = remembered
-            && *id == found.id
-            && !found.history.is_in_doubt()
-            && found.history.is_former_of(history)
-        {
+        let in_doubt = found.history.is_in_doubt();
+        let has_ended =
+            |(id, later): &(StoreId, History)| *id == found.id && found.history.is_former_of(later);
+        if !in_doubt && remembered.into_iter().chain(&self.latest_met).any(has_ended) {
             return self.refuse(self.old_primary(&found.history));
+        }
+        if !in_doubt {
+            self.latest_met = Some((found.id.clone(), found.history.clone()));
         }
         self.suspect = !self.settings.embedded
             && remembered.is_some_and(|(_, history)| !found.history.continues(history));

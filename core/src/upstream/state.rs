@@ -7,7 +7,7 @@ use super::failover::{Held, Settling};
 use super::{Away, Event, Record, Request, Response, Settings, Step};
 use crate::BootMs;
 use crate::backoff::Backoff;
-use crate::store::{History, Identity, StoreError};
+use crate::store::{History, Identity, StoreError, StoreId};
 
 /// A store as one daemon sees it, from the daemon's start on.
 #[derive(Debug, Default)]
@@ -25,6 +25,8 @@ pub struct Monitor {
     /// yet.
     pub(super) loss: Option<Identity>,
     pub(super) checking_in: Option<CheckingIn>,
+    /// Where and in which history the last first contact began, even if it failed.
+    pub(super) latest_met: Option<(StoreId, History)>,
     /// Whether it was found in another history than the known one, so that the held numbers may have been claimed
     /// again.
     pub(super) suspect: bool,

@@ -301,6 +301,24 @@ fn an_old_primary_is_refused_by_name_also_after_a_restart() {
     assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
 }
 
+/// Both servers take writes. The daemon reaches one of them just long enough to see that the other one is old.
+#[test]
+fn an_old_primary_is_refused_although_the_first_contact_with_the_new_one_failed() {
+    let mut one = Watched::new(settings());
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("2 1*"))));
+    assert_eq!(one.asks(), Request::CheckIn(identity("2 1*")));
+    one.answer(Response::CheckIn(Err(away())));
+    for _ in 0..2 {
+        one.probe_shows("1");
+        one.look();
+        assert!(one.monitor.refusal().unwrap().to_string().contains("an old primary"));
+    }
+    one.pass(PROBE_MS);
+    one.meet("2 1*", None);
+    assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
+}
+
 #[test]
 fn a_store_that_lacks_what_the_journal_knows_begins_a_new_life() {
     for found in ["3 1*", "in doubt: 1"] {
