@@ -73,6 +73,12 @@ pub fn fault_the_node_in_use(course: &mut Course, cluster: &mut Galera) {
         course.goes_on();
         node.reject(false);
     });
+    course.step("node in use no longer replicates", Promised::Ids, |course| {
+        let node = &cluster.nodes[cluster.in_use()];
+        node.replicate(false);
+        course.goes_on();
+        node.replicate(true);
+    });
 }
 
 fn through_everything(title: &str, first_nodes: [usize; 3]) {

@@ -138,6 +138,12 @@ impl Node {
         self.sql(&format!("SET GLOBAL wsrep_reject_queries = {}", if on { "ALL" } else { "NONE" }));
     }
 
+    /// Whether the cluster gets what new sessions write. Ends the daemons' sessions.
+    pub fn replicate(&self, on: bool) {
+        self.sql(&format!("SET GLOBAL wsrep_on = {}", if on { "ON" } else { "OFF" }));
+        self.sql("KILL USER leafd");
+    }
+
     /// Deletes its data while it is stopped. At its next start another node sends it everything.
     pub fn wipe(&self) {
         let data = self.process.dir.join("data");

@@ -22,7 +22,9 @@ pub type Mysql = Mysqld<OfMysql>;
 /// Settings in addition to those of every server.
 fn settings_of(engine: Engine) -> &'static [&'static str] {
     match engine {
-        Engine::MariaDb => &["--log-bin=binlog", "--log-slave-updates", "--slave-net-timeout=5"],
+        Engine::MariaDb => {
+            &["--log-bin=binlog", "--sync-binlog=1", "--log-slave-updates", "--slave-net-timeout=5"]
+        }
         // MySQL writes a binary log unless told otherwise.
         Engine::Mysql => {
             &["--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--replica-net-timeout=5"]

@@ -102,6 +102,9 @@ fn exhausted(tag: &Tag, ceiling: u64, left: u64) -> String {
         0 => format!(
             "tag {tag:?} is exhausted: every id up to its ceiling {ceiling} is claimed; {remedy}"
         ),
+        1 => format!(
+            "tag {tag:?} has only 1 id left up to its ceiling {ceiling}: request it alone, or {remedy}"
+        ),
         _ => format!(
             "tag {tag:?} has only {left} ids left up to its ceiling {ceiling}: request fewer at once, or {remedy}"
         ),

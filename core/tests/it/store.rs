@@ -167,6 +167,11 @@ fn an_error_says_what_to_do_and_keeps_the_class_of_its_reason() {
             Why::Other,
             &format!("has only 2 ids left up to its ceiling 9: request fewer at once, or {raise}"),
         ),
+        (
+            exhausted("t", 9, 1),
+            Why::Other,
+            "has only 1 id left up to its ceiling 9: request it alone",
+        ),
         (exhausted("series/inv/2026", 9, 0), Why::Other, "wait for the next period"),
         (exhausted("series.dense/inv/tenants", 9, 0), Why::Other, raise),
     ] {

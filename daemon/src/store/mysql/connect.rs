@@ -36,7 +36,7 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
      'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name',
      'group_replication_single_primary_mode')";
 
-/// Whether a node of a Galera cluster serves, and its state if it doesn't.
+/// Whether a node of a Galera cluster is part of it, and its state if it isn't.
 const NODE: &str =
     "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state_comment')";
 
@@ -163,17 +163,21 @@ pub(super) fn connect(
     if let Some((name, value)) = rejects {
         return Err(format!("the node rejects queries ({name} is {value})").into());
     }
-    if engine == Engine::GALERA {
+    if variables.iter().any(|(name, _)| name.eq_ignore_ascii_case("wsrep_on")) {
         let node: Vec<(String, String)> = connection.query(NODE).map_err(described)?;
         let value = |name: &str| {
             let found = node.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));
             found.map_or("unknown", |(_, value)| value.as_str())
         };
-        if !is_on(value("wsrep_ready")) {
+        let (replicates, is_ready) = (engine == Engine::GALERA, is_on(value("wsrep_ready")));
+        if replicates && !is_ready {
             let state = value("wsrep_local_state_comment");
             let words =
                 format!("the node isn't serving: wsrep_ready is OFF, and its state is {state}");
             return Err(words.into());
+        }
+        if is_ready && !replicates {
+            return Err("the node doesn't replicate to its cluster: wsrep_on is OFF".into());
         }
     }
     for statement in settings(target) {

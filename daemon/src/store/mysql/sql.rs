@@ -153,8 +153,12 @@ pub static DIALECT: Dialect = Dialect {
         FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()
         AND TABLE_NAME IN ('leafd_worker', 'leafd_worker_taken', 'leafd_layout', 'leaf_workerid_alloc')
         AND COALESCE(ENGINE, '') <> 'InnoDB'",
+    // With a binary log, a crash recovery rolls back what that log lacks.
     lax: "SELECT CONCAT('innodb_flush_log_at_trx_commit is ', @@GLOBAL.innodb_flush_log_at_trx_commit) FROM DUAL
-        WHERE @@GLOBAL.innodb_flush_log_at_trx_commit <> 1",
+        WHERE @@GLOBAL.innodb_flush_log_at_trx_commit <> 1
+        UNION ALL
+        SELECT CONCAT('sync_binlog is ', @@GLOBAL.sync_binlog) FROM DUAL
+        WHERE @@GLOBAL.log_bin = 1 AND @@GLOBAL.sync_binlog <> 1",
 };
 
 #[cfg(test)]
