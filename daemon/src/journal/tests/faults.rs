@@ -437,7 +437,10 @@ fn its_work_and_its_faults_are_counted() {
         assert_eq!((journal.commits(), journal.errors()), (3, 0), "queries need no commit");
         assert_eq!(journal.commit_times().counts.iter().sum::<u64>(), 3);
         let (answer, asked) = std::sync::mpsc::channel();
-        let question = journal.read(move |_| Ok(asked.recv().unwrap()));
+        let question = journal.read(move |_| {
+            asked.recv().unwrap();
+            Ok(())
+        });
         let until = async |is_busy: bool| {
             while (journal.busy_for() > Duration::ZERO) != is_busy {
                 tokio::time::sleep(Duration::from_millis(1)).await;

@@ -77,7 +77,10 @@ fn a_clean_stop_may_lower_marks_and_ends_everything() {
         ];
         // Another batch shares the transaction, because both are queued during a query.
         let (answer, asked) = std::sync::mpsc::channel();
-        let query = journal.read(move |_| Ok(asked.recv().unwrap()));
+        let query = journal.read(move |_| {
+            asked.recv().unwrap();
+            Ok(())
+        });
         let answering = async { answer.send(()).unwrap() };
         let (other, stopping) = (journal.commit(vec![]), journal.commit(exact));
         let (_, other, stopped, ()) = tokio::join!(query, other, stopping, answering);
