@@ -12,6 +12,7 @@ use leafd_wire::Status;
 use mysql::prelude::Queryable;
 
 use crate::scene::{create, report};
+use crate::tags::percent;
 
 /// How long a returning store may take to be used again, on a busy machine.
 pub const WITHIN: Duration = Duration::from_secs(60);
@@ -293,6 +294,11 @@ fn tags_of_primaries_are_administered_in_ids() {
         assert_eq!(drawn.ids[tag], all.collect::<Vec<u64>>());
     }
     drawn.assert_sound();
+    let log = host.log();
+    let warnings = log.lines().filter(|line| line.contains("% used") && line.contains("events.b"));
+    let percents: Vec<u64> = warnings.map(percent).collect();
+    let rise = percents.is_sorted() && (1..=4).contains(&percents.len());
+    assert!(rise, "both primaries together pass each bound once: {percents:?}");
 
     // A change that all primaries need is made where possible, and must be repeated.
     primaries.all[1].away(End::Kill);

@@ -330,7 +330,8 @@ fn ends_are_told_in_time(host: &Host) {
     assert!(near().is_none(), "{:?}", near());
 }
 
-fn percent(line: &str) -> u64 {
+/// How much of a tag is used, by a line of the log.
+pub fn percent(line: &str) -> u64 {
     let after = line.split("percent=").nth(1).unwrap_or_else(|| panic!("no percent in {line}"));
     after.split_whitespace().next().unwrap().parse().unwrap()
 }

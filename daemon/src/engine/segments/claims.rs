@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tracing::{error, warn};
+use tracing::warn;
 
 use super::tag::shard_number;
 use super::turns::Turn;
@@ -14,17 +14,11 @@ use crate::clock;
 use crate::journal::Write;
 use crate::reply::Failure;
 use crate::store::{Store, StoreHandle};
-use leafd_core::series::counts_tenants;
-use leafd_core::store::{
-    Claim, ClaimWish, ClaimedBy, Identity, StoreError, ceiling_remedy, percent_used,
-};
+use leafd_core::store::{Claim, ClaimWish, ClaimedBy, Identity, StoreError};
 use leafd_core::{Backoff, BootMs};
 
 /// How long a refused claim is refused again without calling the store, in milliseconds.
 const REFUSED_MS: u64 = 1_000;
-
-/// The operator is warned when this much of a tag's ids is claimed, in percent.
-const CLAIMED_WARNINGS: [u8; 4] = [80, 90, 95, 99];
 
 /// One claim in this many is followed by a deletion of old records. Claims are chosen at random, so that hosts don't
 /// delete at the same time.
@@ -160,7 +154,6 @@ impl Segments {
             return self.retry_claim(tag, failure);
         }
         self.note_ceiling(tag, claim.run.end() - 1, claim.ceiling);
-        warn_of_ceiling(tag, shard, &claim);
         if claim.strict {
             return self.distribute(tag, claim, sent);
         }
@@ -372,19 +365,5 @@ impl TagShard {
     /// Whether its store may have ids once it answers.
     fn may_have_some(&self, now: BootMs) -> bool {
         self.state.get() != ShardState::Absent && now >= self.used_up_until.get()
-    }
-}
-
-/// Warns the operator early that a tag is running out of ids.
-pub(super) fn warn_of_ceiling(tag: &SegmentTag, shard: &TagShard, claim: &Claim) {
-    let claimed_to = claim.run.end() - 1;
-    let claimed = percent_used(claimed_to, claim.ceiling);
-    let passed =
-        CLAIMED_WARNINGS.iter().rev().find(|warning| claimed >= u64::from(**warning)).copied();
-    if passed > shard.warned_percent.replace(passed) && !counts_tenants(tag.tag.as_str()) {
-        error!(
-            tag = %tag.tag, ceiling = claim.ceiling, claimed_to, percent = claimed,
-            "the tag is {claimed}% used: {}", ceiling_remedy(tag.tag.as_str())
-        );
     }
 }

@@ -3,13 +3,15 @@
 
 use std::rc::Rc;
 
+use tracing::error;
+
 use super::{SegmentTag, Segments};
 use crate::clock;
 use crate::engine::upstream::Upstream;
 use leafd_checkup::NEAR_PERCENT;
 use leafd_core::health::{Code, Lasts};
 use leafd_core::series::counts_tenants;
-use leafd_core::store::{StoreError, Why, percent_used};
+use leafd_core::store::{StoreError, Why, ceiling_remedy, percent_used};
 use leafd_core::upstream::Condition;
 use leafd_core::{BootMs, Tag};
 
@@ -42,18 +44,30 @@ pub struct NearCeiling {
     pub percent: u64,
 }
 
+/// The log warns when this much of a tag's ids is claimed, in percent.
+const CLAIMED_WARNINGS: [u64; 4] = [NEAR_PERCENT, 90, 95, 99];
+
 /// At most this many such tags are reported. A host with more has them on purpose.
 const NEAR_CEILINGS_MAX: usize = 32;
 
 impl Segments {
-    /// Remembers how many of a tag's ids are claimed.
+    /// Remembers how many of a tag's ids are claimed, and warns the operator early that it is running out of them.
     pub(super) fn note_ceiling(&self, tag: &SegmentTag, claimed_to: u64, ceiling: u64) {
+        // Another independent primary may have granted higher ids.
+        let claimed_to = claimed_to.max(tag.allocator.borrow().claimed_to());
         let percent = percent_used(claimed_to, ceiling);
         let mut near = self.near_ceilings.borrow_mut();
-        if percent >= NEAR_PERCENT && !counts_tenants(tag.tag.as_str()) {
-            near.insert(tag.tag.clone(), NearCeiling { claimed_to, ceiling, percent });
-        } else {
+        if percent < NEAR_PERCENT || counts_tenants(tag.tag.as_str()) {
             near.remove(&tag.tag);
+            return;
+        }
+        let before = near.insert(tag.tag.clone(), NearCeiling { claimed_to, ceiling, percent });
+        let passed = |percent| CLAIMED_WARNINGS.iter().filter(|bound| percent >= **bound).count();
+        if passed(percent) > before.map_or(0, |before| passed(before.percent)) {
+            error!(
+                tag = %tag.tag, ceiling, claimed_to, percent,
+                "the tag is {percent}% used: {}", ceiling_remedy(tag.tag.as_str())
+            );
         }
     }
 

@@ -103,8 +103,6 @@ pub(super) struct TagShard {
     pub(super) generation: Cell<Option<Generation>>,
     /// Until when to believe that the store has no id left below the tag's ceiling.
     pub(super) used_up_until: Cell<BootMs>,
-    /// The last warning that the tag runs out of ids, in percent.
-    pub(super) warned_percent: Cell<Option<u8>>,
 }
 
 impl SegmentTag {
@@ -206,7 +204,6 @@ impl TagShard {
             state: Cell::new(ShardState::Unloaded),
             generation: Cell::default(),
             used_up_until: Cell::new(BootMs(0)),
-            warned_percent: Cell::new(None),
         }
     }
 
