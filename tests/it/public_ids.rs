@@ -48,12 +48,17 @@ fn status_of(result: Result<Vec<u64>, Error>) -> (Status, String) {
 
 /// Requests the public id of 17, as a client other than ours.
 fn ask(raw: &mut Raw, tag: &str) -> crate::raw::Reply {
+    send(raw, tag);
+    raw.reply()
+}
+
+/// Does so without waiting for the answer.
+fn send(raw: &mut Raw, tag: &str) {
     let form = MaskForm { tag: tag.as_bytes(), bits: 53, key: 0, prefix: None };
     let mut bytes = Vec::new();
     let body = MaskRequest::body(&form, MaskItems::Numbers(&[17]));
     Header::request(opcode::MASK, 0, 5).put_frame(&body, &mut bytes);
     raw.send(&bytes);
-    raw.reply()
 }
 
 #[test]
@@ -147,6 +152,14 @@ fn a_wrong_key_masks_nothing() {
     eventually("the log says so", WITHIN, || {
         host.log().contains("mask key 1 of this").then_some(())
     });
+    // A crowd of requests gets the same answer.
+    let mut crowd: Vec<Raw> = (0..50).map(|_| host.raw()).collect();
+    crowd.iter_mut().for_each(|raw| send(raw, "orders"));
+    for raw in &mut crowd {
+        let words = raw.reply().refused(Status::MaskKey);
+        assert!(words.contains("mask key 1"), "{words}");
+    }
+    assert_eq!(host.log().matches("mask key 1 of this").count(), 1, "it is logged once");
     // Installing the right key fixes it without a restart.
     write_keys(&file, &format!("1 {KEY}\n"));
     host.signal(Signal::SIGHUP);

@@ -20,6 +20,7 @@ const KEY: &str = "1 000102030405060708090a0b0c0d0e0f\n";
 on_each_server!(
     hosts_share_a_permutation_or_stay_out,
     keys_stay_confirmed_through_a_reload_without_the_store,
+    keys_are_confirmed_before_they_are_needed,
     keys_are_confirmed_as_soon_as_the_store_can_be_used,
     a_restored_store_is_told_of_masks_and_asked_for_keys_again,
 );
@@ -110,6 +111,17 @@ fn keys_stay_confirmed_through_a_reload_without_the_store<S: Server>() {
     let after =
         eventually("they are confirmed", Duration::from_secs(60), || orders.mask(&[17]).ok());
     assert_eq!(after, before);
+}
+
+/// The store goes away before anyone has masked an id.
+fn keys_are_confirmed_before_they_are_needed<S: Server>() {
+    let mut server = S::new();
+    let host = host_with(&server.url(), KEY);
+    eventually("they are confirmed", Duration::from_secs(60), || {
+        host.log().contains("the mask keys match").then_some(())
+    });
+    server.kill();
+    assert_eq!(host.client().public_ids("orders").mask(&[17]).unwrap().len(), 1);
 }
 
 /// An earlier refusal for missing tables must not be repeated once the store has tables.

@@ -7,16 +7,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use leafd_wire::Status;
-use tokio::sync::{Mutex, Notify};
+use tokio::sync::Notify;
 use tracing::{error, info};
 
 use super::upstream::Upstream;
-use crate::clock;
 use crate::reply::Failure;
 use crate::store::Store;
-use leafd_core::BootMs;
 use leafd_core::mask::{MaskKey, MaskKeys};
-use leafd_core::store::{History, Identity, StoreError};
+use leafd_core::store::{History, StoreError};
 
 /// The keys of this host.
 pub struct Masks {
@@ -24,27 +22,19 @@ pub struct Masks {
     keys: RefCell<Option<Rc<MaskKeys>>>,
     /// The store's history in which the keys were confirmed. A store that has lost commits may have other keys by now.
     confirmed: RefCell<Option<History>>,
-    /// How the last attempt to confirm them failed.
-    refusal: RefCell<Option<ConfirmFailure>>,
-    /// Held during an attempt, so that there is only one at a time.
-    confirming: Mutex<()>,
-    renewed: Notify,
+    /// How the last attempt to confirm them failed; `None` if it succeeded.
+    refusal: RefCell<Option<Failure>>,
+    /// Notified when an attempt is needed now.
+    wanted: Notify,
+    /// Notified after each attempt.
+    attempted: Notify,
 }
-
-/// An error that is returned to all callers for a short time, so that they don't each make an attempt.
-struct ConfirmFailure {
-    failure: Failure,
-    until: BootMs,
-    /// The store's identity after the attempt; `None` while it couldn't be used. The error doesn't apply to another
-    /// store.
-    under: Option<Identity>,
-}
-
-/// How long an error is repeated without another attempt.
-const REFUSED_MS: u64 = 1_000;
 
 /// How often to retry confirming the keys, even if they aren't needed yet.
 const RETRY: Duration = Duration::from_secs(10);
+
+/// The minimum time between two attempts. Callers that come meanwhile share the next one.
+const PAUSE: Duration = Duration::from_millis(100);
 
 impl Masks {
     /// Keys that are not confirmed yet; `None` if there are none.
@@ -54,8 +44,8 @@ impl Masks {
             keys: RefCell::new(keys.map(Rc::new)),
             confirmed: RefCell::default(),
             refusal: RefCell::default(),
-            confirming: Mutex::new(()),
-            renewed: Notify::new(),
+            wanted: Notify::new(),
+            attempted: Notify::new(),
         })
     }
 
@@ -72,7 +62,7 @@ impl Masks {
             *self.confirmed.borrow_mut() = None;
         }
         *self.refusal.borrow_mut() = None;
-        self.renewed.notify_one();
+        self.wanted.notify_one();
     }
 
     /// The keys, confirmed or not.
@@ -103,37 +93,23 @@ impl Masks {
         confirmed.is_some() && self.upstream.monitor.borrow().history() == confirmed.as_ref()
     }
 
-    /// Asks the store to confirm that all hosts have the same keys, if it hasn't yet.
+    /// The keys, once the store has confirmed that all hosts have the same.
     ///
     /// # Errors
     /// This host has no keys, a key differs from that of other hosts, or the store can't be reached.
     pub async fn confirm(&self) -> Result<Rc<MaskKeys>, Failure> {
-        let _one = self.confirming.lock().await;
-        let keys = self.keys()?;
-        if self.are_confirmed() {
-            return Ok(keys);
-        }
-        if let Some(refusal) = &*self.refusal.borrow()
-            && clock::boot() < refusal.until
-            && self.upstream.present() == refusal.under
-        {
-            return Err(refusal.failure.clone());
-        }
-        let outcome = self.ask(&keys).await;
-        // The keys may have been replaced meanwhile.
-        let same = self.keys.borrow().as_ref().is_some_and(|now| Rc::ptr_eq(now, &keys));
-        match outcome {
-            Ok(history) => {
-                *self.confirmed.borrow_mut() = same.then_some(history);
-                Ok(keys)
+        loop {
+            let keys = self.keys()?;
+            if self.are_confirmed() {
+                return Ok(keys);
             }
-            Err(failure) => {
-                *self.refusal.borrow_mut() = same.then(|| ConfirmFailure {
-                    failure: failure.clone(),
-                    until: BootMs(clock::boot().0 + REFUSED_MS),
-                    under: self.upstream.present(),
-                });
-                Err(failure)
+            let attempted = self.attempted.notified();
+            self.wanted.notify_one();
+            attempted.await;
+            if !self.are_confirmed()
+                && let Some(refusal) = &*self.refusal.borrow()
+            {
+                return Err(refusal.clone());
             }
         }
     }
@@ -169,34 +145,38 @@ impl Masks {
         ))
     }
 
-    /// Gets the keys confirmed before they are needed, and logs problems with them, until dropped.
+    /// Gets the keys confirmed before they are needed, and whenever [`confirm`](Masks::confirm) waits for it, until
+    /// dropped.
     pub async fn run(&self) {
         loop {
-            let mut told = None;
-            while self.keys.borrow().is_some() && !self.are_confirmed() {
-                match self.confirm().await {
-                    Ok(keys) => {
-                        info!(current = %keys.current().number, "the mask keys match those of the other hosts");
-                        break;
-                    }
-                    Err(failure) => {
-                        if failure.status == Status::MaskKey
-                            && told.as_ref() != Some(&failure.message)
-                        {
-                            error!("{}", failure.message);
-                            told = Some(failure.message);
-                        }
-                        tokio::select! {
-                            () = tokio::time::sleep(RETRY) => {}
-                            () = self.renewed.notified() => {}
-                        }
-                    }
+            if let Some(keys) = self.any().filter(|_| !self.are_confirmed()) {
+                let outcome = self.ask(&keys).await;
+                // They may have been replaced meanwhile.
+                if self.any().is_some_and(|now| Rc::ptr_eq(&now, &keys)) {
+                    self.note(&keys, outcome);
                 }
             }
+            self.attempted.notify_waiters();
+            tokio::time::sleep(PAUSE).await;
             // The store's history may change meanwhile.
-            tokio::select! {
-                () = tokio::time::sleep(RETRY) => {}
-                () = self.renewed.notified() => {}
+            let _ = tokio::time::timeout(RETRY, self.wanted.notified()).await;
+        }
+    }
+
+    /// Remembers the outcome of an attempt, and logs it once.
+    fn note(&self, keys: &MaskKeys, outcome: Result<History, Failure>) {
+        match outcome {
+            Ok(history) => {
+                info!(current = %keys.current().number, "the mask keys match those of the other hosts");
+                *self.confirmed.borrow_mut() = Some(history);
+                *self.refusal.borrow_mut() = None;
+            }
+            Err(failure) => {
+                let known = self.refusal.replace(Some(failure.clone()));
+                let is_known = known.is_some_and(|known| known.message == failure.message);
+                if failure.status == Status::MaskKey && !is_known {
+                    error!("{}", failure.message);
+                }
             }
         }
     }
