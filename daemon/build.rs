@@ -1,4 +1,4 @@
-//! Records the toolchain and the target for `leafd --version --verbose`.
+//! Records the toolchain and the target for `leafd --version`.
 
 use std::env;
 use std::process::Command;

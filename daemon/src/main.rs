@@ -11,14 +11,8 @@ use leafd::run;
 /// Serves unique 64-bit ids to the processes on this host over a Unix socket.
 #[derive(Debug, Parser)]
 #[command(args_conflicts_with_subcommands = true)] // They would be ignored.
-#[command(version, disable_version_flag = true, after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSettings:\n{}", settings_help()))]
+#[command(version, long_version = version::with_origin(), after_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}"), after_long_help = format!("{EXAMPLES}\n\n{EXIT_STATUS}\n\nSettings:\n{}", settings_help()))]
 struct Cli {
-    /// Print the version
-    #[arg(short = 'V', long)]
-    version: bool,
-    /// With --version: also print the commit, toolchain, target, features and SQLite's version
-    #[arg(long, requires = "version")]
-    verbose: bool,
     #[command(flatten)]
     args: Args,
     #[command(subcommand)]
@@ -148,7 +142,6 @@ fn main() -> ExitCode {
             finish(mask_key::new(&file, add))
         }
         Some(Command::Man(args)) => leafd_man::run(Cli::command(), "8", &args),
-        None if cli.version => version::print(cli.verbose),
         None => run::start(&cli.args),
     }
 }
