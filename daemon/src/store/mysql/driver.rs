@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use mysql::prelude::Queryable;
-use mysql::{Conn, DriverError, Error, Params, Row, Value};
+use mysql::{Conn, DriverError, Error, Row, Value};
 use nix::sys::socket::{setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 
@@ -16,7 +16,9 @@ use super::connect;
 use super::sql::{self, DIALECT};
 use crate::config::Endpoint;
 use crate::store::sql::engine::Engine;
-use crate::store::sql::{Call, Cells, Driver, NO_TLS, Param, Signs, SqlError, Target, one_row};
+use crate::store::sql::{
+    Call, Cells, Driver, NO_TLS, Param, Signs, SqlAnswer, SqlError, Target, one_row,
+};
 use leafd_core::store::Reason;
 use leafd_wire::text::clean;
 
@@ -52,12 +54,12 @@ impl MysqlDriver {
     }
 
     /// Runs a statement that is written for this database, without parameters.
-    pub(super) fn run(&mut self, sql: &str) -> Result<(), SqlError> {
+    pub(super) fn run_as_is(&mut self, sql: &str) -> Result<(), SqlError> {
         self.bounded(|connection| connection.query_drop(sql))
     }
 
-    /// Runs statements in one round trip, as one text. Returns what each finds, and how many rows it changed.
-    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<(Vec<Cells>, u64)>, SqlError> {
+    /// Runs statements in one round trip, as one text.
+    fn together(&mut self, calls: &[Call<'_>]) -> Result<Vec<SqlAnswer>, SqlError> {
         let begin = mem::take(&mut self.opening).then(|| BEGIN.to_owned());
         let texts =
             calls.iter().map(|(sql, params)| sql::with_values(&DIALECT.render(sql), params));
@@ -68,7 +70,7 @@ impl MysqlDriver {
             while let Some(set) = answer.iter() {
                 let changed = set.affected_rows();
                 let rows = set.map(|row| row.map(cells)).collect::<Result<_, _>>()?;
-                answers.push((rows, changed));
+                answers.push(SqlAnswer { rows, changed });
             }
             Ok(answers)
         })?;
@@ -78,11 +80,6 @@ impl MysqlDriver {
             ));
         }
         Ok(answers.split_off(answers.len() - calls.len()))
-    }
-
-    /// Begins the transaction if that was not sent yet.
-    fn open(&mut self) -> Result<(), SqlError> {
-        if mem::take(&mut self.opening) { self.run(BEGIN) } else { Ok(()) }
     }
 
     fn bounded<T>(
@@ -149,34 +146,19 @@ impl Driver for MysqlDriver {
         };
     }
 
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
-        self.open()?;
-        let sql = DIALECT.render(sql);
-        if params.is_empty() {
-            return self.run(&sql).map(|()| 0);
-        }
-        self.bounded(|connection| {
-            connection.exec_drop(sql, named(params))?;
-            Ok(connection.affected_rows())
-        })
-    }
-
-    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
-        self.open()?;
-        let (sql, params) = (DIALECT.render(sql), named(params));
-        let rows: Vec<Row> = self.bounded(|connection| connection.exec(sql, params))?;
-        Ok(rows.into_iter().map(cells).collect())
+    fn run(&mut self, sql: &str, params: &[Param<'_>]) -> Result<SqlAnswer, SqlError> {
+        Ok(self.together(&[(sql, params)])?.remove(0))
     }
 
     fn query_together(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Cells>>, SqlError> {
-        Ok(self.together(calls)?.into_iter().map(|(rows, _)| rows).collect())
+        Ok(self.together(calls)?.into_iter().map(|answer| answer.rows).collect())
     }
 
     /// The rows are counted before the COMMIT is sent.
     fn commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
         if !calls.is_empty() {
-            for (_, changed) in self.together(calls)? {
-                one_row(changed)?;
+            for answer in self.together(calls)? {
+                one_row(answer.changed)?;
             }
         }
         self.execute("COMMIT", &[]).map(drop)
@@ -195,20 +177,6 @@ fn wait_at_most(connection: &Conn, time: Duration) -> io::Result<()> {
     Ok(setsockopt(&socket, sockopt::ReceiveTimeout, &limit)?)
 }
 
-/// The parameters under the names by which rendered statements refer to them.
-fn named(params: &[Param<'_>]) -> Params {
-    if params.is_empty() {
-        return Params::Empty;
-    }
-    let value = |param: &Param<'_>| match *param {
-        Param::Text(text) => Value::from(text),
-        Param::Integer(number) => Value::from(number),
-    };
-    let pairs = params.iter().enumerate();
-    let pairs = pairs.map(|(index, param)| (format!("p{}", index + 1).into_bytes(), value(param)));
-    Params::Named(pairs.collect())
-}
-
 fn cells(row: Row) -> Cells {
     row.unwrap().into_iter().map(text).collect()
 }
@@ -217,8 +185,6 @@ fn text(value: Value) -> Option<String> {
     match value {
         Value::NULL => None,
         Value::Bytes(bytes) => Some(String::from_utf8_lossy(&bytes).into_owned()),
-        Value::Int(number) => Some(number.to_string()),
-        Value::UInt(number) => Some(number.to_string()),
         other => Some(other.as_sql(true)),
     }
 }

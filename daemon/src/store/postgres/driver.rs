@@ -5,18 +5,18 @@ use std::mem;
 use std::sync::Once;
 use std::time::Instant;
 
-use postgres::Row;
 use postgres::error::SqlState;
-use postgres::types::{ToSql, Type};
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tokio_postgres::{Client, Error};
 
+use super::kept::{self, Sending};
 use super::socket::Allowance;
-use super::sql::{self, DIALECT};
-use super::{connect, kept};
+use super::{connect, sql};
 use crate::config::Endpoint;
-use crate::store::sql::{Call, Cells, Driver, Param, Signs, SqlError, Target, UNCHANGED};
+use crate::store::sql::{
+    Call, Cells, Driver, Param, Signs, SqlAnswer, SqlError, Target, UNCHANGED,
+};
 use leafd_core::store::Reason;
 use leafd_wire::text::clean;
 
@@ -102,8 +102,13 @@ impl PostgresDriver {
 
     /// Runs frequently repeated statements, and `end` after them, in one round trip. An error in one of them skips the
     /// rest.
-    fn together(&mut self, calls: &[Call<'_>], end: &str) -> Result<Vec<Vec<Cells>>, SqlError> {
-        let kept::Sending { prepare, text, by_name } = self.kept.sending(calls);
+    fn together(&mut self, calls: &[Call<'_>], end: &str) -> Result<Vec<SqlAnswer>, SqlError> {
+        let sending = self.kept.sending(calls);
+        self.send(sending, end)
+    }
+
+    fn send(&mut self, sending: Sending, end: &str) -> Result<Vec<SqlAnswer>, SqlError> {
+        let Sending { prepare, text, by_name } = sending;
         let failed = |error: &Error| match by_name && kept::is_lost(error) {
             true => SqlError::Moved(describe(error)),
             false => classify(error),
@@ -121,7 +126,7 @@ impl PostgresDriver {
         let answered = self.bounded_as(self.client.simple_query(&text), failed);
         let answered = self.unless_moved(answered)?;
         self.confirmed()?;
-        Ok(kept::rows(answered))
+        Ok(kept::answers(answered))
     }
 
     /// Begins the transaction if that was not sent yet.
@@ -188,27 +193,15 @@ impl Driver for PostgresDriver {
         self.deadline = deadline;
     }
 
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
-        self.open()?;
-        let sql = DIALECT.render(sql);
-        if params.is_empty() {
-            return self.batch(&sql).map(|()| 0);
-        }
-        let typed = typed(params);
-        self.bounded(self.client.execute_typed(&sql, &typed))
-    }
-
-    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
-        self.open()?;
-        let (sql, typed) = (DIALECT.render(sql), typed(params));
-        let rows = self.bounded(self.client.query_typed(&sql, &typed))?;
-        texts(&rows)
+    fn run(&mut self, sql: &str, params: &[Param<'_>]) -> Result<SqlAnswer, SqlError> {
+        // The answers before it are those to the beginning of the transaction.
+        Ok(self.send(Sending::in_full(sql, params), "")?.pop().unwrap_or_default())
     }
 
     fn query_together(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Cells>>, SqlError> {
         let mut answers = self.together(calls, "")?;
-        // The first ones may be those to the beginning of the transaction.
-        Ok(answers.split_off(answers.len().saturating_sub(calls.len())))
+        let answers = answers.split_off(answers.len().saturating_sub(calls.len()));
+        Ok(answers.into_iter().map(|answer| answer.rows).collect())
     }
 
     fn commit(&mut self, calls: &[Call<'_>]) -> Result<(), SqlError> {
@@ -217,23 +210,6 @@ impl Driver for PostgresDriver {
         let committed = self.together(if calls.is_empty() { &[] } else { &call }, "COMMIT");
         committed.map(drop)
     }
-}
-
-fn texts(rows: &[Row]) -> Result<Vec<Cells>, SqlError> {
-    let texts = rows.iter().map(|row| {
-        let cells = row.columns().iter().enumerate().map(|(index, column)| {
-            let number = |number: Option<i64>| number.map(|number| number.to_string());
-            match *column.type_() {
-                Type::INT8 => row.try_get(index).map(number),
-                Type::INT4 => {
-                    row.try_get(index).map(|cell: Option<i32>| number(cell.map(i64::from)))
-                }
-                _ => row.try_get(index),
-            }
-        });
-        cells.collect::<Result<Vec<_>, _>>().map_err(|error| SqlError::Rejected(describe(&error)))
-    });
-    texts.collect()
 }
 
 /// Logs once that leafd detects fewer fail-overs on this server.
@@ -247,19 +223,6 @@ pub(super) fn say_without_log(endpoint: &Endpoint, words: &str) {
              it report them"
         );
     });
-}
-
-type Typed<'a> = (&'a (dyn ToSql + Sync), Type);
-
-/// Each value is sent with its type, so that a statement takes one round trip and the server keeps nothing.
-fn typed<'a>(params: &'a [Param<'_>]) -> Vec<Typed<'a>> {
-    let one = |param: &'a Param<'_>| -> Typed<'a> {
-        match param {
-            Param::Text(text) => (text, Type::TEXT),
-            Param::Integer(number) => (number, Type::INT8),
-        }
-    };
-    params.iter().map(one).collect()
 }
 
 /// The error in the server's own words, which the error type doesn't print.

@@ -13,7 +13,7 @@ use postgres_protocol::escape::escape_literal;
 use tokio_postgres::{Error, SimpleQueryMessage};
 
 use super::sql::DIALECT;
-use crate::store::sql::{Call, Cells, Param, with_params};
+use crate::store::sql::{Call, Param, SqlAnswer, with_params};
 
 /// Statements with more parameters are sent in full: a list of tags has another statement for each length. A claim that is
 /// recorded has 19. So is EXPLAIN, which can't be prepared.
@@ -45,6 +45,13 @@ pub(super) struct Sending {
     pub(super) by_name: bool,
 }
 
+impl Sending {
+    /// A statement that is not worth a name.
+    pub(super) fn in_full(sql: &str, params: &[Param<'_>]) -> Sending {
+        Sending { text: whole(&DIALECT.render(sql), params), ..Sending::default() }
+    }
+}
+
 impl Statements {
     pub(super) fn new() -> Self {
         Statements::Kept { tables: String::new(), names: HashMap::new() }
@@ -66,7 +73,7 @@ impl Statements {
         for (sql, params) in calls {
             let sql = DIALECT.render(sql);
             let Some((name, ready)) = self.name(&sql, params.len()) else {
-                sending.text += &format!("{};", whole(&sql, params));
+                sending.text += &whole(&sql, params);
                 continue;
             };
             sending.by_name = true;
@@ -117,8 +124,8 @@ pub(super) fn is_lost(error: &Error) -> bool {
     error.code().is_some_and(|code| lost.contains(code))
 }
 
-/// The rows that each statement of a query sent as text has found.
-pub(super) fn rows(messages: Vec<SimpleQueryMessage>) -> Vec<Vec<Cells>> {
+/// The answers to the statements of a query sent as text.
+pub(super) fn answers(messages: Vec<SimpleQueryMessage>) -> Vec<SqlAnswer> {
     let (mut answers, mut rows) = (Vec::new(), Vec::new());
     for message in messages {
         match message {
@@ -126,7 +133,9 @@ pub(super) fn rows(messages: Vec<SimpleQueryMessage>) -> Vec<Vec<Cells>> {
                 let cell = |index| row.get(index).map(str::to_owned);
                 rows.push((0..row.len()).map(cell).collect());
             }
-            SimpleQueryMessage::CommandComplete(_) => answers.push(std::mem::take(&mut rows)),
+            SimpleQueryMessage::CommandComplete(changed) => {
+                answers.push(SqlAnswer { rows: std::mem::take(&mut rows), changed });
+            }
             _ => {}
         }
     }
@@ -160,10 +169,11 @@ fn list<T: AsRef<str>>(parts: impl Iterator<Item = T>) -> String {
 
 /// A statement with its values in the places of its parameters.
 fn whole(sql: &str, params: &[Param<'_>]) -> String {
-    with_params(sql, DIALECT.parameter, |number| {
+    let text = with_params(sql, DIALECT.parameter, |number| {
         let param = &params[number - 1];
         format!("({}::{})", value(param), type_of(param))
-    })
+    });
+    text + ";"
 }
 
 /// One statement that runs all of these, and fails by a division by zero unless each of them changes one row.
@@ -190,7 +200,7 @@ mod tests {
         let params = [r"a'; DROP TABLE x; --\".into(), i64::MIN.into(), Param::Text(None)];
         assert_eq!(
             whole("SELECT $2, $1 WHERE $3 = $1", &params),
-            r"SELECT ('-9223372036854775808'::bigint), ( E'a''; DROP TABLE x; --\\'::text) WHERE (NULL::text) = ( E'a''; DROP TABLE x; --\\'::text)"
+            r"SELECT ('-9223372036854775808'::bigint), ( E'a''; DROP TABLE x; --\\'::text) WHERE (NULL::text) = ( E'a''; DROP TABLE x; --\\'::text);"
         );
         let mut statements = Statements::new();
         let call: Call<'_> = ("SELECT ?1, ?2, ?3", &params);

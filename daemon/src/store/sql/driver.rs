@@ -43,11 +43,18 @@ pub trait Driver: Debug + Send {
     /// From now on, statements fail if they are not finished by `deadline`.
     fn set_deadline(&mut self, deadline: Instant);
 
-    /// Runs a statement. Returns how many rows it changed.
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError>;
+    /// Runs a statement.
+    fn run(&mut self, sql: &str, params: &[Param<'_>]) -> Result<SqlAnswer, SqlError>;
 
-    /// Runs a query. Returns every column as text.
-    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError>;
+    /// Runs a statement. Returns how many rows it changed.
+    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
+        Ok(self.run(sql, params)?.changed)
+    }
+
+    /// Runs a query. Returns what it finds.
+    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
+        Ok(self.run(sql, params)?.rows)
+    }
 
     /// Runs frequently repeated queries one after the other, in one round trip. Returns what each finds.
     fn query_together(&mut self, calls: &[Call<'_>]) -> Result<Vec<Vec<Cells>>, SqlError> {
@@ -102,6 +109,14 @@ impl Signs {
 
 /// A row as a driver returns it: every column as text.
 pub type Cells = Vec<Option<String>>;
+
+/// The answer to a statement.
+#[derive(Debug, Default)]
+pub struct SqlAnswer {
+    pub rows: Vec<Cells>,
+    /// How many rows the statement has changed; meaningless after a query.
+    pub changed: u64,
+}
 
 /// A statement and its parameters.
 pub type Call<'a> = (&'a str, &'a [Param<'a>]);

@@ -51,7 +51,9 @@ pub(super) use connector::is_of_tls;
 pub(super) use connector::{Connector, Location};
 pub use connector::{ServerEngine, Target};
 pub(super) use dialect::{Dialect, with_params};
-pub(super) use driver::{Call, Cells, Driver, Param, Signs, SqlError, UNCHANGED, one_row, params};
+pub(super) use driver::{
+    Call, Cells, Driver, Param, Signs, SqlAnswer, SqlError, UNCHANGED, one_row, params,
+};
 use examine::examine;
 pub use examine::{Examination, MissingPrivilege, WorkersWish};
 pub use privileges::Purpose;

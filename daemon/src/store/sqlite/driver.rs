@@ -9,7 +9,7 @@ use rusqlite::{Connection, ErrorCode, ToSql, params_from_iter};
 use super::file::{self, Create};
 use super::sql::DIALECT;
 use crate::journal::Identity;
-use crate::store::sql::{Cells, Connector, Dialect, Driver, Location, Param, Signs, SqlError};
+use crate::store::sql::{Connector, Dialect, Driver, Location, Param, Signs, SqlAnswer, SqlError};
 use leafd_core::store::StoreError;
 
 /// The path of an embedded store's file, and the host that must own it.
@@ -111,22 +111,20 @@ impl Driver for SqliteDriver {
 
     fn set_deadline(&mut self, _: Instant) {}
 
-    fn execute(&mut self, sql: &str, params: &[Param<'_>]) -> Result<u64, SqlError> {
-        let statement = self.connection.prepare_cached(&DIALECT.render(sql));
-        let changed = statement.and_then(|mut one| one.execute(params_from_iter(params)));
-        changed.map(|changed| changed as u64).map_err(|error| self.failed(&error))
-    }
-
-    fn query(&mut self, sql: &str, params: &[Param<'_>]) -> Result<Vec<Cells>, SqlError> {
-        let rows = || {
+    fn run(&mut self, sql: &str, params: &[Param<'_>]) -> Result<SqlAnswer, SqlError> {
+        let run = || {
             let mut statement = self.connection.prepare_cached(&DIALECT.render(sql))?;
-            let columns = statement.column_count();
-            let rows = statement.query_map(params_from_iter(params), |row| {
+            let (columns, params) = (statement.column_count(), params_from_iter(params));
+            if columns == 0 {
+                let changed = statement.execute(params)? as u64;
+                return Ok(SqlAnswer { rows: Vec::new(), changed });
+            }
+            let rows = statement.query_map(params, |row| {
                 (0..columns).map(|column| row.get_ref(column).map(text)).collect()
             })?;
-            rows.collect::<rusqlite::Result<_>>()
+            Ok(SqlAnswer { rows: rows.collect::<rusqlite::Result<_>>()?, changed: 0 })
         };
-        rows().map_err(|error| self.failed(&error))
+        run().map_err(|error| self.failed(&error))
     }
 }
 
