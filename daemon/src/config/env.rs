@@ -13,6 +13,8 @@ pub struct Env {
     pub uid: u32,
     /// The host's name.
     pub host: String,
+    /// Whether the environment may have passwords of stores that only another configuration names.
+    pub has_other_passwords: bool,
 }
 
 impl Env {
@@ -26,6 +28,7 @@ impl Env {
                 .ok()
                 .and_then(|name| name.into_string().ok())
                 .unwrap_or_default(),
+            has_other_passwords: false,
         }
     }
 

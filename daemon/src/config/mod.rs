@@ -66,6 +66,7 @@ pub use regular_file::read_regular_file;
 pub use routes::PRIMARIES_MAX;
 pub use routing::{PrimaryRole, ROLE_BYTES_MAX, Routing, parse_primary};
 pub use settings::{SECTIONS, Section, Setting, ValueKind, is_reloaded, settings, settings_help};
+pub(crate) use sources::is_password;
 #[cfg(feature = "http")]
 pub(crate) use store_url::percent_decoded;
 pub use store_url::{Endpoint, NetworkUrl, StoreUrl, Tls};

@@ -84,7 +84,7 @@ fn from_variables(env: &Env) -> Result<Inputs, ConfigError> {
 
 /// Whether this is the variable of a store's password, for any store name. The names are not known yet: see
 /// [`check_passwords`].
-fn is_password(name: &str) -> bool {
+pub(crate) fn is_password(name: &str) -> bool {
     name.starts_with(password::VARIABLE) && name != "LEAFD_STORE_PASSWORD_FILE"
 }
 
@@ -95,6 +95,9 @@ fn is_password(name: &str) -> bool {
 /// # Errors
 /// A variable of neither form.
 pub(super) fn check_passwords(env: &Env, stores: &[&str]) -> Result<(), ConfigError> {
+    if env.has_other_passwords {
+        return Ok(());
+    }
     let known: Vec<String> = stores.iter().map(|name| password::variable_of(name)).collect();
     let is_sole = stores == [""];
     let given = env.variables.keys().filter_map(|name| name.to_str());

@@ -1,7 +1,6 @@
 //! `leafd.toml`, or the same settings as arguments.
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use leafd::config::{Args, Config, ConfigError, Env, Peer};
@@ -73,7 +72,7 @@ fn used(config: &Config) {
 }
 
 fn load(args: &Args) -> Result<Config, ConfigError> {
-    Config::load_from(args, &Env { variables: BTreeMap::new(), uid: 0, host: "host-a".to_owned() })
+    Config::load_from(args, &Env { host: "host-a".to_owned(), ..Env::default() })
 }
 
 fn file(text: &[u8]) -> PathBuf {

@@ -12,7 +12,6 @@ mod migration_state;
 mod plan;
 mod rollback;
 
-use std::ffi::OsString;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -21,7 +20,7 @@ use anyhow::{Result, bail};
 use self::members::{Member, Progress};
 use self::plan::Survey;
 use crate::cli::block_on;
-use crate::config::{Args, Config, ConfigError, Env, Source, password_variable};
+use crate::config::{Args, Config, ConfigError, Env, Source, is_password};
 use crate::output;
 
 /// Shows what would change, and carries it out if `yes`. `former` is the former configuration file, for stores that
@@ -30,11 +29,12 @@ use crate::output;
 /// # Errors
 /// A configuration is invalid, or the change is not possible or was interrupted.
 pub fn apply(args: &Args, former: Option<PathBuf>, yes: bool) -> Result<String> {
-    let around = Env::of_this_process();
-    let config = load(args, &around)?;
+    let around = Env { has_other_passwords: true, ..Env::of_this_process() };
+    let config = Config::load_from(args, &around)?.require_built()?;
     let former = former.map(|file| {
         let args = Args { config: Some(file), ..Args::default() };
-        load(&args, &without_settings(&around)).map_err(of_former)
+        let loaded = Config::load_from(&args, &without_settings(&around));
+        loaded.and_then(Config::require_built).map_err(of_former)
     });
     let former = former.transpose()?;
     block_on(change(&config, former.as_ref(), yes))
@@ -53,29 +53,9 @@ fn without_settings(around: &Env) -> Env {
     let mut alone = around.clone();
     alone.variables.retain(|name, _| {
         let name = name.to_string_lossy();
-        !name.starts_with("LEAFD_") || is_password(&name) || name == password_variable("")
+        !name.starts_with("LEAFD_") || is_password(&name)
     });
     alone
-}
-
-/// Loads a configuration even if the environment has passwords of stores that only the other configuration names.
-fn load(args: &Args, around: &Env) -> Result<Config, ConfigError> {
-    let mut known = around.clone();
-    known.variables.retain(|name, _| !is_password(&name.to_string_lossy()));
-    let config = Config::load_from(args, &known)?;
-    for spec in config.routing.stores() {
-        let name = OsString::from(password_variable(&spec.name));
-        if let Some(password) = around.variables.get(&name) {
-            known.variables.insert(name, password.clone());
-        }
-    }
-    Config::load_from(args, &known)?.require_built()
-}
-
-/// Whether a variable is the password of one of several stores.
-fn is_password(variable: &str) -> bool {
-    let of = variable.strip_prefix(&format!("{}_", password_variable("")));
-    of.is_some_and(|of| of != "FILE")
 }
 
 async fn change(config: &Config, former: Option<&Config>, yes: bool) -> Result<String> {

@@ -15,7 +15,7 @@ use super::*;
 /// Root's environment with these variables.
 fn root_with(variables: &[(&str, &str)]) -> Env {
     let variables = variables.iter().map(|(name, value)| (name.into(), value.into())).collect();
-    Env { variables, uid: 0, host: "host-a".to_owned() }
+    Env { variables, uid: 0, host: "host-a".to_owned(), has_other_passwords: false }
 }
 
 fn user_with(variables: &[(&str, &str)]) -> Env {
