@@ -401,6 +401,15 @@ impl Host {
         serde_json::from_str(&self.client().status_json().unwrap()).unwrap()
     }
 
+    /// Waits until its lease is long. If it were killed between the registry's record of a new lease and the journal's,
+    /// it would lease another worker.
+    pub fn renews_its_lease(&self) {
+        eventually("the lease is renewed", Duration::from_secs(20), || {
+            let left_ms = self.status()["snowflake"]["lease"]["left_ms"].as_u64();
+            left_ms.filter(|left_ms| *left_ms > 300_000)
+        });
+    }
+
     /// Changes the store directly, as an operator may.
     pub fn store_sql(&self, sql: &str) {
         let store = rusqlite::Connection::open(self.state_dir().join("store.db")).unwrap();

@@ -41,6 +41,18 @@ pub use process::Server as Process;
 /// The database that the daemons use.
 pub const DATABASE: &str = "ids";
 
+/// The tables that daemons write to.
+pub const TABLES: [&str; 8] = [
+    "leaf_alloc",
+    "leafd_meta",
+    "leafd_tag",
+    "leafd_host",
+    "leafd_claim",
+    "leafd_worker",
+    "leafd_worker_taken",
+    "leafd_layout",
+];
+
 /// The user that the daemons log in as. Over TCP, it needs a password.
 pub const USER: &str = "leafd";
 /// See [`USER`].

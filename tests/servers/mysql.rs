@@ -8,7 +8,7 @@ use mysql::prelude::Queryable as _;
 use mysql::{Conn, OptsBuilder, Row, Value};
 
 use super::mysqld::{Engine, Kind, OfMariaDb, OfMysql};
-use super::{DATABASE, PASSWORD, Process, Server, USER};
+use super::{DATABASE, PASSWORD, Process, Server, TABLES, USER};
 
 /// A server. Its administrator is `root`.
 pub struct Mysqld<K> {
@@ -227,17 +227,7 @@ impl<K: Kind> Server for Mysqld<K> {
     }
 
     fn restore_rows(&self, database: &str, dump: &Path) {
-        let tables = [
-            "leaf_alloc",
-            "leafd_meta",
-            "leafd_tag",
-            "leafd_host",
-            "leafd_claim",
-            "leafd_worker",
-            "leafd_worker_taken",
-            "leafd_layout",
-        ];
-        for table in tables {
+        for table in TABLES {
             // TRUNCATE would fail, because a versioned table refuses it.
             self.ask(database, &format!("DELETE FROM {table}"));
         }

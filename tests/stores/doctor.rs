@@ -5,7 +5,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use leafd_tests::host::{Host, eventually};
-use leafd_tests::servers::{PASSWORD, Server};
+use leafd_tests::servers::{PASSWORD, Server, TABLES};
 use leafd_tests::wall_clock::WallClock;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -59,17 +59,7 @@ fn check(finding: &Value, subject: &str, says: &str, advises: &str) {
 
 /// All rows of all tables, to check that nothing was written.
 fn rows<S: Server>(server: &S) -> Vec<Vec<Vec<String>>> {
-    let tables = [
-        "leaf_alloc",
-        "leafd_meta",
-        "leafd_tag",
-        "leafd_host",
-        "leafd_claim",
-        "leafd_worker",
-        "leafd_worker_taken",
-        "leafd_layout",
-    ];
-    tables.map(|table| server.sql(&format!("SELECT * FROM {table} ORDER BY 1"))).to_vec()
+    TABLES.map(|table| server.sql(&format!("SELECT * FROM {table} ORDER BY 1"))).to_vec()
 }
 
 fn troubles_of_a_store<S: Server>() {

@@ -4,20 +4,13 @@
 use std::time::Duration;
 
 use leafd_tests::host::{Host, eventually};
+use leafd_tests::leaf;
 use leafd_tests::load::{Draw, Load};
 use leafd_tests::servers::{MariaDb, Server, USER, apply_schema};
 
 use crate::scene::{create, report, store};
 
 on_each_server!(who_leaves_leaf_s_table_alone_keeps_its_held_ids);
-
-const LEAF_TABLE: &str = "CREATE TABLE leaf_alloc (
-    biz_tag varchar(128) NOT NULL DEFAULT '',
-    max_id bigint(20) NOT NULL DEFAULT '1',
-    step int(11) NOT NULL,
-    description varchar(256) DEFAULT NULL,
-    update_time timestamp NOT NULL DEFAULT CURRENT_TIMESTAMP ON UPDATE CURRENT_TIMESTAMP,
-    PRIMARY KEY (biz_tag)) ENGINE=InnoDB";
 
 /// How long a daemon may take to claim again, on a busy machine.
 const WITHIN: Duration = Duration::from_secs(60);
@@ -36,7 +29,7 @@ fn settled(hosts: &[Host], changes: u64) {
 #[test]
 fn leaf_s_table_may_be_altered_and_completed_under_daemons_that_go_on() {
     let server = MariaDb::empty(&[]);
-    server.sql(LEAF_TABLE);
+    server.sql(leaf::TABLE);
     server.sql("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES ('orders', 1, 100)");
     let host = || {
         let host = Host::on_store(&server.url()).set("leaf_only", "true").set("worker", "none");
