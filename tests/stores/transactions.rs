@@ -132,16 +132,22 @@ fn a_renewal_asks_together<S: Server>() {
 /// whether the tag was created, and a second attempt would find the tag.
 fn what_may_be_committed_is_not_tried_again<S: Server>() {
     let Counted { relay, mut store, under, _server, _password, .. } = Counted::<S>::new();
-    relay.cut();
-    let tag = Tag::parse(b"once").unwrap();
-    relay.at_commit_of("once", AtCommit::CutAnswer);
-    let lost = store.create(&under, &new_tag(&tag));
-    assert_eq!(relay.commits_met(), 1);
-    assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
-    let again = store.create(&under, &new_tag(&tag));
-    assert!(matches!(again, Err(StoreError::TagExists { .. })), "{again:?}");
-    relay.cut();
-    assert_eq!(store.claim(None, &under, &tag, ClaimWish::new(1, 1), None).unwrap().run.first, 1);
+    for (name, breaks_before) in [("first", false), ("second", true)] {
+        let tag = Tag::parse(name.as_bytes()).unwrap();
+        if breaks_before {
+            relay.cut();
+        }
+        let met = relay.commits_met();
+        relay.at_commit_of(name, AtCommit::CutAnswer);
+        let lost = store.create(&under, &new_tag(&tag));
+        assert_eq!(relay.commits_met(), met + 1);
+        assert!(matches!(lost, Err(StoreError::Unavailable { .. })), "{lost:?}");
+        let again = store.create(&under, &new_tag(&tag));
+        assert!(matches!(again, Err(StoreError::TagExists { .. })), "{again:?}");
+        relay.cut();
+        let claim = store.claim(None, &under, &tag, ClaimWish::new(1, 1), None).unwrap();
+        assert_eq!(claim.run.first, 1);
+    }
 }
 
 fn new_tag(tag: &Tag) -> NewTag {
