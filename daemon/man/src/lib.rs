@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap_mangen::Man;
-use clap_mangen::roff::{Roff, roman};
+
+/// Lines of a help text with at least this indentation are flowing text below the line before them; others are kept as
+/// they are.
+const FLOWING_INDENT: usize = 4;
 
 /// Arguments of the hidden subcommand `man`.
 #[derive(Clone, Debug, clap::Args)]
@@ -43,24 +46,47 @@ fn write(command: &clap::Command, section: &str, folder: &Path) -> io::Result<()
     if command.get_subcommands().any(|one| !one.is_hide_set()) {
         man.render_subcommands_section(&mut page)?;
     }
-    if let Some(more) = command.get_after_long_help().or(command.get_after_help()) {
-        sections(&more.to_string()).to_writer(&mut page)?;
-    }
+    let more = command.get_after_long_help().or(command.get_after_help());
+    page.extend_from_slice(
+        more.map(|text| sections(&text.to_string())).unwrap_or_default().as_bytes(),
+    );
     fs::write(folder.join(man.get_filename()), page)
 }
 
 /// The help text after the options: a line such as `Exit status:` begins a section.
-fn sections(text: &str) -> Roff {
-    let mut page = Roff::new();
-    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+fn sections(text: &str) -> String {
+    let mut out = String::new();
+    let mut as_it_stands = false;
+    for line in text.lines() {
         let words = line.trim_start();
-        match words.strip_suffix(':') {
-            _ if words != line => page.control("RS", ["4"]).text([roman(words)]).control("RE", []),
-            Some(title) => page.control("SH", [title.to_uppercase().as_str()]),
-            None => page.control("PP", []).text([roman(words)]),
-        };
+        if words.is_empty() {
+            continue;
+        }
+        let indent = line.len() - words.len();
+        let stands = indent > 0 && indent < FLOWING_INDENT;
+        if stands != as_it_stands {
+            out.push_str(if stands { ".PP\n.nf\n" } else { ".fi\n" });
+            as_it_stands = stands;
+        }
+        match (indent, words.strip_suffix(':')) {
+            (0, Some(title)) => {
+                out.push_str(&format!(".SH \"{}\"\n", escaped(&title.to_uppercase())))
+            }
+            (0, None) => out.push_str(&format!(".PP\n{}\n", escaped(words))),
+            _ if stands => out.push_str(&format!("{}\n", escaped(words))),
+            _ => out.push_str(&format!(".RS 4\n{}\n.RE\n", escaped(words))),
+        }
     }
-    page
+    if as_it_stands {
+        out.push_str(".fi\n");
+    }
+    out
+}
+
+/// The text escaped for roff, on a line of its own.
+fn escaped(text: &str) -> String {
+    let text = text.replace('\\', "\\e").replace('-', "\\-");
+    if text.starts_with(['.', '\'']) { format!("\\&{text}") } else { text }
 }
 
 #[cfg(test)]
@@ -70,9 +96,9 @@ mod tests {
     #[test]
     fn a_help_s_sections_become_a_page_s() {
         let text = "Examples:\n  leafd --set a=b\n\nSettings:\nlog (LEAFD_LOG), default: info\n    .What's \\ logged.";
-        let page = sections(text).to_roff();
-        let expected = ".SH EXAMPLES\n.RS 4\nleafd \\-\\-set a=b\n.RE\n.SH SETTINGS\n.PP\n\
-                        log (LEAFD_LOG), default: info\n.RS 4\n\\&.What\\*(Aqs \\\\ logged.\n.RE\n";
+        let page = sections(text);
+        let expected = ".SH \"EXAMPLES\"\n.PP\n.nf\nleafd \\-\\-set a=b\n.fi\n.SH \"SETTINGS\"\n.PP\n\
+                        log (LEAFD_LOG), default: info\n.RS 4\n\\&.What's \\e logged.\n.RE\n";
         assert_eq!(page, expected);
     }
 }
