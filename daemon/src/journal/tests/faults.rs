@@ -161,6 +161,12 @@ fn a_deleted_or_replaced_file_is_not_written_to_in_vain() {
         fs::rename(&away, &path).unwrap();
         recovers(&journal).await;
         journal.commit(vec![mark("a", 1001, 30)]).await.unwrap();
+        fs::rename(&path, &away).unwrap();
+        fs::copy(&away, &path).unwrap();
+        let error = journal.commit(vec![]).await.unwrap_err().to_string();
+        assert!(error.contains("replaced by another file"), "{error}");
+        fs::rename(&away, &path).unwrap();
+        recovers(&journal).await;
         journal.close().await;
         let (journal, now) = open(dir.path());
         assert_eq!(now.set_aside, None);

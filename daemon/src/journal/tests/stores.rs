@@ -329,6 +329,9 @@ fn highest_ends_of_an_embedded_store_are_those_of_its_earlier_lives_too() {
             let record = journal.tag(&id("sqlite:2"), &tag(name)).await.unwrap();
             assert_eq!(record.unwrap().highest_end, end, "{name}");
         }
+        // Another kind of store has nothing to do with them.
+        assert_eq!(all_ends(&journal, &id("pg"), 9).await, [("a".to_owned(), 900)]);
+        assert_eq!(journal.tag(&id("pg"), &tag("b")).await.unwrap(), None);
         journal.close().await;
     });
 }
