@@ -132,6 +132,12 @@ fn values_out_of_range_are_refused_even_with_the_right_checksum() {
         changed(|lease: &mut Recorded| lease.start.0 = NUMBER_MAX + 1),
         changed(|lease: &mut Recorded| lease.place = "p".repeat(8_193).into()),
         changed(|lease: &mut Recorded| lease.holding.holder = None),
+        // A record in another one's place.
+        Box::new(|conn| {
+            let record = records::read_all::<LayoutRecord>(conn).unwrap().pop().unwrap();
+            records::remove_all::<LayoutRecord>(conn).unwrap();
+            records::write_of(conn, "layout", "another", &record).unwrap();
+        }),
     ];
     let odd = [changed(|store: &mut StoreRecord| store.confirmed = 2)];
     let strange: [Change; 1] = [Box::new(|conn| {
