@@ -168,7 +168,8 @@ impl World {
         self.all_go_on();
         for host in &mut self.hosts {
             host.start_at_ms = host.start_at_ms.min(self.true_ms);
-            host.quiet_until_ms = 0;
+            // Otherwise a host may draw nothing for a while by chance.
+            (host.quiet_until_ms, host.draws_seldom) = (0, false);
         }
         self.all_clocks_are_right();
         self.operator_declares_a_loss();
