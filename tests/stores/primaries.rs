@@ -296,9 +296,10 @@ fn tags_of_primaries_are_administered_in_ids() {
     drawn.assert_sound();
     let log = host.log();
     let warnings = log.lines().filter(|line| line.contains("% used") && line.contains("events.b"));
-    let percents: Vec<u64> = warnings.map(percent).collect();
-    let rise = percents.is_sorted() && (1..=4).contains(&percents.len());
-    assert!(rise, "both primaries together pass each bound once: {percents:?}");
+    let passed = |percent: u64| [99, 95, 90, 80].into_iter().find(|bound| percent >= *bound);
+    let bounds: Vec<Option<u64>> = warnings.map(percent).map(passed).collect();
+    let rise = bounds.is_sorted_by(|one, next| one < next) && !bounds.is_empty();
+    assert!(rise, "both primaries together pass each bound once: {bounds:?}");
 
     // A change that all primaries need is made where possible, and must be repeated.
     primaries.all[1].away(End::Kill);
