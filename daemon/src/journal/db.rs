@@ -87,6 +87,14 @@ pub(super) fn connect(path: &Path, syncs: Syncs) -> Result<Connection, Fault> {
     conn.pragma_update(None, "synchronous", syncs as i64)?;
     conn.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     conn.pragma_update(None, "journal_size_limit", LOG_KEPT_BYTES)?;
+    // SQLite ignores a setting that it can't follow, and what survives a power failure depends on this one.
+    let synchronous: i64 = conn.pragma_query_value(None, "synchronous", |row| row.get(0))?;
+    if synchronous != syncs as i64 {
+        return Err(Fault(format!(
+            "SQLite keeps synchronous at {synchronous} instead of {}",
+            syncs as i64
+        )));
+    }
     Ok(conn)
 }
 
