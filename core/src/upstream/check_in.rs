@@ -136,14 +136,12 @@ impl Monitor {
         }
         let placed = found.role == *expected;
         let remembered = self.settings.remembered.as_ref();
-        let in_doubt = found.history.is_in_doubt();
         let has_ended =
             |(id, later): &(StoreId, History)| *id == found.id && found.history.is_former_of(later);
-        if !in_doubt && remembered.into_iter().chain(&self.latest_met).any(has_ended) {
+        if !found.history.is_in_doubt()
+            && remembered.into_iter().chain(&self.latest_met).any(has_ended)
+        {
             return self.refuse(self.old_primary(&found.history));
-        }
-        if !in_doubt {
-            self.latest_met = Some((found.id.clone(), found.history.clone()));
         }
         self.suspect = !self.settings.embedded
             && remembered.is_some_and(|(_, history)| !found.history.continues(history));
@@ -215,6 +213,9 @@ impl Monitor {
             );
             self.events.push_back(Event::SetAside);
             return self.refuse(error);
+        }
+        if !found.history.is_in_doubt() {
+            self.latest_met = Some((found.id.clone(), found.history.clone()));
         }
         let known = self.settings.remembered.as_ref().map(|(_, history)| history);
         if found.history.is_in_doubt() || known.is_some_and(|known| !found.history.includes(known))

@@ -304,19 +304,28 @@ fn an_old_primary_is_refused_by_name_also_after_a_restart() {
 /// Both servers take writes. The daemon reaches one of them just long enough to see that the other one is old.
 #[test]
 fn an_old_primary_is_refused_although_the_first_contact_with_the_new_one_failed() {
-    let mut one = Watched::new(settings());
+    let remembered = Some((identity("1").id, history("1")));
+    let mut one = Watched::new(Settings { remembered, ..settings() });
     assert_eq!(one.asks(), Request::Identity);
     one.answer(Response::Identity(Ok(identity("2 1*"))));
     assert_eq!(one.asks(), Request::CheckIn(identity("2 1*")));
     one.answer(Response::CheckIn(Err(away())));
-    for _ in 0..2 {
-        one.probe_shows("1");
+    // Another database doesn't make it forget what it has met here.
+    let stranger = Identity { id: StoreId("postgres:9".into()), ..identity("7") };
+    for (found, why) in [
+        (identity("1"), "an old primary"),
+        (stranger, "is not the database"),
+        (identity("1"), "an old primary"),
+    ] {
+        one.pass(PROBE_MS);
+        assert_eq!(one.asks(), Request::Identity);
+        one.answer(Response::Identity(Ok(found)));
         one.look();
-        assert!(one.monitor.refusal().unwrap().to_string().contains("an old primary"));
+        assert!(one.monitor.refusal().unwrap().to_string().contains(why));
     }
     one.pass(PROBE_MS);
-    one.meet("2 1*", None);
-    assert_eq!(one.monitor.claimable(), Some(&identity("2 1*")));
+    one.meet("2 1*", Some("1"));
+    assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));
 }
 
 #[test]
