@@ -138,10 +138,12 @@ impl Node {
         self.sql(&format!("SET GLOBAL wsrep_reject_queries = {}", if on { "ALL" } else { "NONE" }));
     }
 
-    /// Whether the cluster gets what new sessions write. Ends the daemons' sessions.
-    pub fn replicate(&self, on: bool) {
-        self.sql(&format!("SET GLOBAL wsrep_on = {}", if on { "ON" } else { "OFF" }));
-        self.sql("KILL USER leafd");
+    /// Keeps what new sessions write from the cluster, and ends the daemons' sessions; or undoes that.
+    pub fn stop_replicating(&self, on: bool) {
+        self.sql(&format!("SET GLOBAL wsrep_on = {}", if on { "OFF" } else { "ON" }));
+        if on {
+            self.sql("KILL USER leafd");
+        }
     }
 
     /// Deletes its data while it is stopped. At its next start another node sends it everything.

@@ -36,9 +36,10 @@ const VARIABLES: &str = "SHOW GLOBAL VARIABLES WHERE Variable_name IN
      'version', 'version_comment', 'wsrep_on', 'wsrep_reject_queries', 'aurora_version', 'group_replication_group_name',
      'group_replication_single_primary_mode')";
 
-/// Whether a node of a Galera cluster is part of it, and its state if it isn't.
-const NODE: &str =
-    "SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_ready', 'wsrep_local_state_comment')";
+/// Whether a node of a Galera cluster serves, its state if it doesn't, and the library by which it replicates, if that is
+/// loaded.
+const NODE: &str = "SHOW GLOBAL STATUS WHERE Variable_name IN
+    ('wsrep_ready', 'wsrep_local_state_comment', 'wsrep_provider_name')";
 
 /// No statement and no row is as large.
 const PACKET_BYTES_MAX: usize = 4 << 20;
@@ -167,16 +168,17 @@ pub(super) fn connect(
         let node: Vec<(String, String)> = connection.query(NODE).map_err(described)?;
         let value = |name: &str| {
             let found = node.iter().find(|(is, _)| is.eq_ignore_ascii_case(name));
-            found.map_or("unknown", |(_, value)| value.as_str())
+            found.map_or("", |(_, value)| value.as_str())
         };
-        let (replicates, is_ready) = (engine == Engine::GALERA, is_on(value("wsrep_ready")));
-        if replicates && !is_ready {
+        let replicates = engine == Engine::GALERA;
+        if replicates && !is_on(value("wsrep_ready")) {
             let state = value("wsrep_local_state_comment");
             let words =
                 format!("the node isn't serving: wsrep_ready is OFF, and its state is {state}");
             return Err(words.into());
         }
-        if is_ready && !replicates {
+        // A cluster's node, in it or not, on which somebody has turned replication off.
+        if !replicates && !value("wsrep_provider_name").is_empty() {
             return Err("the node doesn't replicate to its cluster: wsrep_on is OFF".into());
         }
     }
