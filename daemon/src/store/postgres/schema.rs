@@ -12,7 +12,7 @@ use leafd_core::store::StoreError;
 const LOCK: &str = "SELECT pg_advisory_xact_lock(7093862105577215)";
 
 /// The missing privileges for creating tables, one per row.
-const RIGHTS_TO_MAKE: &str =
+const PRIVILEGES_TO_MAKE: &str =
     "SELECT 'CREATE on schema ' || coalesce(quote_ident(current_schema()), 'of the search path, which has none')
     WHERE NOT coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
     UNION ALL
@@ -34,7 +34,7 @@ fn make_over(driver: &mut PostgresDriver, target: &Target) -> Result<Vec<&'stati
     let location = target.location();
     let missing = missing_tables(driver, &DIALECT, &location)?;
     if !missing.is_empty() || !has_first_rows(driver)? {
-        let lacking = driver.query(RIGHTS_TO_MAKE, &[])?.into_iter().flatten().flatten();
+        let lacking = driver.query(PRIVILEGES_TO_MAKE, &[])?.into_iter().flatten().flatten();
         refuse_lacking(&location, &lacking.collect::<Vec<_>>())?;
         driver.batch("SET LOCAL client_min_messages = warning")?;
         store_sql::make(driver, &DIALECT, &missing)?;
