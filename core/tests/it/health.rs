@@ -275,10 +275,11 @@ fn a_cause_keeps_a_short_message() {
     let new = |message: &str| Cause::new(Code::StoreAway, "a", Why::Other, message, Lasts::Over);
     let short = "\u{e9}".repeat(MESSAGE_CHARS_MAX);
     assert_eq!(new(&short).message, short);
-    let long = "privileges on leaf_alloc; ".repeat(20);
-    let message = new(&long).message;
-    assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "{message}");
-    assert!(message.starts_with("privileges on") && message.ends_with(" [...]"), "{message}");
+    for words in ["leaf_alloc; ", "a "] {
+        let message = new(&format!("privileges on {}", words.repeat(100))).message;
+        assert!(message.chars().count() <= MESSAGE_CHARS_MAX, "{message}");
+        assert!(message.starts_with("privileges on") && message.ends_with(" [...]"), "{message}");
+    }
 }
 
 #[test]
