@@ -10,6 +10,9 @@ use super::*;
 const TAGS: u64 = 40;
 const BOUND: u64 = 5_000_000;
 
+/// The last byte of the number of free pages in SQLite's header.
+const FREE_PAGES: usize = 39;
+
 async fn write_some(journal: &Journal) {
     for i in 0..TAGS {
         let name = format!("tag {i}");
@@ -156,6 +159,13 @@ fn rows_that_others_contradict() {
         refused_after(&write, "\"tag 5\" is not as it was");
         println!("{what}: refused");
     }
+    // The structure of the file is checked too, not only its rows.
+    let miscount = |_: &rusqlite::Connection| {
+        let mut bytes = sound.clone();
+        bytes[FREE_PAGES] = 1;
+        restore(&path, &bytes);
+    };
+    refused_after(&miscount, "Freelist: size is 0 but should be 1");
 }
 
 #[test]
