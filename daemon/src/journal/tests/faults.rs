@@ -35,6 +35,32 @@ pub(super) fn with_mount(test: &str, work: impl FnOnce(&Path)) {
     assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
 }
 
+/// The file of an open journal. Without it, the journal fails at its next commit.
+struct JournalFile {
+    dir: Place,
+    path: PathBuf,
+    away: PathBuf,
+}
+
+impl JournalFile {
+    fn move_away(&self) {
+        fs::rename(&self.path, &self.away).unwrap();
+    }
+
+    fn put_back(&self) {
+        fs::rename(&self.away, &self.path).unwrap();
+    }
+}
+
+/// Opens a journal that holds ids of the tag `a`.
+async fn open_with_ids() -> (JournalFile, Journal) {
+    let dir = place();
+    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    let (journal, _) = open(dir.path());
+    journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+    (JournalFile { dir, path, away }, journal)
+}
+
 /// Commits empty batches until one succeeds.
 async fn recovers(journal: &Journal) {
     let start = Instant::now();
@@ -146,29 +172,26 @@ fn a_second_daemon_is_refused() {
 
 #[test]
 fn a_deleted_or_replaced_file_is_not_written_to_in_vain() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        file.move_away();
         let error = journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err().to_string();
         assert!(error.contains("moved away or deleted"), "{error}");
-        fs::copy(&away, &path).unwrap();
+        fs::copy(&file.away, &file.path).unwrap();
         tokio::time::sleep(Duration::from_millis(1_100)).await;
         let error = journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err().to_string();
         assert!(error.contains("put the original back"), "{error}");
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         recovers(&journal).await;
         journal.commit(vec![mark("a", 1001, 30)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
-        fs::copy(&away, &path).unwrap();
+        file.move_away();
+        fs::copy(&file.away, &file.path).unwrap();
         let error = journal.commit(vec![]).await.unwrap_err().to_string();
         assert!(error.contains("replaced by another file"), "{error}");
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         recovers(&journal).await;
         journal.close().await;
-        let (journal, now) = open(dir.path());
+        let (journal, now) = open(file.dir.path());
         assert_eq!(now.set_aside, None);
         assert_eq!(unissued(&journal, "a").await, [30..1001]);
         journal.close().await;
@@ -204,12 +227,9 @@ fn a_file_in_place_of_the_directory_is_not_taken_for_a_missing_journal() {
 
 #[test]
 fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        file.move_away();
         let mut written = vec![journal.write(vec![mark("a", 1001, 20)])];
         journal.fault_changed().await;
         assert!(journal.failed());
@@ -219,7 +239,7 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
         // No query is answered before the waiting batches are recorded, and a batch that is tried once gets the fault.
         journal.tag(&store(), &tag("a")).await.unwrap_err();
         journal.commit(vec![segment("c", 1..11, 5)]).await.unwrap_err();
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         // The fault ends without a request.
         tokio::time::timeout(Duration::from_secs(10), journal.fault_changed()).await.unwrap();
         assert!(!journal.failed());
@@ -240,24 +260,22 @@ fn what_is_written_during_a_fault_is_entered_after_it_in_its_order() {
 #[test]
 fn whatever_waits_for_a_fault_s_end_is_entered_however_much_it_is() {
     const WRITTEN: u64 = 36_000;
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..WRITTEN + 2, 1)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        journal.commit(vec![segment("b", 1..WRITTEN + 2, 1)]).await.unwrap();
+        file.move_away();
         let mut written = Vec::new();
         for number in 0..WRITTEN {
-            written.push(journal.write(vec![mark("a", WRITTEN + 2, number + 2)]));
+            written.push(journal.write(vec![mark("b", WRITTEN + 2, number + 2)]));
             if number % 10_000 == 5_000 {
                 journal.commit(vec![]).await.unwrap_err();
             }
         }
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         for written in written {
             written.outcome().await.unwrap();
         }
-        assert_eq!(unissued(&journal, "a").await, [WRITTEN + 1..WRITTEN + 2]);
+        assert_eq!(unissued(&journal, "b").await, [WRITTEN + 1..WRITTEN + 2]);
         journal.close().await;
     });
 }
@@ -273,17 +291,14 @@ fn no_question_at_the_end_of_a_fault_overtakes_what_was_written_during_it() {
 }
 
 fn ask_over_the_end_of_a_fault() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        file.move_away();
         journal.commit(vec![]).await.unwrap_err();
         let fault = Instant::now();
         let mut written: Vec<_> = (0..16_000).map(|_| journal.write(vec![])).collect();
         written.push(journal.write(vec![Write::Forget { store: store(), tag: tag("a") }]));
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         let found = loop {
             let mut questions = tokio::task::JoinSet::new();
             for _ in 0..64 {
@@ -307,15 +322,12 @@ fn ask_over_the_end_of_a_fault() {
 
 #[test]
 fn nothing_that_waits_for_a_fault_s_end_is_entered_after_a_stop() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        file.move_away();
         let written = journal.write(vec![mark("a", 1001, 20)]);
         journal.commit(vec![mark("a", 1001, 5), Write::StoppedCleanly]).await.unwrap_err();
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         assert!(!written.outcome().await.unwrap_err().refused);
         recovers_stopped(&journal).await;
         assert_eq!(unissued(&journal, "a").await, [10..1001]);
@@ -326,17 +338,14 @@ fn nothing_that_waits_for_a_fault_s_end_is_entered_after_a_stop() {
 /// There is no time to wait at a stop.
 #[test]
 fn a_stop_does_not_wait_until_the_file_is_due_to_be_reopened() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        file.move_away();
         journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err();
-        fs::rename(&away, &path).unwrap();
+        file.put_back();
         journal.commit(vec![mark("a", 1001, 15), Write::StoppedCleanly]).await.unwrap();
         journal.close().await;
-        let (journal, now) = open(dir.path());
+        let (journal, now) = open(file.dir.path());
         assert!(now.stopped_cleanly);
         assert_eq!(unissued(&journal, "a").await, [15..1001]);
         journal.close().await;
@@ -352,11 +361,9 @@ async fn recovers_stopped(journal: &Journal) {
 
 #[test]
 fn a_deleted_log_costs_nothing_that_was_acknowledged() {
-    let dir = place();
     run(async {
-        let (journal, _) = open(dir.path());
-        journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
-        fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
+        let (file, journal) = open_with_ids().await;
+        fs::remove_file(file.dir.path().join("journal.db-wal")).unwrap();
         let error = journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err().to_string();
         assert!(error.contains("journal.db-wal was moved away or deleted"), "{error}");
         tokio::time::sleep(Duration::from_millis(1_100)).await;
@@ -364,7 +371,7 @@ fn a_deleted_log_costs_nothing_that_was_acknowledged() {
         assert_eq!(unissued(&journal, "a").await, [10..1001]);
         journal.commit(vec![mark("a", 1001, 30)]).await.unwrap();
         journal.close().await;
-        let (journal, _) = open(dir.path());
+        let (journal, _) = open(file.dir.path());
         assert_eq!(unissued(&journal, "a").await, [30..1001]);
         journal.close().await;
     });
@@ -375,27 +382,24 @@ fn a_deleted_log_costs_nothing_that_was_acknowledged() {
 #[test]
 fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
     for is_of_this_start in [false, true] {
-        let dir = place();
-        let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
         run(async {
-            let (journal, _) = open(dir.path());
-            journal.commit(vec![segment("a", 1..1001, 10)]).await.unwrap();
+            let (file, journal) = open_with_ids().await;
             journal.close().await;
-            let mut old = fs::read(&path).unwrap();
-            let (journal, _) = open(dir.path());
+            let mut old = fs::read(&file.path).unwrap();
+            let (journal, _) = open(file.dir.path());
             if is_of_this_start {
-                fs::rename(&path, &away).unwrap();
+                file.move_away();
                 journal.commit(vec![mark("a", 1001, 20)]).await.unwrap_err();
                 // The fault moved the log into the database, so the database is everything.
-                old = fs::read(&away).unwrap();
-                fs::rename(&away, &path).unwrap();
+                old = fs::read(&file.away).unwrap();
+                file.put_back();
                 recovers(&journal).await;
             }
-            fs::rename(&path, &away).unwrap();
+            file.move_away();
             journal.commit(vec![mark("a", 1001, 510)]).await.unwrap_err();
-            fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
-            fs::write(&away, old).unwrap();
-            fs::rename(&away, &path).unwrap();
+            fs::remove_file(file.dir.path().join("journal.db-wal")).unwrap();
+            fs::write(&file.away, old).unwrap();
+            file.put_back();
             // A stop doesn't wait until the file is due to be reopened.
             let error = journal.commit(vec![Write::StoppedCleanly]).await.unwrap_err().to_string();
             assert!(error.contains("were acknowledged"), "{error}");
@@ -407,21 +411,20 @@ fn a_journal_that_has_lost_commits_is_not_gone_on_with_when_it_is_reopened() {
 
 #[test]
 fn another_journal_s_contents_are_not_gone_on_with_when_the_file_is_reopened() {
-    let (dir, other) = (place(), place());
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
+    let other = place();
     run(async {
         let (journal, _) = open(other.path());
         for mark_at in 10..20 {
             journal.commit(vec![segment("a", 1..1001, mark_at)]).await.unwrap();
         }
         journal.close().await;
-        let (journal, _) = open(dir.path());
-        fs::rename(&path, &away).unwrap();
+        let (file, journal) = open_with_ids().await;
+        file.move_away();
         journal.commit(vec![]).await.unwrap_err();
-        fs::remove_file(dir.path().join("journal.db-wal")).unwrap();
+        fs::remove_file(file.dir.path().join("journal.db-wal")).unwrap();
         // The file keeps its inode.
-        fs::write(&away, fs::read(other.path().join("journal.db")).unwrap()).unwrap();
-        fs::rename(&away, &path).unwrap();
+        fs::write(&file.away, fs::read(other.path().join("journal.db")).unwrap()).unwrap();
+        file.put_back();
         let outcome = journal.write(vec![mark("a", 1001, 30)]);
         let error = journal.commit(vec![Write::StoppedCleanly]).await.unwrap_err().to_string();
         assert!(error.contains("another file took its place"), "{error}");
@@ -432,11 +435,9 @@ fn another_journal_s_contents_are_not_gone_on_with_when_the_file_is_reopened() {
 
 #[test]
 fn its_work_and_its_faults_are_counted() {
-    let dir = place();
-    let (path, away) = (dir.path().join("journal.db"), dir.path().join("away"));
     run(async {
-        let (journal, _) = open(dir.path());
-        for mark_at in 10..13 {
+        let (file, journal) = open_with_ids().await;
+        for mark_at in 11..13 {
             journal.commit(vec![segment("a", 1..1001, mark_at)]).await.unwrap();
             unissued(&journal, "a").await;
         }
@@ -462,7 +463,7 @@ fn its_work_and_its_faults_are_counted() {
             until(false).await;
         };
         tokio::time::timeout(Duration::from_secs(10), both).await.unwrap();
-        fs::rename(&path, &away).unwrap();
+        file.move_away();
         journal.commit(vec![]).await.unwrap_err();
         assert_eq!((journal.commits(), journal.errors()), (4, 1));
         journal.close().await;
