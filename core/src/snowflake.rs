@@ -129,9 +129,7 @@ impl Generator {
     /// so neither the record of a stop nor a released lease may lie below it.
     pub fn start_over(&mut self, mark: UnixMs) {
         self.marked(mark);
-        if self.begun {
-            self.last = self.used_up_below(self.mark);
-        }
+        self.last = self.used_up_below(self.mark);
         let grant = self.grant.take();
         self.follow(grant);
     }

@@ -206,10 +206,11 @@ impl Format {
         same.then_some(Number { period, tenant, number })
     }
 
+    /// Without a check that the radix has these digits: such a text isn't what is written for this number.
     fn number(&self, digits: &str) -> Option<u64> {
         digits.bytes().try_fold(0_u64, |number, digit| {
             let value = u64::from(value_of(digit)?);
-            number.checked_mul(self.radix)?.checked_add(value).filter(|_| value < self.radix)
+            number.checked_mul(self.radix)?.checked_add(value)
         })
     }
 }

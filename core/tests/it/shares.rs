@@ -1,9 +1,12 @@
 //! Shares between users, and quotas: no user takes what is left for the others.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use leafd_core::BootMs;
 use leafd_core::lines::{Asker, Lines};
 use leafd_core::quota::{Bucket, Quota};
-use leafd_core::shares::{Claimant, Shares};
+use leafd_core::shares::{Claimant, ShareSlot, Shares};
 
 use crate::seed::seeds;
 
@@ -45,9 +48,19 @@ fn a_single_place_goes_to_whoever_comes_first() {
 }
 
 #[test]
+fn a_dropped_slot_returns_its_place() {
+    let places = Rc::new(RefCell::new(Shares::new(1)));
+    let slot = ShareSlot::take(&places, user(1)).unwrap();
+    assert!(ShareSlot::take(&places, user(2)).is_none());
+    drop(slot);
+    assert!(ShareSlot::take(&places, user(2)).is_some());
+}
+
+#[test]
 fn what_is_taken_and_given_back_at_random_adds_up() {
     for mut random in seeds(50) {
         let mut shares = Shares::new(random.u64(1..2_000));
+        let unused = format!("{shares:?}");
         let mut held = [0u64; 5];
         for _ in 0..2_000 {
             let index = random.usize(0..held.len());
@@ -67,6 +80,10 @@ fn what_is_taken_and_given_back_at_random_adds_up() {
             assert_eq!(shares.of(uid), held[index]);
             assert!(shares.taken <= shares.capacity);
         }
+        for (uid, held) in (0..).zip(held) {
+            shares.give_back(user(uid), held);
+        }
+        assert_eq!(format!("{shares:?}"), unused, "nothing is kept of a user that holds nothing");
     }
 }
 

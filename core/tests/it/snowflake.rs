@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use leafd_core::lease::IssueWindow;
 use leafd_core::snowflake::{Generator, Now, Refusal};
 use leafd_core::{BootMs, UnixMs, WorkerId};
-use leafd_wire::Layout;
+use leafd_wire::{Layout, Run};
 
 use crate::seed::seeds;
 
@@ -21,6 +21,11 @@ fn as_worker(worker: WorkerId, layout: Layout, mark: UnixMs) -> Generator {
     let mut generator = Generator::new(layout, mark, DRIFT_MS);
     generator.follow(Some(IssueWindow::fixed(worker)));
     generator
+}
+
+/// When the ids of a run of Leaf's layout were issued.
+fn tick_start(run: &Run) -> u64 {
+    Layout::LEAF.tick_start_ms(Layout::LEAF.decompose(run.first).expect("it is Leaf's").tick)
 }
 
 fn generator() -> Generator {
@@ -41,10 +46,18 @@ fn an_id_has_the_layout_s_parts() {
 #[test]
 fn the_sequence_starts_below_a_sixty_fourth_and_below_100() {
     let mut generator = generator();
-    for ms in 0..1_000 {
+    let mut sequence = |ms| {
         let run = generator.take(at(ms), 1, ms * 31).expect("a new tick");
-        assert!(Layout::LEAF.decompose(run.first).expect("ours").sequence < 64);
-    }
+        Layout::LEAF.decompose(run.first).expect("ours").sequence
+    };
+    assert_eq!((0..1_000).map(&mut sequence).max(), Some(63));
+    assert_eq!(generator.issued, 1_000);
+}
+
+#[test]
+#[should_panic(expected = "at least one id")]
+fn nobody_asks_for_no_id() {
+    let _ = generator().take(at(0), 0, 0);
 }
 
 #[test]
@@ -65,6 +78,29 @@ fn ticks_slept_through_by_a_waiting_request_are_used() {
         }
     }
     assert_eq!(issued, 11 * 4_096, "every tick from 0 to 10 is used");
+    // Whoever comes later didn't wait.
+    generator.take(at(11), 1, 0).expect("a new tick");
+    assert_eq!(tick_start(&generator.take(at(100), 1, 0).expect("a new tick")), START_MS + 100);
+}
+
+#[test]
+fn a_coarse_tick_that_is_used_up_ends_with_the_wall_clock() {
+    let layout = Layout { unit_ms: 10, sequence_bits: 4, epoch_ms: START_MS, ..Layout::LEAF };
+    let mut generator = as_worker(WorkerId(17), layout, UnixMs(0));
+    generator.marked(UnixMs(START_MS + 1_000_000));
+    assert_eq!(generator.take(at(7), 100, 0).map(|run| run.count), Ok(16));
+    assert_eq!(generator.take(at(7), 1, 0), Err(Refusal::TickUsedUp { wait_ms: 3 }));
+    let mut issued = 0;
+    while let Ok(run) = generator.take(at(35), 100, 0) {
+        issued += run.count;
+    }
+    assert_eq!(issued, 16, "only short ticks that passed meanwhile are used");
+    // One tick is longer than the drift.
+    let layout = Layout { unit_ms: 2 * DRIFT_MS as u32, ..layout };
+    let mut generator = as_worker(WorkerId(17), layout, UnixMs(0));
+    generator.marked(UnixMs(START_MS + 1_000_000));
+    assert_eq!(generator.take(at(7), 100, 0).map(|run| run.count), Ok(16));
+    assert_eq!(generator.take(at(7), 1, 0), Err(Refusal::TickUsedUp { wait_ms: 9_993 }));
 }
 
 #[test]
@@ -130,6 +166,44 @@ fn nothing_is_issued_past_the_mark_however_late_it_is_checked() {
     assert!(generator.take(at(9), 1, 0).is_ok(), "the tick ends at the mark");
     assert_eq!(generator.take(at(10), 1, 0), Err(Refusal::MarkReached));
     assert_eq!(generator.take(at(1_000_000), 1, 0), Err(Refusal::MarkReached));
+    // Nor past the end of a lease.
+    let mut generator = Generator::new(Layout::LEAF, UnixMs(0), DRIFT_MS);
+    let limit = UnixMs(START_MS + 5);
+    generator.follow(Some(IssueWindow { limit, ..IssueWindow::fixed(WorkerId(1)) }));
+    generator.marked(UnixMs(mark));
+    assert_eq!(generator.take(at(4), 1, 0).map(|run| tick_start(&run)), Ok(START_MS + 4));
+    assert_eq!(generator.take(at(5), 1, 0), Err(Refusal::LeaseEnds));
+}
+
+#[test]
+fn a_mark_is_wanted_before_use_reaches_it() {
+    let start = UnixMs(START_MS);
+    let window = IssueWindow::fixed(WorkerId(1));
+    let wanted = |layout, mark: u64, window, ms| {
+        let mut generator = Generator::new(layout, UnixMs(START_MS + mark), DRIFT_MS);
+        generator.follow(Some(window));
+        generator.mark_wanted(at(ms)).map(|mark| mark.0 - START_MS)
+    };
+    let leaf = |mark, ms| wanted(Layout::LEAF, mark, window, ms);
+    // Half the drift above the clock, when less than half of that is left.
+    assert_eq!(leaf(0, 0), Some(2_500));
+    // Use begins at the mark: an eighth above that.
+    assert_eq!(leaf(3_000, 0), Some(3_312));
+    // Two coarse ticks.
+    let coarse = Layout { unit_ms: 1_000, epoch_ms: START_MS, ..Layout::LEAF };
+    assert_eq!(wanted(coarse, 3_000, window, 0), Some(5_000));
+    // Not above a lease's end, nor where the layout has no time left.
+    let window_to = |ms| IssueWindow { limit: UnixMs(START_MS + ms), ..window };
+    assert_eq!(wanted(Layout::LEAF, 1_000, window_to(1_001), 0), Some(1_001));
+    assert_eq!(wanted(Layout::LEAF, 1_000, window_to(1_000), 0), None);
+    let short = Layout { time_bits: 10, epoch_ms: START_MS, ..Layout::LEAF };
+    assert_eq!(wanted(short, 0, window, 1_023), Some(3_523));
+    assert_eq!(wanted(short, 0, window, 1_024), None);
+
+    let mut generator = as_worker(WorkerId(1), Layout::LEAF, start);
+    generator.marked(UnixMs(START_MS + 2_500));
+    assert_eq!(generator.mark_wanted(at(1_249)), None);
+    assert_eq!(generator.mark_wanted(at(1_250)), Some(UnixMs(START_MS + 3_750)));
 }
 
 #[test]
@@ -140,8 +214,7 @@ fn a_restart_goes_on_at_the_recorded_mark_at_once() {
     let next = generator.mark_wanted(at(0)).expect("it has none ahead");
     generator.marked(next);
     let run = generator.take(at(0), 1, 0).expect("3 s ahead is within the drift");
-    let parts = Layout::LEAF.decompose(run.first).expect("ours");
-    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), mark);
+    assert_eq!(tick_start(&run), mark);
 }
 
 #[test]
@@ -153,6 +226,15 @@ fn a_higher_mark_that_is_learnt_without_a_worker_is_what_a_stop_records() {
     generator.start_over(mark);
     assert_eq!(generator.used_end(), Some(mark), "a stop must not move the mark back");
     assert_eq!(generator.issued_below(), mark, "nor a lease that is let go of tell less");
+}
+
+#[test]
+fn a_worker_goes_on_above_a_higher_mark_that_is_learnt() {
+    let mut generator = generator();
+    generator.start_over(UnixMs(START_MS + 1_000_000_000));
+    generator.marked(UnixMs(START_MS + 2_000_000_000));
+    let run = generator.take(at(1_000_000_000), 1, 0).expect("the clock is there");
+    assert_eq!(tick_start(&run), START_MS + 1_000_000_000);
 }
 
 #[test]
@@ -173,9 +255,15 @@ fn the_time_bits_end_in_an_error_and_not_in_a_wrap() {
     let mut generator = as_worker(WorkerId(1), layout, UnixMs(0));
     generator.marked(UnixMs(START_MS + 1_000_000));
     assert!(generator.take(at(1_023), 1, 0).is_ok());
+    assert_eq!(generator.clock_refusal(at(1_023)), None);
     assert_eq!(generator.take(at(1_024), 1, 0), Err(Refusal::TimeExhausted));
     let before = Now { unix: UnixMs(START_MS - 1), boot: BootMs(0) };
     assert_eq!(generator.take(before, 1, 0), Err(Refusal::BeforeEpoch));
+    // Worker 0's very first id would be 0, which is none.
+    let mut generator = as_worker(WorkerId(0), layout, UnixMs(0));
+    generator.marked(UnixMs(START_MS + 1_000_000));
+    assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::BeforeEpoch));
+    assert!(generator.take(at(0), 1, 1).is_ok());
 }
 
 #[test]
@@ -293,6 +381,19 @@ fn the_lead_of_a_start_is_gone_once_time_has_caught_up() {
 }
 
 #[test]
+fn the_lead_of_a_start_is_not_the_next_worker_s() {
+    let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS + 4_000));
+    generator.marked(UnixMs(START_MS + DRIFT_MS + 1_000));
+    generator.take(at(0), 1, 0).expect("within the drift");
+    generator.follow(Some(IssueWindow::fixed(WorkerId(18))));
+    let behind = Refusal::ClockBehind { behind_ms: DRIFT_MS + 1_000, wait_ms: 1_000 };
+    assert_eq!(generator.take(at(0), 1, 0), Err(behind));
+    // This is known without a worker too.
+    generator.follow(None);
+    assert_eq!(generator.clock_refusal(at(0)), Some(behind));
+}
+
+#[test]
 fn a_mark_only_rises() {
     let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS));
     generator.marked(UnixMs(START_MS + 2_000));
@@ -304,8 +405,7 @@ fn a_mark_only_rises() {
     generator.follow(Some(IssueWindow::fixed(WorkerId(18))));
     generator.marked(UnixMs(START_MS + 1_000_000));
     let run = generator.take(at(1_500), 1, 0).expect("within the drift");
-    let parts = Layout::LEAF.decompose(run.first).expect("it is of this layout");
-    assert_eq!(Layout::LEAF.tick_start_ms(parts.tick), START_MS + 2_000);
+    assert_eq!(tick_start(&run), START_MS + 2_000);
 }
 
 #[test]

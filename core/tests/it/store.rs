@@ -26,6 +26,11 @@ fn words(result: Result<(), StoreError>) -> String {
 }
 
 #[test]
+fn a_tag_is_shown_as_it_is_or_quoted() {
+    assert_eq!(format!("{0} {0:?}", tag("orders")), "orders \"orders\"");
+}
+
+#[test]
 fn a_new_tag_s_values_are_within_their_ranges() {
     let described = |text: &str| NewTag { description: Some(text.into()), ..new_tag(1, 1, 1) };
     let masked = |ceiling| NewTag { masked: Some(masking(20, 1)), ..new_tag(1, 1, ceiling) };

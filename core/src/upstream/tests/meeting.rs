@@ -312,17 +312,23 @@ fn an_old_primary_is_refused_although_the_first_contact_with_the_new_one_failed(
     one.answer(Response::CheckIn(Err(away())));
     // Another database doesn't make it forget what it has met here.
     let stranger = Identity { id: StoreId("postgres:9".into()), ..identity("7") };
-    for (found, why) in [
-        (identity("1"), "an old primary"),
-        (stranger, "is not the database"),
-        (identity("1"), "an old primary"),
-    ] {
+    let is_refused = |one: &mut Watched, found, why| {
         one.pass(PROBE_MS);
         assert_eq!(one.asks(), Request::Identity);
         one.answer(Response::Identity(Ok(found)));
         one.look();
         assert!(one.monitor.refusal().unwrap().to_string().contains(why));
-    }
+    };
+    is_refused(&mut one, identity("1"), "an old primary");
+    is_refused(&mut one, stranger, "is not the database");
+    is_refused(&mut one, identity("1"), "an old primary");
+    // Nor does the old one, if its engine says meanwhile that it is another.
+    one.pass(PROBE_MS);
+    assert_eq!(one.asks(), Request::Identity);
+    one.answer(Response::Identity(Ok(identity("in doubt: 1"))));
+    assert_eq!(one.asks(), Request::Renew(identity("in doubt: 1"), Some(history("1"))));
+    one.answer(Response::Renew(Err(away())));
+    is_refused(&mut one, identity("1"), "an old primary");
     one.pass(PROBE_MS);
     one.meet("2 1*", Some("1"));
     assert_eq!(one.asks(), Request::PushHighWater(identity("2 1*")));

@@ -28,11 +28,18 @@ fn the_texts_stay_as_they_are() {
         ("ORD-{tenant}-{yyyy}{MM}{dd}-{n:5}", "2026-11-24", "acme", 17, "ORD-ACME-20261124-00017"),
         ("{yy}W{ww}/{n:3}", "2026-W53", "", 9, "26W53/009"),
         ("{n:4:base32}-{q}.{yyyy}", "2026-Q4", "", 32, "0010-4.2026"),
+        ("{MM}/{yyyy}-{n:3}", "2026-11", "", 9, "11/2026-009"),
         ("{n:1}", "all", "", 1234, "1234"),
+        // A counts as 10, so that one more digit moves what is before it.
+        ("R{tenant}-{n:2}{check}", "all", "a", 1, "RA-0152"),
         // As in an IBAN: 98 - (RE26000123 in digits, times 100) modulo 97.
         ("RE{yy}{n:6}{check}", "2026", "", 123, "RE2600012349"),
     ] {
-        assert_eq!(write(&format(text), period, tenant, number), expected, "{text}");
+        let format = format(text);
+        assert_eq!(write(&format, period, tenant, number), expected, "{text}");
+        let content =
+            Number { period: period_of(&format, period), tenant: tenant.to_owned(), number };
+        assert_eq!(format.read(expected, Overflow::Grow), Some(content), "{text}");
     }
     // Whoever checks it takes the digits, 10 for A to 35 for Z, modulo 97.
     assert_eq!(27_14_26_00_01_23_49_u64 % 97, 1);
@@ -44,6 +51,7 @@ fn a_format_whose_numbers_would_repeat_or_be_misread_is_refused() {
     for (text, expected) in [
         ("", "printable"),
         ("INV\n{n:6}", "printable"),
+        (&format!("{}{{n:6}}", "-".repeat(96)), "printable"),
         ("INV-{n:6", "brace"),
         ("INV-}{n:6}", "brace"),
         ("INV-{n:6}}", "brace"),
@@ -70,6 +78,7 @@ fn a_format_whose_numbers_would_repeat_or_be_misread_is_refused() {
     ] {
         assert!(refused(text).contains(expected), "{text}: {}", refused(text));
     }
+    format(&format!("{}{{n:6}}", "-".repeat(95)));
 }
 
 /// A format of random parts that is valid.
@@ -200,6 +209,8 @@ fn tenants_are_letters_and_digits() {
     let (with, without) = (format("{tenant}-{n:3}"), format("{n:3}"));
     assert_eq!(with.tenant("Acme7").unwrap(), "acme7");
     assert_eq!(without.tenant("").unwrap(), "");
+    let longest = "x".repeat(32);
+    assert_eq!(with.tenant(&longest).unwrap(), longest);
     for text in ["", "a-b", "ä", &"x".repeat(33)] {
         assert!(with.tenant(text).is_err(), "{text}");
     }
