@@ -30,6 +30,9 @@ fn marks_bounds_and_highest_ends_survive() {
         assert!(!second.begun && !second.stopped_cleanly);
         assert_eq!((second.host, second.set_aside), (first.host, None));
         assert_eq!(second.layouts, [layout("snowflake", 5_000)]);
+        for (name, found) in [("snowflake", second.layouts.first()), ("unknown", None)] {
+            assert_eq!(journal.layout(&tag(name)).await.unwrap().as_ref(), found);
+        }
         let a = tag_of(&journal, "a").await.unwrap();
         assert_eq!(a.generation, Generation(1));
         assert_eq!((a.highest_end, ranges(a.unissued)), (3001, vec![500..1001, 2001..3001]));
