@@ -83,6 +83,7 @@ fn what_is_taken_and_given_back_at_random_adds_up() {
         for (uid, held) in (0..).zip(held) {
             shares.give_back(user(uid), held);
         }
+        assert!(shares.take(user(5), 0));
         assert_eq!(format!("{shares:?}"), unused, "nothing is kept of a user that holds nothing");
     }
 }
