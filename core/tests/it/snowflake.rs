@@ -388,8 +388,8 @@ fn the_lead_of_a_start_is_not_the_next_worker_s() {
     generator.follow(Some(IssueWindow::fixed(WorkerId(18))));
     let behind = Refusal::ClockBehind { behind_ms: DRIFT_MS + 1_000, wait_ms: 1_000 };
     assert_eq!(generator.take(at(0), 1, 0), Err(behind));
-    // This is known without a worker too.
-    generator.follow(None);
+    // This is known before there is a worker too.
+    let generator = Generator::new(Layout::LEAF, generator.mark, DRIFT_MS);
     assert_eq!(generator.clock_refusal(at(0)), Some(behind));
 }
 
