@@ -63,7 +63,8 @@ fn nobody_asks_for_no_id() {
 #[test]
 fn a_used_up_tick_waits_for_the_next_one() {
     let mut generator = generator();
-    assert_eq!(generator.take(at(0), 5_000, 0).map(|run| run.count), Ok(4_096));
+    assert_eq!(generator.take(at(0), 4_095, 0).map(|run| run.count), Ok(4_095));
+    assert_eq!(generator.take(at(0), 5_000, 0).map(|run| run.count), Ok(1));
     assert_eq!(generator.take(at(0), 1, 0), Err(Refusal::TickUsedUp { wait_ms: 1 }));
     assert!(generator.take(at(1), 1, 0).is_ok());
 }
@@ -369,6 +370,12 @@ fn a_start_ahead_of_the_clock_has_its_whole_drift_left() {
 
 #[test]
 fn the_lead_of_a_start_is_gone_once_time_has_caught_up() {
+    let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS + 3_000));
+    generator.marked(UnixMs(START_MS + 1_000_000_000));
+    generator.take(at(1_000), 1, 0).expect("within the drift");
+    let back = Now { unix: UnixMs(START_MS + 1_500 - DRIFT_MS), boot: BootMs(1_500) };
+    generator.take(back, 1, 0).expect("within the drift and what is left of the lead");
+
     let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS + 2_000));
     generator.marked(UnixMs(START_MS + 1_000_000_000));
     generator.take(at(0), 1, 0).expect("within the drift");
