@@ -25,6 +25,7 @@ const STEP: u64 = 500;
 on_each_server!(
     no_id_comes_twice_over_a_fail_over_that_loses_claims,
     no_id_comes_twice_when_the_answer_after_the_report_is_late,
+    the_latest_claims_are_reported_first,
 );
 
 fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
@@ -167,5 +168,61 @@ fn no_id_comes_twice_when_the_answer_after_the_report_is_late<S: Server>() {
     draw(&mut drawn, second, "orders", 5, 20);
     draw(&mut drawn, first, "orders", 5, 20);
     report::<S>("fail-over, and the answer after the report late", 0, &drawn, None);
+    drawn.assert_sound();
+}
+
+/// More tags than a daemon reports in one transaction.
+const TAGS: usize = 250;
+
+/// A daemon that has seen claims of very many tags is still reporting them when another daemon claims. Its report gets
+/// stuck at the first claim that was lost, but has the last one by then.
+fn the_latest_claims_are_reported_first<S: Server>() {
+    let mut pair = Pair::<S>::new();
+    let relays = [Relay::to(pair.primary.port()), Relay::to(pair.primary.port())];
+    let settle = format!("{}s", SHORT_SETTLE.as_secs());
+    let mut hosts: Vec<Host> = relays
+        .iter()
+        .map(|relay| S::url_of(&[relay.port()], DATABASE))
+        .map(|url| Host::on_store(&url).set("failover_settle", &settle))
+        .collect();
+    hosts.iter_mut().for_each(Host::start);
+    let [first, second] = &hosts[..] else { panic!("two hosts") };
+    let tags: Vec<String> = (0..TAGS).map(|number| format!("a{number:03}")).collect();
+    // Their first claims last, so that no later one comes after that of "orders".
+    let rows: Vec<String> = tags.iter().map(|tag| format!("('{tag}', 1, 1000000)")).collect();
+    let rows = rows.join(", ");
+    pair.primary.sql(&format!("INSERT INTO leaf_alloc (biz_tag, max_id, step) VALUES {rows}"));
+    create(first, "orders", 20);
+    pair.caught_up();
+    let mut drawn = Drawn::default();
+    pair.lose_from_now();
+    let mut raw = first.raw();
+    raw.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();
+    let (earliest, others) = tags.split_first().unwrap();
+    assert_eq!(raw.draw(earliest, 1), [1]);
+    for tag in others {
+        raw.send(&ids_request(tag, 1, 1, 55_000));
+    }
+    for _ in others {
+        assert_eq!(raw.reply().ids(), [1]);
+    }
+    draw(&mut drawn, first, "orders", 1, 3);
+    relays.iter().for_each(Relay::refuse);
+    pair.primary.kill();
+    pair.standby.promote();
+    pair.standby.sql("ALTER TABLE leaf_alloc ADD CHECK (biz_tag <> 'a000' OR max_id = 1)");
+
+    relays.iter().for_each(|relay| relay.lead_to(pair.standby.port()));
+    relays[0].pass();
+    eventually("the report is stuck", CLAIMS_WITHIN, || {
+        first.log().to_lowercase().contains("constraint").then_some(())
+    });
+    relays[1].pass();
+    let mut raw = second.raw();
+    raw.stream.set_read_timeout(Some(CLAIMS_WITHIN)).unwrap();
+    drawn.add_ids("orders", &[raw.draw_until("orders", CLAIMS_WITHIN)]);
+    draw(&mut drawn, second, "orders", 5, 20);
+    report::<S>("fail-over, and a report of many tags", 0, &drawn, None);
+    assert_eq!(pair.standby.max_id(earliest), 1, "the report is to be stuck there");
     drawn.assert_sound();
 }

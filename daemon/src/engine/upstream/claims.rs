@@ -51,6 +51,12 @@ impl ClaimCounts {
         by_tag
     }
 
+    /// The end of each remembered claim, the latest first.
+    pub fn recent_ends(&self) -> Vec<(Tag, u64)> {
+        let recent = self.recent.borrow();
+        recent.iter().rev().map(|(tag, run)| (tag.clone(), run.end())).collect()
+    }
+
     /// Counts a claim that the store has answered, or that failed.
     pub fn answered<T>(&self, outcome: &Result<T, StoreError>, took: Duration) {
         let result = match outcome {

@@ -2,7 +2,7 @@
 //! reports changes to the code whose tags live in the store.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ pub struct Driver {
 }
 
 /// How many tags are reported to the store in one call.
-const PUSHED_AT_ONCE: u32 = 1_000;
+const PUSHED_AT_ONCE: u16 = 1_000;
 
 /// How many recorded claims of a tag are compared with this host's own.
 const COMPARED_MAX: u32 = 1_000;
@@ -228,25 +228,41 @@ impl Driver {
 
     /// Raises every tag of the store that this host knows to the highest end that it has seen. Returns how many tags
     /// it knows.
+    ///
+    /// With very many tags, this takes longer than other hosts wait before they claim. A store that lost commits lost
+    /// the latest ones, so the latest claims come first, then the tags in use.
     async fn push_high_water(&self, under: &Identity) -> Result<usize, StoreError> {
         let Some(key) = self.upstream.key() else { return Ok(0) };
-        let masking = self.tenants.masking();
+        let mut first = self.upstream.claims.recent_ends();
+        for (tag, runs) in self.distrusted.borrow().iter() {
+            first.extend(runs.iter().map(|run| (tag.clone(), run.end())));
+        }
+        let in_use = self.tenants.seen_in_use(&self.upstream);
+        first.extend(in_use.iter().cloned());
+        self.raise(under, &first).await?;
         let mut pushed = 0;
         let mut after: Option<Tag> = None;
         loop {
-            let page = self.journal.ends(&key, after.as_ref(), PUSHED_AT_ONCE).await;
+            let page = self.journal.ends(&key, after.as_ref(), PUSHED_AT_ONCE.into()).await;
             let page = page.map_err(|error| in_journal(&error))?;
             let Some((last, _)) = page.last() else { break };
             after = Some(last.clone());
             pushed += page.len();
-            self.upstream.raise(under, page, masking).await?;
+            self.raise(under, &page).await?;
         }
-        // Ends that the journal will record soon.
-        let in_use = self.tenants.seen_in_use(&self.upstream);
-        if !in_use.is_empty() {
-            self.upstream.raise(under, in_use, masking).await?;
-        }
+        // Claims that were answered meanwhile may be in neither.
+        let known: HashMap<Tag, u64> = in_use.into_iter().collect();
+        let mut late = self.tenants.seen_in_use(&self.upstream);
+        late.retain(|(tag, end)| known.get(tag) != Some(end));
+        self.raise(under, &late).await?;
         Ok(pushed)
+    }
+
+    async fn raise(&self, under: &Identity, ends: &[(Tag, u64)]) -> Result<(), StoreError> {
+        for some in ends.chunks(PUSHED_AT_ONCE.into()) {
+            self.upstream.raise(under, some.to_vec(), self.tenants.masking()).await?;
+        }
+        Ok(())
     }
 
     /// Reports ids that both this host and another host have claimed, from another server or after the store had lost
