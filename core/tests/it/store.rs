@@ -153,7 +153,7 @@ fn a_wish_grows_up_to_the_most_that_a_claim_may_take() {
 fn the_used_part_is_a_percentage() {
     let used = [(0, 10), (1, 0), (7, 10), (10, 10), (u64::MAX, 1), (CEILING_MAX - 1, CEILING_MAX)];
     let percent = used.map(|(claimed_to, ceiling)| percent_used(claimed_to, ceiling));
-    assert_eq!(percent, [0, 100, 70, 100, u64::MAX, 99]);
+    assert_eq!(percent, [0, 100, 70, 100, 100, 99]);
 }
 
 #[test]
