@@ -433,6 +433,7 @@ fn a_host_that_goes_on_as_a_new_one_reports_none_of_its_own_claims() {
     host.start();
     create(&host, TAG, 10);
     create(&host, OTHER, 10);
+    let former = host.status()["host"].clone();
     host.stop();
     server.sql("UPDATE leafd_host SET start_token = 'unknown'");
     relay.refuse();
@@ -440,8 +441,10 @@ fn a_host_that_goes_on_as_a_new_one_reports_none_of_its_own_claims() {
     let mut drawn = Drawn::default();
     draw(&mut drawn, &host, TAG, 20, 5);
     relay.pass();
-    eventually("it goes on as a new one", WITHIN, || {
-        (host.status()["segments"]["stores"][0]["journal_stale"] == true).then_some(())
+    eventually("it goes on as a new one, and says so", WITHIN, || {
+        let status = host.status();
+        let is_stale = status["segments"]["stores"][0]["journal_stale"] == true;
+        (is_stale && status["host"] != former).then_some(())
     });
     // The last claim is attributed to another host, and the store loses all of them.
     let of_last = "WHERE end_id = (SELECT MAX(end_id) FROM leafd_claim)";

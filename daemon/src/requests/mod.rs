@@ -81,7 +81,6 @@ pub struct About {
     pub state_dir: String,
     /// Where its worker number comes from.
     pub worker: String,
-    pub host: String,
     /// How many tags the metrics list individually.
     pub metrics_tags: usize,
     /// The number of draws whose processes the daemon remembers.

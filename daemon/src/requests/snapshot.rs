@@ -122,7 +122,7 @@ impl Dispatcher {
             },
             counters: self.counts(),
             host: Host {
-                host: self.about.host.clone(),
+                host: self.segments.host().to_string(),
                 socket: self.about.socket.clone(),
                 state_dir: self.about.state_dir.clone(),
                 journal_error: self.writer.trouble().map(|failure| failure.message),

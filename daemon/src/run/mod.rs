@@ -230,7 +230,6 @@ impl Opened {
             socket: socket_path.display().to_string(),
             state_dir: state_dir.path().display().to_string(),
             worker: lease::worker_text(config),
-            host: recovered.host.to_string(),
             metrics_tags: config.metrics_tags,
             draws_kept: config.draws_kept,
             set_aside: recovered.set_aside.as_ref().map(|path| path.display().to_string()),
