@@ -31,6 +31,8 @@ LEASES:
     StartIgnored,
     /// The disk confirms what it loses in a crash.
     SyncsLost,
+    /// A write of the journal that failed counts as done.
+    FailedWriteCounts,
     /// A restart forgets up to where ids were issued.
     MarkForgotten,
     /// A clean stop gives back the rest of the claim without a record in the journal.
@@ -57,6 +59,8 @@ FAILOVERS:
     DoubtIgnored,
     /// A daemon that was stopped issues ids before it has asked the store.
     StopIgnored,
+    /// Ids are issued while the journal fails.
+    FaultIgnored,
     /// Numbers that may have been claimed anew are kept.
     DistrustIgnored,
     /// A claim made under another history counts.

@@ -9,7 +9,7 @@ use leafd_core::upstream::{Request, Response};
 
 use crate::check::{Claim, Violation};
 use crate::coverage::{LEASE, MONITOR, event_of, lease_state, monitor_state};
-use crate::host::{Daemon, Host, LINES};
+use crate::host::{CameThrough, Daemon, Host, LINES};
 use crate::lease::failed;
 use crate::store::{Answer, Call, From, LAG_MS_MAX, Own, life_of};
 use crate::world::World;
@@ -42,6 +42,8 @@ pub struct Answered {
     wrote: Option<u64>,
     /// The last commit that it shows.
     saw: u64,
+    /// The old primary of a split store gave it.
+    is_split: bool,
 }
 
 /// The caller, its server and the call's number.
@@ -63,7 +65,7 @@ impl Caller {
 
 impl Answered {
     fn of(to: Caller, call: Call, answer: Answer) -> Answered {
-        Answered { to, call, answer, since_ms: 0, wrote: None, saw: 0 }
+        Answered { to, call, answer, since_ms: 0, wrote: None, saw: 0, is_split: false }
     }
 }
 
@@ -173,9 +175,11 @@ impl World {
     pub fn happen(&mut self, happening: Happening) -> Result<(), Violation> {
         match happening {
             Happening::Arrives { to, call, answer_ms } => {
-                let away_until_ms = self.away_until_ms[to.server];
+                let (away_until_ms, servers) = (self.away_until_ms[to.server], self.servers());
                 let Some(host) = self.hosts.get_mut(to.host) else { return Ok(()) };
-                let is_cut_off = host.cut_off_until_ms > self.true_ms;
+                // A server that is gone is not reached, and no longer awaited.
+                let is_gone = to.server >= servers;
+                let is_cut_off = host.cut_off_until_ms > self.true_ms || is_gone;
                 let is_deaf = host.deaf_until_ms > self.true_ms;
                 if is_deaf {
                     // The caller waits for the answer until its time limit.
@@ -195,9 +199,13 @@ impl World {
                     return Ok(());
                 }
                 self.store.wrote = None;
-                let answer = self.carry_out(&to, call.clone())?;
-                let mut answered = Answered::of(to, call, answer);
-                (answered.wrote, answered.saw) = (self.store.wrote, self.store.data.commit);
+                self.store.goes_on_at(to.server);
+                let answer = self.carry_out(&to, call.clone());
+                let is_split = self.store.split_since_ms().is_some();
+                let (wrote, saw) = (self.store.wrote, self.store.data.commit);
+                self.store.goes_on_at(0);
+                let answered = Answered::of(to, call, answer?);
+                let answered = Answered { wrote, saw, is_split, ..answered };
                 match answer_ms {
                     _ if is_deaf => {}
                     Some(answer_ms) => self.at(answer_ms, Happening::Answers(answered)),
@@ -272,6 +280,9 @@ impl World {
                 }
                 Answer::Claim(claimed.map(|granted| {
                     let start = granted.start;
+                    if granted.split_since_ms.is_some() {
+                        self.totals.note("split_claims");
+                    }
                     self.claims.push(Claim { at_ms: true_ms, granted });
                     (start, self.claims.len() - 1)
                 }))
@@ -326,7 +337,7 @@ impl World {
     fn deliver(&mut self, answered: Answered) -> Result<(), Violation> {
         let moment = self.moment(answered.to.host);
         let (true_ms, broken) = (self.true_ms, self.broken);
-        let elsewhere = self.random.usize(..self.away_until_ms.len());
+        let elsewhere = self.random.usize(..self.servers());
         let number = self.number();
         let Some(host) = self.hosts.get_mut(answered.to.host) else { return Ok(()) };
         let paused_until_ms = host.paused_until_ms;
@@ -337,6 +348,13 @@ impl World {
             let in_ms = (paused_until_ms - true_ms).min(self.sim.step_ms_max);
             self.at(in_ms, Happening::IsHeard(answered));
             return Ok(());
+        }
+        if let Some(in_ms) = daemon.waits_for_journal(&host.journal, &answered.answer, true_ms) {
+            self.at(in_ms, Happening::IsHeard(answered));
+            return Ok(());
+        }
+        if answered.is_split {
+            host.old_primary_ms = true_ms;
         }
         let Answered { to, call, mut answer, since_ms, saw, .. } = answered;
         if self.sim.has_tags && broken != Some(Break::WorkersUnverified) {
@@ -379,11 +397,13 @@ impl World {
                     let noted = self.store.lives.get(&life_of(&found.history));
                     let claims_from = |noted_ms| noted_ms + self.sim.settle_ms + 5;
                     let others_claim_ms = noted.map_or(0, |life| claims_from(life.noted_ms));
+                    // As far as the daemon can know, no other host claims earlier.
+                    let others_claim_ms = others_claim_ms.max(claims_from(host.old_primary_ms));
                     tags.sees(true_ms, true_ms.max(others_claim_ms), &found.history);
                     let former = tags.monitor.known_history();
                     let is_former = former.is_some_and(|known| found.history.is_former_of(known));
                     if broken == Some(Break::FormerHistoriesForgotten) && is_former {
-                        host.crash(0, broken);
+                        host.crash(CameThrough::default(), broken);
                         host.journal.history = None;
                         host.start_at_ms = true_ms;
                         return Ok(());

@@ -2,8 +2,9 @@
 //!
 //! From a store that loses commits some ids may come twice, and the documents say which: those of a host that can't be
 //! reached for longer than `failover_settle` during a fail-over, and those claimed between a loss that no engine shows
-//! and its discovery. These are counted. Everything else is a violation, above all an id issued by a daemon that knew of
-//! the loss.
+//! and its discovery. While two primaries take writes, hosts that have not seen the old one's history end may claim
+//! the same ids from both. These are counted. Everything else is a violation, above all an id issued by a daemon that
+//! knew of the loss.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,10 +17,10 @@ use leafd_wire::Run;
 
 use crate::Simulation;
 use crate::coverage::{MACHINES, Pairs};
-use crate::host::Host;
+use crate::host::{Daemon, Host};
 use crate::lease::LAYOUTS;
-use crate::store::{Granted, TAGS};
-use crate::tags::Segment;
+use crate::store::{Granted, OLD_PRIMARY, TAGS};
+use crate::tags::{Seen, Segment};
 use crate::workers::Leased;
 use crate::world::{THRESHOLD_MS, World};
 
@@ -39,9 +40,8 @@ pub struct Issue {
     restored: bool,
     /// How long its daemon had been stopped, and had not asked the store since.
     stopped_ms: u64,
-    /// The lives that its daemon had seen by then, with the time from which it must know whether it told the store its
-    /// numbers in time.
-    seen: Rc<[(Rc<str>, u64)]>,
+    /// The lives that its daemon had seen by then.
+    seen: Rc<[Seen]>,
 }
 
 /// A run of snowflake ids that was issued.
@@ -73,10 +73,11 @@ const CALLS_WINDOW_MS: u64 = 10_000;
 const CLOCKS_AGREE_MS: u64 = 5;
 
 /// What runs count: a name, the simulations whose default run must count it, and words for people.
-const COUNTED: [(&str, &str, &str); 35] = [
+const COUNTED: [(&str, &str, &str); 43] = [
     ("ids", "leases failovers", "ids"),
     ("excused", "failovers", "ids of tags twice as the limits say"),
     ("excused_snowflakes", "failovers", "snowflake ids twice as the limits say"),
+    ("excused_by_split", "failovers", "ids twice as the limits of a split say"),
     ("starts", "leases failovers", "starts"),
     ("late_starts", "failovers", "first starts long after the others"),
     ("crashes", "leases failovers", "crashes"),
@@ -93,6 +94,10 @@ const COUNTED: [(&str, &str, &str); 35] = [
     ("registry_clock_steps", "leases failovers", "clock steps of the store or registry"),
     ("registry_clock_behind", "leases failovers", "registry clocks behind for a lease"),
     ("disks_hang", "leases failovers", "disks that hang"),
+    ("journals_refuse", "leases failovers", "journals that refuse commits"),
+    ("journals_fail_late", "leases failovers", "journals that fail after a write"),
+    ("fault_crashes", "leases failovers", "crashes while the journal fails"),
+    ("inexact_stops", "leases failovers", "stops that a journal could not record"),
     ("outages", "leases failovers", "outages"),
     ("cut_off", "leases failovers", "hosts cut off"),
     ("deaf", "leases failovers", "hosts that hear no answers"),
@@ -100,6 +105,9 @@ const COUNTED: [(&str, &str, &str); 35] = [
     ("promotions", "failovers", "promotions"),
     ("like_another", "failovers", "promotions to a timeline that another server has"),
     ("calm_failovers", "failovers", "promotions with everybody there"),
+    ("splits", "failovers", "old primaries that go on taking writes"),
+    ("split_claims", "failovers", "claims that they grant"),
+    ("moves", "failovers", "connections that move between two primaries"),
     ("set_back", "failovers", "times that data was set back"),
     ("returns", "failovers", "returns of a former primary"),
     ("old_answers", "failovers", "answers of a former primary"),
@@ -130,6 +138,19 @@ impl World {
         let Segment { next: id, claim, .. } = drawn;
         self.totals.note("ids");
         self.hosts[host].drew_at_ms[tag] = self.true_ms;
+        self.check_journal(host, format_args!("id {id} of tag {tag}"))?;
+        let on_disk = self.hosts[host].journal.ends[tag];
+        if id >= on_disk {
+            return Err(Violation(format!(
+                "host {host} issued id {id} of tag {tag}, and its journal has {on_disk}"
+            )));
+        }
+        let below = std::mem::replace(&mut self.hosts[host].issued_below[tag], id + 1);
+        if id < below {
+            return Err(Violation(format!(
+                "host {host} issued id {id} of tag {tag} after {below}"
+            )));
+        }
         let tags = self.hosts[host].daemon.as_ref().map(|daemon| &daemon.tags);
         let restored = drawn.restored && tags.is_none_or(|tags| !tags.is_anew);
         let seen = tags.map(|tags| Rc::clone(&tags.seen));
@@ -146,8 +167,20 @@ impl World {
                 first.host
             )));
         }
-        self.totals.note("excused");
+        let is_split = |of: usize| self.claims[of].granted.split_since_ms.is_some();
+        let by_split = is_split(first.claim) || is_split(claim);
+        self.totals.note(if by_split { "excused_by_split" } else { "excused" });
         Ok(())
+    }
+
+    /// A daemon whose journal fails issues nothing until it works.
+    fn check_journal(&self, host: usize, ids: fmt::Arguments<'_>) -> Result<(), Violation> {
+        match &self.hosts[host].daemon {
+            Some(daemon) if daemon.fails() => {
+                Err(Violation(format!("host {host} issued {ids} while its journal failed")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Why an id must not have come twice out of these claims.
@@ -195,15 +228,34 @@ impl World {
     /// the first claim of that life, the store can't show that the daemon came too late.
     fn knew_better(&self, issue: &Issue, tag: usize, id: u64) -> bool {
         let claim = &self.claims[issue.claim];
-        let late = |(life, must_know_ms): &(Rc<str>, u64)| {
+        // No life that began on the other side of a split contains the claim. But the daemon can't tell a server's life
+        // from an old primary's before one of them shows that the other one is over.
+        let split_ms = claim.granted.split_since_ms;
+        let since_ms = split_ms.unwrap_or(claim.at_ms);
+        // Nor can a daemon that has met both sides tell which one is the store before it sees one of them end.
+        let are_two_sides = |one: &Rc<str>, other: &Rc<str>| {
+            let [first, second] = [one, other].map(|life| &self.store.lives[life]);
+            let are_related = first.former.contains(other) || second.former.contains(one);
+            one != other && (first.is_of_split || second.is_of_split) && !are_related
+        };
+        let has_met =
+            |life: &Rc<str>| issue.seen.iter().any(|seen| are_two_sides(life, &seen.life));
+        let has_met_both = issue.seen.iter().any(|seen| has_met(&seen.life));
+        let late = |Seen { life, must_know_ms, is_known }: &Seen| {
             let noted = &self.store.lives[life];
+            if has_met_both && (noted.is_of_split || has_met(life)) {
+                return false;
+            }
             let Some(first) = noted.first_claim else { return false };
             let in_time = self.store.pushes.iter().any(|push| {
                 let of_host = push.host == issue.host && push.life == *life;
                 of_host && push.commit < first && push.covers(tag, id)
             });
-            let is_traced = noted.untraced_ms.is_none_or(|lost_ms| *must_know_ms < lost_ms);
-            noted.noted_ms > claim.at_ms && *must_know_ms < issue.at_ms && is_traced && !in_time
+            let showed_ms = if *is_known { *must_know_ms } else { issue.at_ms };
+            let is_traced = noted.untraced_ms.is_none_or(|lost_ms| showed_ms < lost_ms);
+            let is_after = noted.noted_ms > since_ms
+                && (split_ms.is_none() || noted.former.contains(&claim.granted.life));
+            is_after && *must_know_ms < issue.at_ms && is_traced && !in_time
         };
         issue.seen.iter().any(late)
     }
@@ -246,6 +298,7 @@ impl World {
 
     /// Checks snowflake ids that a host just issued.
     pub fn check_run(&mut self, index: usize, layout: usize, run: Run) -> Result<(), Violation> {
+        self.check_journal(index, format_args!("{} of layout {layout}", run.first))?;
         let host = &mut self.hosts[index];
         let Some(daemon) = &host.daemon else { return Ok(()) };
         let holder = Arc::clone(&daemon.worker.lease.settings.holder.id);
@@ -287,14 +340,17 @@ impl World {
         host.drew_at_ms[TAGS] = self.true_ms;
         self.totals.note("ids");
         let mut earlier = self.stamped[layout].range(..issued.end).rev();
-        let Some((_, first)) = earlier.next().filter(|(_, first)| first.end > run.first) else {
+        let found = earlier.next().map(|(_, first)| first.clone());
+        let Some(first) = found.filter(|first| first.end > run.first) else {
             self.stamped[layout].insert(run.first, issued);
             return Ok(());
         };
-        if let Some(why) = self.why_not_stamped_twice(first, &issued) {
+        if let Some(why) = self.why_not_stamped_twice(&first, &issued) {
             return broken(format!("a second time, after host {}: {why}", first.host));
         }
-        self.totals.note("excused_snowflakes");
+        let is_split = |issued| self.lease_of(issued).is_some_and(|leased| leased.is_split);
+        let by_split = is_split(&first) || is_split(&issued);
+        self.totals.note(if by_split { "excused_by_split" } else { "excused_snowflakes" });
         Ok(())
     }
 
@@ -327,12 +383,14 @@ impl World {
         self.store.leased.iter().rev().find(is_its)
     }
 
-    /// Why these ids can't have come twice because the store lost their lease and another holder took their worker.
+    /// Why these ids can't have come twice because the store lost their lease and another holder took their worker. On
+    /// the old primary of a split store, a lease may be renewed after that.
     fn why_not_lost(&self, issued: &Issued, lost: &Leased, other: &Issued) -> Option<&'static str> {
         let is_taking = |leased: &&Leased| {
             (leased.worker, &leased.holder) == (other.worker, &other.holder)
-                && leased.at_ms > lost.at_ms
+                && (leased.at_ms > lost.at_ms || lost.is_split)
                 && !self.store.includes(leased.commit, lost.commit)
+                && !self.store.includes(lost.commit, leased.commit)
         };
         let Some(taken) = self.store.leased.iter().find(is_taking) else {
             return Some("its lease was not lost");
@@ -351,11 +409,14 @@ impl World {
         let true_ms = self.true_ms;
         let is_off = |ahead_ms: i64| ahead_ms.unsigned_abs() > THRESHOLD_MS / 2;
         let is_stores_clock_off = is_off(self.store.offset_ms);
+        let is_split = self.store.old_side.is_some();
         for host in &mut self.hosts {
             let away_until_ms = self.away_until_ms[host.server];
             let until_ms = away_until_ms.max(host.paused_until_ms).max(host.cut_off_until_ms);
             let until_ms = until_ms.max(host.deaf_until_ms).max(host.disk_hangs_until_ms);
-            let is_unwell = host.daemon.is_none()
+            let until_ms = until_ms.max(host.disk_fails_until_ms);
+            let is_unwell = is_split && host.server == OLD_PRIMARY
+                || host.daemon.as_ref().is_none_or(Daemon::fails)
                 || is_stores_clock_off
                 || is_off(host.clocks.ahead_ms(true_ms))
                 || until_ms > true_ms;
@@ -391,6 +452,10 @@ impl World {
             if self.store.one_history && daemon.tags.monitor.failovers != 0 {
                 let words = "waited for a store that had lost nothing";
                 return Err(Violation(format!("host {index} {words}")));
+            }
+            let trusted = daemon.tags.monitor.claimable();
+            if trusted.is_some_and(|trusted| trusted.history != self.store.data.note.history) {
+                return Err(Violation(format!("host {index} trusts a history that is over")));
             }
             if self.sim.has_tags && (0..TAGS).any(|tag| host.drew_at_ms[tag] < since_ms) {
                 return never_ready(format!("{:?}", daemon.tags.monitor));
@@ -437,7 +502,7 @@ impl Totals {
     pub fn assert_all_happened(&self, sim: &Simulation) {
         for (name, simulations, _) in COUNTED {
             let counts = simulations.split(' ').any(|one| one == sim.name);
-            let may_be_absent = name.starts_with("excused");
+            let may_be_absent = ["excused", "excused_snowflakes"].contains(&name);
             assert!(self.has(name) == counts || may_be_absent, "in {}: {name}", sim.name);
         }
         // What is excused must not become what is usual.
@@ -445,6 +510,8 @@ impl Totals {
         assert!(count("excused") <= count("ids") / 20, "{} were excused", count("excused"));
         let snowflakes = count("excused_snowflakes");
         assert!(snowflakes <= count("ids") / 200, "{snowflakes} snowflake ids were excused");
+        let by_split = count("excused_by_split");
+        assert!(by_split <= count("ids") / 50, "{by_split} ids were excused by splits");
         let known = |name: &&str| COUNTED.iter().any(|(known, ..)| known == name);
         assert_eq!(self.counts.keys().find(|name| !known(name)), None);
     }

@@ -14,7 +14,7 @@ use leafd_core::{BootMs, UnixMs, WorkerId};
 use leafd_wire::{Layout, Run};
 
 use crate::Break;
-use crate::host::{Daemon, Journal, Moment};
+use crate::host::{Daemon, Disk, Journal, Moment};
 use crate::store::Answer;
 use crate::world::{DRIFT_MS, THRESHOLD_MS};
 
@@ -185,9 +185,13 @@ impl Worker {
         moment: Moment,
     ) -> Step {
         let Moment { broken, true_ms, sync_ms, random, .. } = moment;
-        while self.writes.front().is_some_and(|(due_ms, _)| *due_ms <= true_ms) {
+        while moment.acknowledges
+            && self.writes.front().is_some_and(|(due_ms, _)| *due_ms <= true_ms)
+        {
             let (_, change) = self.writes.pop_front().unwrap();
-            journal.apply(&change);
+            if moment.disk == Disk::Works {
+                journal.apply(&change);
+            }
             if broken != Some(Break::SyncsLost) {
                 self.durable(now, change);
             }

@@ -4,9 +4,11 @@
 //! - `leases`: hosts lease workers from a registry that holds nothing else, for a limited time or permanently. Clocks
 //!   step, pods churn, and the registry loses its last writes.
 //! - `failovers`: hosts claim segments from a store and lease workers from the same store. It loses commits visibly or
-//!   not, returns to a former primary, or answers once more as one; or several servers are one store with one history.
+//!   not, returns to a former primary, answers once more as one, or has two primaries that take writes; or several
+//!   servers are one store with one history.
 //!
 //! In both, daemons crash at every step, stop, are suspended or cut off, and find journals that are lost, foreign or old.
+//! Commits of their journals hang or fail.
 //! Answers are late, lost, or carried out after their caller gave up. Clocks run at their own rates.
 //!
 //! A run depends on its seed alone. `LEAFD_TEST_SEED=N` repeats a run, and `LEAFD_SIM_RUNS=N` sets how many there are:

@@ -5,8 +5,8 @@ use leafd_core::lease::Mode;
 
 use crate::Break;
 use crate::coverage::{LEASE, MACHINES, MONITOR, lease_state, monitor_state};
-use crate::host::{Host, Journal};
-use crate::store::{LAG_MS_MAX, Loss};
+use crate::host::{CameThrough, Daemon, Disk, Host, Journal, RETRY_MS};
+use crate::store::{LAG_MS_MAX, Loss, OLD_PRIMARY, TAGS};
 use crate::world::{THRESHOLD_MS, World};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -16,15 +16,16 @@ const YEAR_MS: i64 = 365 * 24 * HOUR_MS;
 type Event = fn(&mut World, usize);
 
 /// The first events happen only while it isn't calm.
-const TROUBLES: usize = 5;
+const TROUBLES: usize = 6;
 
 /// How many of 10,000 steps begin with each event, in `leases` and in `failovers`.
-const EVENTS: [(u32, u32, Event); 21] = [
+const EVENTS: [(u32, u32, Event); 23] = [
     (6, 3, World::boots_with_a_wrong_clock),
     (4, 20, World::goes_away),
     (6, 8, World::stores_clock_steps),
     (6, 6, World::is_deaf),
     (6, 6, World::disk_hangs),
+    (8, 12, World::disk_fails),
     (30, 20, World::crash),
     (20, 8, World::stop),
     (10, 8, World::release),
@@ -37,6 +38,7 @@ const EVENTS: [(u32, u32, Event); 21] = [
     (2, 0, World::fail_over),
     (0, 30, World::promotion),
     (0, 18, World::is_set_back),
+    (0, 8, World::splits),
     (0, 10, World::connects_elsewhere),
     (6, 4, World::journal_is_lost),
     (6, 3, World::journal_is_copied),
@@ -87,6 +89,12 @@ impl World {
             self.loses_commits(host);
             return true;
         }
+        if self.random.u8(..40) == 0 && daemon.is_some_and(Daemon::fails) && !self.calm() {
+            // Nobody knows what is on the disk.
+            let event = if self.random.u8(..3) == 0 { World::crash } else { World::stop };
+            event(self, host);
+            return true;
+        }
         if self.random.u8(..64) == 0 && self.is_rare(host) {
             // Few events fall into short states.
             let events =
@@ -108,6 +116,10 @@ impl World {
         if daemon.tags.monitor.own_until().is_some() && !is_cut_off && self.random.u8(..24) == 0 {
             // A host is gone while its held numbers are in doubt.
             self.is_cut_off_for(host, 2 * self.sim.settle_ms);
+            return true;
+        }
+        if self.store.old_side.is_some() && self.random.u8(..60) == 0 {
+            self.connects_elsewhere(host);
             return true;
         }
         let settles = daemon.tags.monitor.settling_ms(BootMs(0)) > 0;
@@ -163,6 +175,7 @@ impl World {
     pub fn heal(&mut self) {
         self.calm_until_ms = u64::MAX;
         self.away_until_ms.fill(0);
+        self.is_fenced();
         let workers = usize::try_from(self.pool.end).unwrap();
         self.hosts.truncate(workers);
         self.all_go_on();
@@ -179,7 +192,8 @@ impl World {
     fn all_go_on(&mut self) {
         for host in &mut self.hosts {
             host.resume(self.true_ms);
-            (host.cut_off_until_ms, host.deaf_until_ms, host.disk_hangs_until_ms) = (0, 0, 0);
+            (host.cut_off_until_ms, host.deaf_until_ms) = (0, 0);
+            (host.disk_hangs_until_ms, host.disk_fails_until_ms) = (0, 0);
         }
     }
 
@@ -199,7 +213,18 @@ impl World {
         self.befalls(host, "crash");
         self.hosts[host].resume(self.true_ms);
         let Some(daemon) = &self.hosts[host].daemon else { return };
-        let came_through = self.random.usize(..=daemon.worker.writes.len());
+        let came_through = match self.hosts[host].disk(self.true_ms) {
+            Disk::Refuses => CameThrough::default(),
+            _ => CameThrough {
+                writes: self.random.usize(..=daemon.worker.writes.len()),
+                claims: self.random.usize(..=TAGS),
+                record: self.random.bool(),
+                drop: self.random.bool(),
+            },
+        };
+        if daemon.fails() {
+            self.totals.note("fault_crashes");
+        }
         let backed_up = self.random.bool();
         let host = &mut self.hosts[host];
         host.crash(came_through, self.broken);
@@ -216,6 +241,7 @@ impl World {
             && !daemon.stopping
         {
             daemon.stopping = true;
+            daemon.stop_by_ms = self.true_ms + self.sim.timeout_ms / 4;
             daemon.worker.stop(self.broken);
             self.totals.note("stops");
         }
@@ -348,6 +374,19 @@ impl World {
         self.totals.note("disks_hang");
     }
 
+    /// Commits of the journal fail for a while, before or after they are written.
+    fn disk_fails(&mut self, host: usize) {
+        let long = self.random.u8(..3) == 0;
+        let most_ms = if long { self.sim.outage_ms } else { 3 * RETRY_MS };
+        let until_ms = self.true_ms + self.random.u64(100..most_ms);
+        let is_written = self.random.bool();
+        let host = &mut self.hosts[host];
+        host.disk_fails_until_ms = until_ms;
+        host.failing_disk = if is_written { Disk::FailsLate } else { Disk::Refuses };
+        host.is_unwell_until(until_ms + RETRY_MS);
+        self.totals.note(if is_written { "journals_fail_late" } else { "journals_refuse" });
+    }
+
     fn stores_clock_steps(&mut self, _: usize) {
         let small = i64::try_from(2 * THRESHOLD_MS).unwrap();
         let lasted_ms = self.true_ms - self.store.offset_since_ms;
@@ -364,7 +403,7 @@ impl World {
     }
 
     fn goes_away(&mut self, _: usize) {
-        let server = self.random.usize(..self.away_until_ms.len());
+        let server = self.random.usize(..self.servers());
         let long = self.random.u8(..3) == 0;
         let most_ms = if long { self.sim.outage_ms } else { self.sim.outage_ms / 8 };
         self.away_until_ms[server] = self.true_ms + self.random.u64(100..most_ms);
@@ -372,15 +411,51 @@ impl World {
     }
 
     fn connects_elsewhere(&mut self, host: usize) {
-        self.hosts[host].server = self.random.usize(..self.away_until_ms.len());
+        let server = self.random.usize(..self.servers());
+        if self.store.old_side.is_some() && self.hosts[host].server != server {
+            self.totals.note("moves");
+        }
+        self.hosts[host].server = server;
+    }
+
+    /// A standby is promoted while the old primary goes on taking writes: some hosts reach the one, some the other, until
+    /// the old one is fenced.
+    fn splits(&mut self, _: usize) {
+        if self.store.one_history || self.store.old_side.is_some() || self.operator_at_ms.is_some()
+        {
+            return;
+        }
+        let lag_ms = self.random.u64(..LAG_MS_MAX);
+        self.lose(Loss::Promotion, lag_ms);
+        let for_ms = self.sim.settle_ms + self.random.u64(..3 * self.sim.outage_ms);
+        self.store.split(self.true_ms, self.true_ms + for_ms);
+        for host in &mut self.hosts {
+            host.server = self.random.usize(..=OLD_PRIMARY);
+        }
+        let host = self.random.usize(..self.hosts.len());
+        let other = (host + 1) % self.hosts.len();
+        (self.hosts[host].server, self.hosts[other].server) = (0, OLD_PRIMARY);
+        self.totals.note("splits");
+    }
+
+    /// The old primary takes no more writes, and nobody reaches it. If hosts have gone on there from the other one, they
+    /// refuse that, and an operator declares the loss.
+    pub fn is_fenced(&mut self) {
+        let Some(is_later) = self.store.end_split() else { return };
+        self.hosts.iter_mut().for_each(|host| host.server = 0);
+        if is_later {
+            self.operator_at_ms = Some(self.true_ms + self.random.u64(..2 * self.sim.settle_ms));
+        }
     }
 
     /// The registry loses its last writes. Its promise then needs hosts that reach it and clocks that are about right,
     /// until no host can still have a lost claim.
     fn fail_over(&mut self, _: usize) {
-        // What a hanging disk has taken arrives late, also if all goes well from now on.
-        let is_unable =
-            |host: &Host| host.journal.is_restored || host.disk_hangs_until_ms > self.true_ms;
+        // What a hanging or failing disk has taken arrives late, also if all goes well from now on.
+        let is_unable = |host: &Host| {
+            let hangs = host.disk_hangs_until_ms > self.true_ms;
+            host.journal.is_restored || hangs || host.fails(self.true_ms)
+        };
         if self.hosts.iter().any(is_unable) {
             return;
         }
@@ -456,7 +531,8 @@ impl World {
             let trusts = daemon.and_then(|daemon| daemon.tags.monitor.claimable());
             trusts.is_some_and(|trusted| trusted.history == *present)
         };
-        let is_possible = self.store.former.is_some() && self.operator_at_ms.is_none();
+        let is_whole = self.store.old_side.is_none() && self.operator_at_ms.is_none();
+        let is_possible = self.store.former.is_some() && is_whole;
         if !is_possible || !self.hosts.iter().all(knows) {
             return;
         }

@@ -25,6 +25,9 @@ pub const CLAIM: u64 = 40;
 /// A dying primary loses at most the commits of this time.
 pub const LAG_MS_MAX: u64 = 3_000;
 
+/// The old primary's place among the servers, while it still takes writes.
+pub const OLD_PRIMARY: usize = 1;
+
 /// The store's name.
 pub const NAME: &str = "simulated";
 
@@ -56,6 +59,10 @@ pub struct Store {
     past: VecDeque<(u64, Data)>,
     /// The former primary's state when it went away.
     pub former: Option<Data>,
+    /// The old primary, while both it and the new one take writes.
+    pub old_side: Option<OldSide>,
+    /// Whether it carries out the present call.
+    is_old_side: bool,
     /// The lives of this store, by their names.
     pub lives: BTreeMap<Rc<str>, Life>,
     pub pushes: Vec<Push>,
@@ -79,11 +86,23 @@ pub struct Store {
     pub noticed_ms: Option<u64>,
 }
 
+/// A primary that still takes writes although another server was promoted.
+pub struct OldSide {
+    data: Data,
+    past: VecDeque<(u64, Data)>,
+    since_ms: u64,
+    pub until_ms: u64,
+}
+
 /// A life of the store.
 #[derive(Default)]
 pub struct Life {
     /// When it was noted.
     pub noted_ms: u64,
+    /// The lives that its history shows as over.
+    pub former: Vec<Rc<str>>,
+    /// It began while two primaries took writes.
+    pub is_of_split: bool,
     /// The commit of the first claim in it.
     pub first_claim: Option<u64>,
     /// Since when the store has no trace of that claim.
@@ -133,6 +152,8 @@ pub struct Granted {
     pub life: Rc<str>,
     /// Whether the note was not true.
     pub in_doubt: bool,
+    /// Since when the store was split, if its old primary granted it.
+    pub split_since_ms: Option<u64>,
 }
 
 /// A call on its way.
@@ -230,6 +251,8 @@ impl Store {
             data,
             past: VecDeque::new(),
             former: None,
+            old_side: None,
+            is_old_side: false,
             lives: BTreeMap::from([(life, Life::default())]),
             pushes: Vec::new(),
             wrote: None,
@@ -342,7 +365,7 @@ impl Store {
         self.lives.entry(Rc::clone(&life)).or_default().first_claim.get_or_insert(commit);
         let start = self.data.max_id[tag];
         self.data.max_id[tag] += CLAIM;
-        Ok(Granted { start, commit, life, in_doubt })
+        Ok(Granted { start, commit, life, in_doubt, split_since_ms: self.split_since_ms() })
     }
 
     /// Carries out a monitor's call.
@@ -420,6 +443,39 @@ impl Store {
         })
     }
 
+    /// The former primary goes on taking writes.
+    pub fn split(&mut self, true_ms: u64, until_ms: u64) {
+        let past = VecDeque::new();
+        self.old_side =
+            self.former.clone().map(|data| OldSide { data, past, since_ms: true_ms, until_ms });
+    }
+
+    /// The old primary is fenced. It may return as it was then. Returns whether its history shows the other's as over,
+    /// if there was one.
+    pub fn end_split(&mut self) -> Option<bool> {
+        let old = self.old_side.take()?.data;
+        let is_later = self.data.note.history.is_former_of(&old.note.history);
+        self.former = Some(old);
+        Some(is_later)
+    }
+
+    /// What follows is carried out by this server.
+    pub fn goes_on_at(&mut self, server: usize) {
+        let is_old_side = server == OLD_PRIMARY && self.old_side.is_some();
+        if is_old_side != self.is_old_side
+            && let Some(other) = &mut self.old_side
+        {
+            std::mem::swap(&mut self.data, &mut other.data);
+            std::mem::swap(&mut self.past, &mut other.past);
+            self.is_old_side = is_old_side;
+        }
+    }
+
+    /// Since when the store is split, if the old primary carries out the present call.
+    pub fn split_since_ms(&self) -> Option<u64> {
+        self.old_side.as_ref().filter(|_| self.is_old_side).map(|old| old.since_ms)
+    }
+
     /// An operator says that the store has lost commits.
     pub fn declare_loss(&mut self, true_ms: u64) {
         let engine = self.engine(0, None);
@@ -431,7 +487,9 @@ impl Store {
         self.drawn += 1;
         self.data.note = self.data.note.renewed(self.drawn, engine, known);
         let life = life_of(&self.data.note.history);
-        self.lives.insert(life, Life { noted_ms: true_ms, ..Life::default() });
+        let former = former_lives(&self.data.note.history).collect();
+        let is_of_split = self.old_side.is_some();
+        self.lives.insert(life, Life { noted_ms: true_ms, former, is_of_split, ..Life::default() });
     }
 
     /// Writes the number that proves to the host that its last write is kept.

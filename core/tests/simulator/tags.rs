@@ -9,7 +9,7 @@ use leafd_core::store::{History, Identity, Proof, StoreError, StoreId};
 use leafd_core::upstream::{Event, Monitor, Record, Request, Response, Settings, Step};
 
 use crate::Break;
-use crate::host::{CLAIMS, Daemon, Journal, MONITOR, Moment};
+use crate::host::{CLAIMS, CameThrough, Daemon, Disk, Journal, MONITOR, Moment};
 use crate::store::{CLAIM, Call, TAGS, Told, former_lives, life_of};
 use crate::world::ANSWER_MS;
 
@@ -22,6 +22,16 @@ pub struct Segment {
     pub claim: usize,
     /// It comes from a restored journal.
     pub restored: bool,
+}
+
+/// A life of the store that a daemon has seen.
+#[derive(Clone)]
+pub struct Seen {
+    pub life: Rc<str>,
+    /// From this time on the daemon must know whether it told the store its numbers in time, or issue nothing.
+    pub must_know_ms: u64,
+    /// It knows.
+    pub is_known: bool,
 }
 
 /// The monitor of the store, and what is held.
@@ -39,6 +49,8 @@ pub struct Tags {
     pub unjournalled: VecDeque<(u64, Segment)>,
     /// A record of the monitor on its way to the disk, and when it arrives.
     record: Option<(u64, Record)>,
+    /// What was dropped, and when the journal forgets it.
+    dropped: Option<(u64, Vec<Segment>)>,
     claiming: [bool; TAGS],
     /// The journal's leftovers were loaded or dropped.
     pub loaded: bool,
@@ -48,13 +60,19 @@ pub struct Tags {
     pub proof: Proof,
     /// The name under which the store has recorded this start.
     pub host: Option<Arc<str>>,
-    /// The lives that it has seen, with the time from which it must know whether it told the store in time.
-    pub seen: Rc<[(Rc<str>, u64)]>,
+    /// The lives that it has seen.
+    pub seen: Rc<[Seen]>,
     /// Those in which it was told whether claims were made.
     told: BTreeSet<Rc<str>>,
     /// The history in which it last asked whether the store is settled.
     asked_in: Option<History>,
     claim_retry_ms: u64,
+}
+
+/// The answer to a call of the monitor that needs the journal.
+fn journal_fails() -> Response {
+    let (store, cause) = ("journal".to_owned(), "it can't be read".into());
+    Response::PushHighWater(Err(StoreError::Unavailable { store, cause }))
 }
 
 impl Daemon {
@@ -77,13 +95,18 @@ impl Daemon {
             match tags.monitor.next(now) {
                 Step::Event(event) => {
                     if event == Event::Distrusted && moment.broken != Some(Break::DistrustIgnored) {
-                        tags.drop_held(journal);
+                        tags.drop_held(journal, true_ms + moment.sync_ms);
                     }
                 }
                 Step::Request(Request::Record(record)) => {
                     tags.record = Some((true_ms + moment.sync_ms, record));
                 }
                 Step::Request(request) => {
+                    if let (Request::PushHighWater(_), Some(_)) = (&request, self.retry_ms) {
+                        // The daemon reads from its journal what it has seen.
+                        tags.monitor.answered(now, journal_fails(), random);
+                        continue;
+                    }
                     let told = tags.told_with(&request, journal, moment.broken);
                     match (&request, moment.broken) {
                         (Request::PushHighWater(_), Some(Break::PushSkipped)) => {
@@ -115,7 +138,8 @@ impl Daemon {
             Some(Break::StopIgnored) => monitor.own_until().is_none_or(|until| now < until),
             _ => now < monitor.issues_until(),
         };
-        if self.stopping || !*loaded || !may_issue {
+        let fails = self.retry_ms.is_some() && broken != Some(Break::FaultIgnored);
+        if self.stopping || fails || !*loaded || !may_issue {
             return None;
         }
         let one = held.iter_mut().find(|held| held.tag == tag)?;
@@ -154,6 +178,7 @@ impl Tags {
             highest: journal.ends,
             unjournalled: VecDeque::new(),
             record: None,
+            dropped: None,
             claiming: [false; TAGS],
             loaded: false,
             distrusted: false,
@@ -175,26 +200,79 @@ impl Tags {
         now: BootMs,
         moment: Moment,
     ) {
+        if !moment.acknowledges {
+            return;
+        }
+        if moment.disk == Disk::Works {
+            self.reach_disk(life, journal, left, moment.true_ms);
+        }
         while let Some((due_ms, segment)) = self.unjournalled.front().copied()
             && due_ms <= moment.true_ms
         {
             self.unjournalled.pop_front();
-            journal.ends[segment.tag] = journal.ends[segment.tag].max(segment.end);
             self.held.push(segment);
         }
-        let due = self.record.take_if(|(due_ms, _)| *due_ms <= moment.true_ms);
-        let Some((_, record)) = due else { return };
-        if let Record::CheckedIn(..) = record {
-            journal.starts = vec![life];
+        self.dropped.take_if(|(due_ms, _)| *due_ms <= moment.true_ms);
+        if self.record.take_if(|(due_ms, _)| *due_ms <= moment.true_ms).is_some() {
+            self.monitor.answered(now, Response::Record(Ok(())), moment.random);
         }
-        let (Record::CheckedIn(_, history) | Record::History(_, history)) = record;
-        if let Some(former) = journal.history.replace(history.clone())
-            && former != history
+    }
+
+    /// Whether changes are under way to the disk.
+    pub fn has_writes(&self) -> bool {
+        !self.unjournalled.is_empty() || self.record.is_some() || self.dropped.is_some()
+    }
+
+    /// Whether one of them is due.
+    pub fn has_due(&self, true_ms: u64) -> bool {
+        let [claim, record, dropped] = [
+            self.unjournalled.front().map(|(due_ms, _)| *due_ms),
+            self.record.as_ref().map(|(due_ms, _)| *due_ms),
+            self.dropped.as_ref().map(|(due_ms, _)| *due_ms),
+        ];
+        [claim, record, dropped].into_iter().flatten().any(|due_ms| due_ms <= true_ms)
+    }
+
+    /// The disk has what is due.
+    pub fn reach_disk(
+        &self,
+        life: u64,
+        journal: &mut Journal,
+        left: &mut BTreeSet<Rc<str>>,
+        true_ms: u64,
+    ) {
+        let due = self.unjournalled.iter().take_while(|(due_ms, _)| *due_ms <= true_ms);
+        due.for_each(|(_, segment)| journal.saw(segment));
+        if let Some((due_ms, record)) = &self.record
+            && *due_ms <= true_ms
         {
-            left.insert((&*former.0).into());
-            (journal.written, journal.kept) = (0, None);
+            journal.apply_record(life, left, record);
         }
-        self.monitor.answered(now, Response::Record(Ok(())), moment.random);
+    }
+
+    /// The daemon ends, and the disk has what came through.
+    pub fn end(
+        mut self,
+        life: u64,
+        journal: &mut Journal,
+        left: &mut BTreeSet<Rc<str>>,
+        came_through: CameThrough,
+    ) {
+        // The journal has no claim that was made since it should have forgotten what is held.
+        let is_kept = self.dropped.is_some() && !came_through.drop;
+        let claims = if is_kept { 0 } else { came_through.claims };
+        for (_, segment) in self.unjournalled.drain(..).take(claims) {
+            journal.saw(&segment);
+            self.held.push(segment);
+        }
+        if let Some((_, record)) = self.record.filter(|_| came_through.record) {
+            journal.apply_record(life, left, &record);
+        }
+        if self.loaded {
+            let kept = self.dropped.filter(|_| !came_through.drop);
+            journal.segments = kept.map_or_else(Vec::new, |(_, dropped)| dropped);
+            journal.segments.extend(self.held);
+        }
     }
 
     fn told_with(&self, request: &Request, journal: &Journal, broken: Option<Break>) -> Told {
@@ -228,11 +306,18 @@ impl Tags {
         Some(Call::Claim(tag, under))
     }
 
-    fn drop_held(&mut self, journal: &mut Journal) {
+    /// What it holds is no longer its own. The journal forgets it too, and has it until then.
+    fn drop_held(&mut self, journal: &mut Journal, due_ms: u64) {
         self.distrusted = true;
-        self.held.clear();
+        let held = match self.loaded {
+            true => std::mem::take(&mut self.held),
+            false => std::mem::take(&mut journal.segments),
+        };
+        self.loaded = true;
         self.unjournalled.clear();
-        journal.segments.clear();
+        let (until_ms, dropped) = self.dropped.get_or_insert_default();
+        *until_ms = due_ms.max(*until_ms);
+        dropped.extend(held);
     }
 
     /// The store knows a later start than the journal, which is old: the daemon goes on as a new host.
@@ -250,7 +335,11 @@ impl Tags {
         *journal = Journal { lease, is_restored, ..former.begin_anew(host) };
         match broken {
             Some(Break::LeftoversUsed) => journal.segments = left,
-            _ => self.drop_held(journal),
+            _ => {
+                self.drop_held(journal, 0);
+                // A new name and what it doesn't hold are one commit, which has just been made.
+                self.dropped = None;
+            }
         }
         journal.starts.push(life);
         (self.is_anew, self.starts, self.written) = (true, Vec::new(), None);
@@ -259,14 +348,19 @@ impl Tags {
     /// An answer showed this history. From this time on the daemon must know whether it told the store its numbers in
     /// time.
     pub fn sees(&mut self, now_ms: u64, must_know_ms: u64, history: &History) {
+        self.meets(now_ms, history, must_know_ms, false);
+    }
+
+    fn meets(&mut self, now_ms: u64, history: &History, must_know_ms: u64, is_known: bool) {
         if history.is_in_doubt() {
             return;
         }
-        let is_new = |life: &Rc<str>| !self.seen.iter().any(|(seen, _)| seen == life);
+        let is_new = |life: &Rc<str>| !self.seen.iter().any(|seen| seen.life == *life);
         // A former life is over: what the host has not told the store there, it never will.
-        let former = former_lives(history).filter(is_new).map(|life| (life, now_ms));
-        let all = self.seen.iter().cloned().chain(former);
-        self.seen = all.chain([(life_of(history), must_know_ms)]).collect();
+        let over = |life| Seen { life, must_know_ms: now_ms, is_known: true };
+        let former = former_lives(history).filter(is_new).map(over);
+        let present = Seen { life: life_of(history), must_know_ms, is_known };
+        self.seen = self.seen.iter().cloned().chain(former).chain([present]).collect();
     }
 
     /// The store has said whether claims were made in this history. The first time decides about what is held, unless
@@ -274,9 +368,9 @@ impl Tags {
     pub fn is_told(&mut self, now_ms: u64, history: &History) {
         let life = life_of(history);
         if self.told.insert(Rc::clone(&life)) {
-            self.seen = self.seen.iter().filter(|(seen, _)| *seen != life).cloned().collect();
+            self.seen = self.seen.iter().filter(|seen| seen.life != life).cloned().collect();
         }
-        self.sees(now_ms, now_ms, history);
+        self.meets(now_ms, history, now_ms, true);
     }
 
     /// The answer to one of the monitor's calls.
@@ -328,7 +422,9 @@ impl Tags {
         let end = start + CLAIM;
         self.highest[tag] = self.highest[tag].max(end);
         let segment = Segment { tag, next: start, end, claim, restored: false };
-        self.unjournalled.push_back((moment.true_ms + moment.sync_ms, segment));
+        let drops_ms = self.dropped.as_ref().map_or(0, |(due_ms, _)| *due_ms);
+        let due_ms = drops_ms.max(moment.true_ms + moment.sync_ms);
+        self.unjournalled.push_back((due_ms, segment));
         (!late).then_some(claim)
     }
 }

@@ -27,6 +27,8 @@ pub struct Leased {
     pub is_new: bool,
     /// The note was not true.
     pub in_doubt: bool,
+    /// The old primary of a split store has it.
+    pub is_split: bool,
     /// When something last kept each host from renewing its lease, as of then.
     pub unwell_ms: Vec<u64>,
 }
@@ -181,6 +183,7 @@ impl Store {
                     expires: holding.expires,
                     is_new,
                     in_doubt,
+                    is_split: self.split_since_ms().is_some(),
                     unwell_ms: Vec::new(),
                 });
             }

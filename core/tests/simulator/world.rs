@@ -10,9 +10,9 @@ use leafd_core::lease::Mode;
 use crate::calls::Happening;
 use crate::check::{Claim, Issue, Issued, Totals, Violation};
 use crate::coverage::{LEASE, MONITOR, lease_state, monitor_state};
-use crate::host::{Clocks, Host, Journal, Moment, Outcome};
+use crate::host::{CameThrough, Clocks, Daemon, Disk, Host, Journal, Moment, Outcome};
 use crate::lease::LAYOUTS;
-use crate::store::{Loss, Store, TAGS};
+use crate::store::{Loss, OLD_PRIMARY, Store, TAGS};
 use crate::tags::Segment;
 use crate::{Break, Simulation};
 
@@ -83,7 +83,7 @@ impl World {
             issued: Default::default(),
             stamped: Default::default(),
             true_ms: START_MS,
-            away_until_ms: vec![0; if one_history { 3 } else { 1 }],
+            away_until_ms: vec![0; 3],
             calm_until_ms: START_MS + if sim.has_tags { 2_000 } else { 0 },
             journals_go: leased || !clocks_go,
             clocks_go,
@@ -136,6 +136,15 @@ impl World {
         self.true_ms < self.calm_until_ms
     }
 
+    /// How many servers there are now.
+    pub fn servers(&self) -> usize {
+        match &self.store.old_side {
+            _ if self.store.one_history => self.away_until_ms.len(),
+            Some(_) => OLD_PRIMARY + 1,
+            None => 1,
+        }
+    }
+
     pub fn number(&mut self) -> u64 {
         self.serial += 1;
         self.serial
@@ -164,7 +173,7 @@ impl World {
             quiet_until_ms: start_at_ms + quiet_ms,
             unwell_ms: self.true_ms,
             draws_seldom: self.random.bool(),
-            server: self.random.usize(..self.away_until_ms.len()),
+            server: self.random.usize(..self.servers()),
             ..Host::default()
         }
     }
@@ -189,6 +198,9 @@ impl World {
         self.steps += 1;
         if self.operator_at_ms.is_some_and(|at_ms| at_ms <= self.true_ms) {
             self.operator_declares_a_loss();
+        }
+        if self.store.old_side.as_ref().is_some_and(|old| old.until_ms <= self.true_ms) {
+            self.is_fenced();
         }
         let passed_ms = self.random.u64(1..=self.sim.step_ms_max);
         self.pass(passed_ms)?;
@@ -216,12 +228,14 @@ impl World {
 
     /// A host serves the requests that wait, and then does what is possible now.
     pub fn host_goes_on(&mut self, index: usize) -> Result<(), Violation> {
-        let Host { paused_until_ms, start_at_ms, daemon, .. } = &self.hosts[index];
+        let Host { paused_until_ms, start_at_ms, disk_fails_until_ms, daemon, .. } =
+            &self.hosts[index];
         if *paused_until_ms > self.true_ms {
             return Ok(());
         }
         if daemon.is_none() {
-            if *start_at_ms > self.true_ms {
+            // A start that the journal can't record is refused, and tried again.
+            if *start_at_ms > self.true_ms || *disk_fails_until_ms > self.true_ms {
                 return Ok(());
             }
             let (life, moment) = (self.number(), self.moment(index));
@@ -264,7 +278,11 @@ impl World {
             let layout = self.random.usize(..LAYOUTS.len());
             let count = if self.random.u8(..40) == 0 { 300 } else { self.random.u32(1..=3) };
             let random = self.random.u64(..);
+            let fault_ignored = self.broken == Some(Break::FaultIgnored);
             let Some(daemon) = &mut self.hosts[index].daemon else { break };
+            if daemon.fails() && !fault_ignored {
+                break;
+            }
             daemon.worker.lease.want();
             if let Some(run) = daemon.worker.draw(layout, now, count, random) {
                 self.check_run(index, layout, run)?;
@@ -276,17 +294,33 @@ impl World {
     /// The daemon takes its next steps, and sends its next calls.
     pub fn drive(&mut self, index: usize) -> Result<(), Violation> {
         let moment = self.moment(index);
-        if let Outcome::Goes = self.hosts[index].go_on(moment) {
-            return self.set_out(index);
-        }
-        let off_ms = self.random.u64(..2 * self.sim.grace_ms);
-        self.hosts[index].end();
+        let off_ms = match self.hosts[index].go_on(moment) {
+            Outcome::Goes => return self.set_out(index),
+            Outcome::Ends => self.random.u64(..2 * self.sim.grace_ms),
+            Outcome::EndsInexactly => self.random.u64(..self.sim.grace_ms),
+        };
+        self.ends(index);
         self.hosts[index].start_at_ms = self.true_ms + off_ms;
         // When it starts again, another host may have the worker that the journal has.
         if !self.calm() && self.random.u8(..4) == 0 {
             self.cut_off(index);
         }
         Ok(())
+    }
+
+    /// A stop ends. If the journal fails meanwhile, its exact marks may be on the disk, or nothing is since it failed.
+    fn ends(&mut self, index: usize) {
+        let host = &mut self.hosts[index];
+        if !host.fails(self.true_ms) {
+            return host.end();
+        }
+        let has_writes = host.daemon.as_ref().is_some_and(Daemon::has_writes);
+        match host.disk(self.true_ms) {
+            // The last commit failed after it was written.
+            Disk::FailsLate if !has_writes => host.end(),
+            _ => host.crash(CameThrough::default(), self.broken),
+        }
+        self.totals.note("inexact_stops");
     }
 
     /// What a daemon goes by now, and how long its disk takes.
@@ -298,6 +332,8 @@ impl World {
             sim: self.sim,
             broken: self.broken,
             true_ms: self.true_ms,
+            disk: self.hosts.get(host).map_or(Disk::Works, |host| host.disk(self.true_ms)),
+            acknowledges: true,
             sync_ms: sync_ms.max(hangs_until_ms.saturating_sub(self.true_ms)),
             random: self.random.u64(..),
         }
