@@ -348,7 +348,7 @@ impl World {
         if let Some(why) = self.why_not_stamped_twice(&first, &issued) {
             return broken(format!("a second time, after host {}: {why}", first.host));
         }
-        let is_split = |issued| self.lease_of(issued).is_some_and(|leased| leased.is_split);
+        let is_split = |issued| self.leases_of(issued).any(|leased| leased.is_split);
         let by_split = is_split(&first) || is_split(&issued);
         self.totals.note(if by_split { "excused_by_split" } else { "excused_snowflakes" });
         Ok(())
@@ -370,22 +370,34 @@ impl World {
         {
             return Some("no lease was lost");
         }
-        self.why_not_lost(one, lost, other).and(self.why_not_lost(other, again, one))
+        self.why_not_lost(one, other).and(self.why_not_lost(other, one))
     }
 
     /// The last write of a lease that allowed these ids.
     fn lease_of(&self, issued: &Issued) -> Option<&Leased> {
-        let is_its = |leased: &&Leased| {
+        self.leases_of(issued).next()
+    }
+
+    /// The writes of a lease that allowed these ids, the last one first.
+    fn leases_of(&self, issued: &Issued) -> impl Iterator<Item = &Leased> {
+        let allows = |leased: &&Leased| {
             (leased.worker, &leased.holder) == (issued.worker, &issued.holder)
                 && leased.expires >= issued.tick_end
                 && leased.at_ms <= issued.at_ms
         };
-        self.store.leased.iter().rev().find(is_its)
+        self.store.leased.iter().rev().filter(allows)
     }
 
-    /// Why these ids can't have come twice because the store lost their lease and another holder took their worker. On
-    /// the old primary of a split store, a lease may be renewed after that.
-    fn why_not_lost(&self, issued: &Issued, lost: &Leased, other: &Issued) -> Option<&'static str> {
+    /// Why these ids can't have come twice because the store lost a lease that allowed them and another holder took
+    /// their worker. A host writes a lost lease again, so this need not be the last one.
+    fn why_not_lost(&self, issued: &Issued, other: &Issued) -> Option<&'static str> {
+        let whys = self.leases_of(issued).map(|lost| self.why_kept(issued, lost, other));
+        whys.collect::<Option<Vec<_>>>()?.first().copied()
+    }
+
+    /// Why this lease was not lost to the other's holder unnoticed. On the old primary of a split store, a lease may be
+    /// renewed after that.
+    fn why_kept(&self, issued: &Issued, lost: &Leased, other: &Issued) -> Option<&'static str> {
         let is_taking = |leased: &&Leased| {
             (leased.worker, &leased.holder) == (other.worker, &other.holder)
                 && (leased.at_ms > lost.at_ms || lost.is_split)
