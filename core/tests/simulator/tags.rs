@@ -99,7 +99,7 @@ impl Daemon {
                     }
                 }
                 Step::Request(Request::Record(record)) => {
-                    tags.record = Some((true_ms + moment.sync_ms, record));
+                    tags.record = Some((tags.due_ms(moment), record));
                 }
                 Step::Request(request) => {
                     if let (Request::PushHighWater(_), Some(_)) = (&request, self.retry_ms) {
@@ -258,14 +258,15 @@ impl Tags {
         left: &mut BTreeSet<Rc<str>>,
         came_through: CameThrough,
     ) {
-        // The journal has no claim that was made since it should have forgotten what is held.
+        // The journal has nothing that was written since it should have forgotten what is held.
         let is_kept = self.dropped.is_some() && !came_through.drop;
         let claims = if is_kept { 0 } else { came_through.claims };
+        let has_record = came_through.record && !is_kept;
         for (_, segment) in self.unjournalled.drain(..).take(claims) {
             journal.saw(&segment);
             self.held.push(segment);
         }
-        if let Some((_, record)) = self.record.filter(|_| came_through.record) {
+        if let Some((_, record)) = self.record.filter(|_| has_record) {
             journal.apply_record(life, left, &record);
         }
         if self.loaded {
@@ -422,9 +423,13 @@ impl Tags {
         let end = start + CLAIM;
         self.highest[tag] = self.highest[tag].max(end);
         let segment = Segment { tag, next: start, end, claim, restored: false };
-        let drops_ms = self.dropped.as_ref().map_or(0, |(due_ms, _)| *due_ms);
-        let due_ms = drops_ms.max(moment.true_ms + moment.sync_ms);
-        self.unjournalled.push_back((due_ms, segment));
+        self.unjournalled.push_back((self.due_ms(moment), segment));
         (!late).then_some(claim)
+    }
+
+    /// When the disk has what is written now. It forgets what was dropped before.
+    fn due_ms(&self, moment: Moment) -> u64 {
+        let drops_ms = self.dropped.as_ref().map_or(0, |(due_ms, _)| *due_ms);
+        drops_ms.max(moment.true_ms + moment.sync_ms)
     }
 }
