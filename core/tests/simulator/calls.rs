@@ -251,7 +251,11 @@ impl World {
         let composed = self.pooler && broken == Some(Break::EngineAskedOnce);
         // A call that its caller has given up proves nothing: between its statements nobody decides any more.
         let daemon = host.daemon.as_mut().filter(|daemon| to.waits(daemon));
-        let is_awaited = daemon.is_some();
+        let counts = |daemon: &&mut Daemon| match &call {
+            Call::Claim(_, under) => daemon.tags.monitor.counts(under),
+            _ => true,
+        };
+        let is_used = daemon.as_ref().is_some_and(counts);
         let starts = daemon.as_ref().map_or(Vec::new(), |daemon| daemon.tags.starts.clone());
         let from = From {
             host: Arc::clone(&to.name),
@@ -271,7 +275,7 @@ impl World {
             Call::Claim(tag, under) => {
                 let claimed = self.store.claim(true_ms, from, tag, &under, broken);
                 if let Ok(granted) = &claimed
-                    && is_awaited
+                    && is_used
                     && let Some((of, commit)) = &host.kept
                     && *of == granted.life
                     && !self.store.includes(granted.commit, *commit)
