@@ -39,6 +39,8 @@ pub enum Why {
     HiddenTables,
     /// One of leafd's records has a value that leafd never writes.
     ForeignValue,
+    /// A tag's row is below what was claimed of it.
+    RowSetBack,
     /// The server refuses a statement although leafd's tables and privileges are complete.
     Rejected,
     /// The clock of the worker registry is behind the times recorded there.

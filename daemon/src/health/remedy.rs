@@ -59,6 +59,9 @@ impl Remedies {
                     self.state_dir
                 );
             }
+            Code::TagClaimsFailing if cause.why == Why::RowSetBack => {
+                return self.of_store("", cause.why, RETRIES);
+            }
             Code::StoreAway | Code::StoreRefused | Code::ClaimsFailing => {
                 return self.of_store(subject, cause.why, RETRIES);
             }
@@ -170,6 +173,10 @@ impl Remedies {
             }
             Why::MissingTables => "restore the tables, or create them with: leafd schema apply",
             Why::ForeignValue => "restore the value that the message names from a backup",
+            Why::RowSetBack => {
+                "if it is the old tag, run: leafctl tag raise TAG --to END, with the values of the message. If \
+                 leaf_alloc was restored, see docs/operate/restore.md"
+            }
             Why::Rejected => {
                 "fix what the message names. If leafd's tables are intact, check for a trigger or rule on one of them"
             }
@@ -290,11 +297,13 @@ mod tests {
             (Why::MissingTables, "leafd schema apply"),
             (Why::HiddenTables, "privileges on it"),
             (Why::ForeignValue, "backup"),
+            (Why::RowSetBack, "leafctl tag raise"),
             (Why::Rejected, "trigger"),
         ] {
-            for code in
-                [Code::StoreAway, Code::StoreRefused, Code::ClaimsFailing, Code::WorkerRefused]
-            {
+            let codes =
+                [Code::StoreAway, Code::StoreRefused, Code::ClaimsFailing, Code::WorkerRefused];
+            let of_a_tag = (why == Why::RowSetBack).then_some(Code::TagClaimsFailing);
+            for code in codes.into_iter().chain(of_a_tag) {
                 let text = remedy(&[URL], code, why);
                 assert!(text.contains(expected), "{why:?}: {text}");
             }

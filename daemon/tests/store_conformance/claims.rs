@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange};
+use leafd_core::store::{CEILING_MAX, ClaimWish, NewTag, StoreError, TagChange, Why};
 
 use crate::{Backend, claim, create, look_up, new_tag, raise, refused_in_words, tag, try_claim};
 
@@ -102,6 +102,8 @@ pub fn a_row_set_back_is_refused_in_words(backend: &mut dyn Backend) {
     let before = look_up(&mut store, &[tag("t")])[0].unwrap().generation;
     backend.execute("UPDATE leaf_alloc SET max_id = 1 WHERE biz_tag = 't'");
     refused_in_words(&mut store, "t", &["leafctl tag raise \"t\" --to 101"]);
+    let refused = try_claim(&mut store, &tag("t"), ClaimWish::new(1, 1)).unwrap_err();
+    assert_eq!(refused.why(), Why::RowSetBack);
     // Whoever holds numbers of it is told that it is another one.
     assert_ne!(look_up(&mut store, &[tag("t")])[0].unwrap().generation, before);
     assert!(raise(&mut store, "t", 101));

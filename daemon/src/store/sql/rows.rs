@@ -4,7 +4,7 @@
 use super::{Cells, SqlError};
 use leafd_core::Tag;
 use leafd_core::mask::Masking;
-use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms};
+use leafd_core::store::{CEILING_MAX, Generation, StoreError, TagRow, TagTerms, Why};
 use leafd_core::store::{next_start, step_of};
 use leafd_wire::text::{clean, shell_word};
 
@@ -39,11 +39,12 @@ impl StoredTag {
         }
         let (tag, is, end) = (self.row.tag.as_str(), self.row.max_id, self.claimed_end);
         let word = shell_word(tag);
-        Err(SqlError::Said(StoreError::refused(format!(
+        let words = format!(
             "the row of tag {tag:?} in leaf_alloc is at {is}, but ids below {end} were already claimed: the row was \
              recreated or set back. If it is the old tag, run: leafctl tag raise {word} --to {end}. If it is a new \
              one, run: leafctl tag delete {word} --yes-delete {word}; then: leafctl tag create {word} --start {end}"
-        ))))
+        );
+        Err(SqlError::Said(StoreError::refused_for(Why::RowSetBack, words)))
     }
 }
 
