@@ -42,6 +42,18 @@ fn a_lock_that_cannot_be_had_is_told_once() {
 }
 
 #[test]
+fn a_limit_of_open_files_without_room_for_a_connection_is_refused() {
+    let host = Host::new();
+    let mut limited = Command::new("prlimit");
+    limited.env_clear().arg("--nofile=64:64").arg(leafd_binary());
+    limited.arg("--socket").arg(host.path("leafd.sock"));
+    let output = limited.arg("--state-dir").arg(host.path("state")).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the open-file limit of 64 leaves no room"), "{said}");
+}
+
+#[test]
 fn a_second_daemon_refuses_and_names_the_first() {
     let mut host = Host::new().worker(17);
     host.start();

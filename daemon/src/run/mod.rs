@@ -139,6 +139,7 @@ struct Opened {
     fixed: Option<Result<Rc<StaticWorker>, String>>,
     /// What follows the stores' changes.
     watching: JoinSet<()>,
+    connections_max: u64,
 }
 
 async fn live(
@@ -170,6 +171,7 @@ impl Opened {
     /// Locks what belongs to this host alone, opens everything and recovers.
     async fn start(config: &Config, handed_over: HandedOver) -> Result<Opened> {
         let started = clock::boot();
+        let connections_max = connections_max(config)?;
         let state_dir = StateDir::open(&config.state_dir)?;
         let socket = open_socket(config, handed_over.ids)?;
         let http = http::bind(config, handed_over.http)?;
@@ -243,17 +245,35 @@ impl Opened {
             about,
             Remedies::of_config(config),
         );
-        Ok(Opened { state_dir, socket, http, journal, recovered, dispatcher, fixed, watching })
+        Ok(Opened {
+            state_dir,
+            socket,
+            http,
+            journal,
+            recovered,
+            dispatcher,
+            fixed,
+            watching,
+            connections_max,
+        })
     }
 
     /// Begins to serve.
     fn serve(self, config: &Config) -> Result<Daemon> {
-        let Opened { state_dir, mut socket, http, journal, recovered, dispatcher, fixed, watching } =
-            self;
+        let Opened {
+            state_dir,
+            mut socket,
+            http,
+            journal,
+            recovered,
+            dispatcher,
+            fixed,
+            watching,
+            connections_max,
+        } = self;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let wakefulness = BusyPoll::new(config.polling, cores);
         let (stop, stopping) = watch::channel(false);
-        let connections_max = u64::try_from(connections_max(config)).unwrap_or(u64::MAX);
         let server = Server::new(
             UnixListener::from_std(socket.take_listener()?).context("cannot listen")?,
             Rc::clone(&dispatcher),
@@ -333,27 +353,29 @@ fn claim_worker(config: &Config) -> Option<Result<Rc<StaticWorker>, String>> {
 }
 
 /// The number of connections: as many as configured, as far as descriptors allow.
-fn connections_max(config: &Config) -> usize {
+fn connections_max(config: &Config) -> Result<u64> {
     /// The daemon's own needs, with a margin, and refused connections.
     const OWN_DESCRIPTORS: u64 = 64 + REFUSALS_MAX;
     let connections = u64::try_from(config.connections_max).unwrap_or(u64::MAX);
     let wanted = connections.saturating_add(OWN_DESCRIPTORS);
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else {
-        return config.connections_max;
+        return Ok(connections);
     };
     let raised = wanted.min(hard);
     let is_raised = soft < raised && setrlimit(Resource::RLIMIT_NOFILE, raised, hard).is_ok();
     if soft >= wanted || is_raised && raised >= wanted {
-        return config.connections_max;
+        return Ok(connections);
     }
-    let possible =
-        usize::try_from(soft.max(hard).saturating_sub(OWN_DESCRIPTORS)).unwrap_or(usize::MAX);
-    warn!(
-        "connections_max is {}, but the open-file limit leaves room for only {possible}; raise that limit \
-         (LimitNOFILE=, ulimit -n)",
-        config.connections_max
+    let possible = soft.max(hard).saturating_sub(OWN_DESCRIPTORS);
+    anyhow::ensure!(
+        possible > 0,
+        "the open-file limit of {hard} leaves no room for connections: raise it to {wanted} (LimitNOFILE=, ulimit -n)"
     );
-    possible
+    warn!(
+        "connections_max is {connections}, but the open-file limit leaves room for only {possible}; raise that limit \
+         (LimitNOFILE=, ulimit -n)"
+    );
+    Ok(possible)
 }
 
 /// Reports first claims that are still delayed a while after the start. That is not a problem, but explains waiting
