@@ -30,7 +30,8 @@ const RESULTS: [&str; 8] = [
     "held",
 ];
 
-/// How many claims are remembered, to detect whether another host claimed the same ids.
+/// How many claims are remembered, to report them first after a fail-over, and to detect whether another host claimed the
+/// same ids.
 const RECENT_MAX: usize = 1_000;
 
 impl ClaimCounts {

@@ -229,16 +229,16 @@ impl Driver {
     /// Raises every tag of the store that this host knows to the highest end that it has seen. Returns how many tags
     /// it knows.
     ///
-    /// With very many tags, this takes longer than other hosts wait before they claim. A store that lost commits lost
-    /// the latest ones, so the latest claims come first, then the tags in use.
+    /// With very many tags, this takes longer than `failover_settle`. A store that lost commits lost the latest ones, so
+    /// the latest claims come first, then the tags in use.
     async fn push_high_water(&self, under: &Identity) -> Result<usize, StoreError> {
         let Some(key) = self.upstream.key() else { return Ok(0) };
-        let mut first = self.upstream.claims.recent_ends();
+        let mut latest = self.upstream.claims.recent_ends();
         for (tag, runs) in self.distrusted.borrow().iter() {
-            first.extend(runs.iter().map(|run| (tag.clone(), run.end())));
+            latest.extend(runs.iter().map(|run| (tag.clone(), run.end())));
         }
-        let in_use = self.tenants.seen_in_use(&self.upstream);
-        first.extend(in_use.iter().cloned());
+        latest.extend(self.tenants.seen_in_use(&self.upstream));
+        let first = highest_of_each(latest);
         self.raise(under, &first).await?;
         let mut pushed = 0;
         let mut after: Option<Tag> = None;
@@ -250,10 +250,10 @@ impl Driver {
             pushed += page.len();
             self.raise(under, &page).await?;
         }
-        // Claims that were answered meanwhile may be in neither.
-        let known: HashMap<Tag, u64> = in_use.into_iter().collect();
+        // Claims answered during the report may be in neither list: the journal may not have had them when it was read.
+        let known: HashMap<Tag, u64> = first.into_iter().collect();
         let mut late = self.tenants.seen_in_use(&self.upstream);
-        late.retain(|(tag, end)| known.get(tag) != Some(end));
+        late.retain(|(tag, end)| known.get(tag).is_none_or(|known| known < end));
         self.raise(under, &late).await?;
         Ok(pushed)
     }
@@ -388,6 +388,19 @@ impl Upstream {
     pub(super) fn follow(&self) {
         self.issues_until.set(self.monitor.borrow().issues_until());
     }
+}
+
+/// The highest end of each tag, in the order in which the tags first appear.
+fn highest_of_each(ends: Vec<(Tag, u64)>) -> Vec<(Tag, u64)> {
+    let (mut places, mut highest) = (HashMap::new(), Vec::<(Tag, u64)>::new());
+    for (tag, end) in ends {
+        let place = *places.entry(tag.clone()).or_insert(highest.len());
+        match highest.get_mut(place) {
+            Some((_, known)) => *known = end.max(*known),
+            None => highest.push((tag, end)),
+        }
+    }
+    highest
 }
 
 fn in_journal(error: &JournalError) -> StoreError {
