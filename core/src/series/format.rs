@@ -206,7 +206,8 @@ impl Format {
         same.then_some(Number { period, tenant, number })
     }
 
-    /// Without a check that the radix has these digits: such a text isn't what is written for this number.
+    /// Accepts digits that the radix lacks: `read` rejects them, because it compares the text with what is written for the
+    /// number.
     fn number(&self, digits: &str) -> Option<u64> {
         digits.bytes().try_fold(0_u64, |number, digit| {
             let value = u64::from(value_of(digit)?);

@@ -20,11 +20,11 @@ pub struct ClaimPlan {
     pub step: u64,
 }
 
-/// The claimed part of the ids up to a ceiling, in percent; `claimed_to` is the last claimed id. A ceiling may have been
-/// lowered since.
+/// The claimed part of the ids up to a ceiling, in percent: at most 100, even if the ceiling was lowered below the
+/// claimed ids. `claimed_to` is the last claimed id.
 pub fn percent_used(claimed_to: u64, ceiling: u64) -> u64 {
     let percent = u128::from(claimed_to) * 100 / u128::from(ceiling.max(1));
-    u64::try_from(percent).map_or(100, |percent| percent.min(100))
+    percent.min(100) as u64
 }
 
 /// Computes a claim on a row: `max(want, min(step, step_max))` ids of the wish's shard, from `max_id` up to the

@@ -197,8 +197,7 @@ fn near_ceiling(report: &mut Report, tag: &str, percent: u64) -> bool {
         return false;
     }
     let verdict = if percent >= 100 { CheckResult::Failed } else { CheckResult::Warning };
-    // A ceiling may have been lowered below the claimed ids.
-    let text = format!("tag {tag:?} has used {} % of the ids up to its ceiling", percent.min(100));
+    let text = format!("tag {tag:?} has used {percent} % of the ids up to its ceiling");
     report.add(verdict, "ceilings", text, ceiling_remedy(tag));
     true
 }
