@@ -377,10 +377,11 @@ impl Lease {
         UnixMs(bound).max(least)
     }
 
-    /// Records a problem that retries don't solve. The next read may find it fixed.
+    /// Records a problem that retries don't solve. The next read may find it fixed. A worker is renewed as often as ever,
+    /// because after a fail-over others soon lease what the registry has lost.
     pub(super) fn refused(&mut self, now: Now, problem: LeaseProblem) {
         self.trouble = Some(problem);
-        self.retry_in(now, REFUSED_RETRY_MS);
+        self.retry_in(now, REFUSED_RETRY_MS.min(self.settings.renew_every_ms()));
     }
 
     pub(super) fn retry_in(&mut self, now: Now, wait_ms: u64) {

@@ -103,6 +103,24 @@ fn a_registry_that_refuses_a_restart_keeps_the_worker_unused() {
 }
 
 #[test]
+fn a_refused_renewal_is_tried_again_before_others_may_lease_after_a_fail_over() {
+    let mut world = World::new();
+    let settings = LeaseSettings { settle_ms: Some(2_000), ..world.settings("a", 0..1) };
+    let renew_every_ms = settings.renew_every_ms();
+    let mut host = Host::start(&mut world, settings, None, UnixMs(0), 0);
+    host.lease.want();
+    host.settle(&mut world);
+    host.draw(&mut world).unwrap();
+    world.time_ms += renew_every_ms;
+    // The store fails over right after a former primary has answered.
+    let step = host.settle_with(&mut world, |_, ask| {
+        let refused = || Err(RegistryError::Refused("an old primary".into()));
+        matches!(ask, Request::CompareAndSet(..)).then(|| Response::CompareAndSet(refused()))
+    });
+    assert_eq!(step, host.wait(&world, renew_every_ms));
+}
+
+#[test]
 fn a_renewal_too_far_ahead_of_the_registry_shows_that_the_clocks_differ() {
     let mut world = World::new();
     let mut host = drawing(&mut world, "a", 0..1);
