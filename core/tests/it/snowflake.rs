@@ -56,7 +56,7 @@ fn the_sequence_starts_below_a_sixty_fourth_and_below_100() {
 
 #[test]
 #[should_panic(expected = "at least one id")]
-fn nobody_asks_for_no_id() {
+fn a_request_for_zero_ids_panics() {
     let _ = generator().take(at(0), 0, 0);
 }
 
@@ -388,7 +388,7 @@ fn the_lead_of_a_start_is_gone_once_time_has_caught_up() {
 }
 
 #[test]
-fn the_lead_of_a_start_is_not_the_next_worker_s() {
+fn a_new_worker_gets_no_lead() {
     let mut generator = as_worker(WorkerId(17), Layout::LEAF, UnixMs(START_MS + 4_000));
     generator.marked(UnixMs(START_MS + DRIFT_MS + 1_000));
     generator.take(at(0), 1, 0).expect("within the drift");
