@@ -101,7 +101,7 @@ fn every_break_of_leases_is_noticed() {
 
 #[test]
 fn every_break_of_failovers_is_noticed() {
-    all_are_noticed(crate::FAILOVERS, FAILOVERS);
+    all_are_noticed(crate::FAILOVERS, &[FAILOVERS, &[Break::FailedWriteCounts]].concat());
 }
 
 /// Checks that nine of ten default runs of a simulation notice each of these breaks.

@@ -249,7 +249,8 @@ impl World {
         let now = host.clocks.read(true_ms, broken).boot;
         let told = host.engine.get_or_insert(engine).clone();
         let composed = self.pooler && broken == Some(Break::EngineAskedOnce);
-        // A call that its caller has given up proves nothing: between its statements nobody decides any more.
+        // A call that its caller has given up proves nothing: between its statements nobody decides any more. Nor does a
+        // claim under a history that no longer counts: the daemon drops its answer.
         let daemon = host.daemon.as_mut().filter(|daemon| to.waits(daemon));
         let counts = |daemon: &&mut Daemon| match &call {
             Call::Claim(_, under) => daemon.tags.monitor.counts(under),
@@ -360,7 +361,8 @@ impl World {
         if answered.is_split {
             host.old_primary_ms = true_ms;
         }
-        let Answered { to, call, mut answer, since_ms, saw, .. } = answered;
+        let Answered { to, call, mut answer, since_ms, saw, is_split, .. } = answered;
+        let saw = (saw, is_split);
         if self.sim.has_tags && broken != Some(Break::WorkersUnverified) {
             daemon.verify(now, &mut answer);
         }
@@ -401,7 +403,8 @@ impl World {
                     let noted = self.store.lives.get(&life_of(&found.history));
                     let claims_from = |noted_ms| noted_ms + self.sim.settle_ms + 5;
                     let others_claim_ms = noted.map_or(0, |life| claims_from(life.noted_ms));
-                    // As far as the daemon can know, no other host claims earlier.
+                    // An answer of the old primary showed its history as the present one, so the time limit begins
+                    // there.
                     let others_claim_ms = others_claim_ms.max(claims_from(host.old_primary_ms));
                     tags.sees(true_ms, true_ms.max(others_claim_ms), &found.history);
                     let former = tags.monitor.known_history();

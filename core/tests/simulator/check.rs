@@ -57,8 +57,8 @@ pub struct Issued {
     at_ms: u64,
     /// It was issued under the lease of a journal that was restored.
     restored: bool,
-    /// The last commit of the store in what it had shown of the workers by then.
-    saw: u64,
+    /// The last commit of each side of the store in what it had shown of the workers by then.
+    saw: [u64; 2],
 }
 
 /// A broken promise.
@@ -148,7 +148,8 @@ impl World {
         let below = std::mem::replace(&mut self.hosts[host].issued_below[tag], id + 1);
         if id < below {
             return Err(Violation(format!(
-                "host {host} issued id {id} of tag {tag} after {below}"
+                "host {host} issued id {id} of tag {tag} after {}",
+                below - 1
             )));
         }
         let tags = self.hosts[host].daemon.as_ref().map(|daemon| &daemon.tags);
@@ -167,8 +168,12 @@ impl World {
                 first.host
             )));
         }
-        let is_split = |of: usize| self.claims[of].granted.split_since_ms.is_some();
-        let by_split = is_split(first.claim) || is_split(claim);
+        let is_split = |issue: &Issue| {
+            let met_both =
+                || issue.seen.iter().any(|seen| self.has_met_other_side(issue, &seen.life));
+            self.claims[issue.claim].granted.split_since_ms.is_some() || met_both()
+        };
+        let by_split = is_split(&first) || is_split(&issue);
         self.totals.note(if by_split { "excused_by_split" } else { "excused" });
         Ok(())
     }
@@ -232,18 +237,9 @@ impl World {
         // from an old primary's before one of them shows that the other one is over.
         let split_ms = claim.granted.split_since_ms;
         let since_ms = split_ms.unwrap_or(claim.at_ms);
-        // Nor can a daemon that has met both sides tell which one is the store before it sees one of them end.
-        let are_two_sides = |one: &Rc<str>, other: &Rc<str>| {
-            let [first, second] = [one, other].map(|life| &self.store.lives[life]);
-            let are_related = first.former.contains(other) || second.former.contains(one);
-            one != other && (first.is_of_split || second.is_of_split) && !are_related
-        };
-        let has_met =
-            |life: &Rc<str>| issue.seen.iter().any(|seen| are_two_sides(life, &seen.life));
-        let has_met_both = issue.seen.iter().any(|seen| has_met(&seen.life));
         let late = |Seen { life, must_know_ms, is_known }: &Seen| {
             let noted = &self.store.lives[life];
-            if has_met_both && (noted.is_of_split || has_met(life)) {
+            if self.has_met_other_side(issue, life) {
                 return false;
             }
             let Some(first) = noted.first_claim else { return false };
@@ -258,6 +254,19 @@ impl World {
             is_after && *must_know_ms < issue.at_ms && is_traced && !in_time
         };
         issue.seen.iter().any(late)
+    }
+
+    /// Whether the daemon has met a life on the other side of a split, and none that shows one of the two as over. Then
+    /// it can't tell which of them is the store.
+    fn has_met_other_side(&self, issue: &Issue, life: &Rc<str>) -> bool {
+        let lives = || issue.seen.iter().map(|seen| &seen.life);
+        let is_over =
+            |life: &Rc<str>| lives().any(|seen| self.store.lives[seen].former.contains(life));
+        let is_other_side = |other: &Rc<str>| {
+            let is_of_split = [life, other].iter().any(|life| self.store.lives[*life].is_of_split);
+            other != life && is_of_split && !is_over(other)
+        };
+        !is_over(life) && lives().any(is_other_side)
     }
 
     /// Checks a claim of a tag that a host is about to use.
@@ -407,7 +416,7 @@ impl World {
         let Some(taken) = self.store.leased.iter().find(is_taking) else {
             return Some("its lease was not lost");
         };
-        if self.store.includes(issued.saw, taken.commit) {
+        if issued.saw.iter().any(|saw| self.store.includes(*saw, taken.commit)) {
             return Some("the registry had shown that another host has the worker");
         }
         let noted_ms = self.store.lives[&taken.life].noted_ms;

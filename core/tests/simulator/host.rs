@@ -156,8 +156,8 @@ pub enum Outcome {
     EndsInexactly,
 }
 
-/// How many of the changes under way to the disk are on it after a crash: the worker's, the claims of tags, and the
-/// monitor's.
+/// How many of the changes under way to the disk are on it after a crash: the worker's, the claims of tags, the
+/// monitor's record, and whether the journal has forgotten what was dropped.
 #[derive(Clone, Copy, Default)]
 pub struct CameThrough {
     pub writes: usize,

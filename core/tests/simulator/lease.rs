@@ -36,8 +36,8 @@ pub struct Worker {
     mark_in_flight: [bool; LAYOUTS.len()],
     /// The lease of a restored journal, by its worker and start.
     restored: Option<(WorkerId, UnixMs)>,
-    /// The last commit of the store in what it last showed of the workers.
-    pub saw: u64,
+    /// The last commit in what each side of the store last showed of the workers: the old primary's is the second one.
+    pub saw: [u64; 2],
     /// The store's present history, and since when this life knows it.
     pub seen: Option<(History, BootMs)>,
     /// How many visits of the monitor had ended when a call began to wait for the next one, and until when it waits.
@@ -144,7 +144,7 @@ impl Worker {
             writes: VecDeque::new(),
             mark_in_flight: [false; LAYOUTS.len()],
             restored: restored.map(|lease| (lease.worker, lease.start)),
-            saw: 0,
+            saw: [0; 2],
             seen: None,
             waits: None,
         }
@@ -243,14 +243,15 @@ impl Worker {
         }
     }
 
-    pub fn answered(&mut self, now: Now, answer: Response, saw: u64, random: u64) {
+    /// `saw`: the last commit of the store then, and whether the old primary has answered.
+    pub fn answered(&mut self, now: Now, answer: Response, saw: (u64, bool), random: u64) {
         let shows = matches!(
             answer,
             Response::Snapshot(Ok(_))
                 | Response::CompareAndSet(Err(RegistryError::Conflict { .. }))
         );
         if shows {
-            self.saw = saw;
+            self.saw[usize::from(saw.1)] = saw.0;
         }
         self.lease.answered(now, answer, random);
     }

@@ -438,8 +438,8 @@ impl World {
         self.totals.note("splits");
     }
 
-    /// The old primary takes no more writes, and nobody reaches it. If hosts have gone on there from the other one, they
-    /// refuse that, and an operator declares the loss.
+    /// The old primary takes no more writes, and nobody reaches it. If it has the later history, because a host came to
+    /// it from the new one, hosts refuse the new one until an operator declares a loss.
     pub fn is_fenced(&mut self) {
         let Some(is_later) = self.store.end_split() else { return };
         self.hosts.iter_mut().for_each(|host| host.server = 0);
@@ -480,12 +480,16 @@ impl World {
         if self.store.one_history {
             return;
         }
+        let is_calm = self.random.bool();
+        if is_calm {
+            self.is_fenced();
+        }
         let loser = self.lose(Loss::Promotion, lag_ms);
         self.totals.note("promotions");
         if !self.engines.insert(self.store.engine(0, None)) {
             self.totals.note("like_another");
         }
-        if self.random.bool() {
+        if is_calm {
             self.calm_until_ms = self.true_ms + self.sim.settle_ms + self.sim.timeout_ms;
             self.all_go_on();
             self.all_clocks_are_right();

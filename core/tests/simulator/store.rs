@@ -546,7 +546,9 @@ impl Store {
         }
         let mut lives = std::mem::take(&mut self.lives);
         for life in lives.values_mut() {
-            let is_gone = |claim| !self.includes(self.data.commit, claim);
+            let old_side = self.old_side.as_ref().map(|old| &old.data);
+            let mut sides = [&self.data].into_iter().chain(old_side);
+            let is_gone = |claim| !sides.any(|data| self.includes(data.commit, claim));
             let untraced = life.first_claim.is_some_and(is_gone);
             life.untraced_ms = untraced.then(|| life.untraced_ms.unwrap_or(true_ms));
         }

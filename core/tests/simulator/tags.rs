@@ -258,7 +258,7 @@ impl Tags {
         left: &mut BTreeSet<Rc<str>>,
         came_through: CameThrough,
     ) {
-        // The journal has nothing that was written since it should have forgotten what is held.
+        // Writes are in order: if what was dropped is still there, nothing that was written later is.
         let is_kept = self.dropped.is_some() && !came_through.drop;
         let claims = if is_kept { 0 } else { came_through.claims };
         let has_record = came_through.record && !is_kept;
@@ -427,7 +427,7 @@ impl Tags {
         (!late).then_some(claim)
     }
 
-    /// When the disk has what is written now. It forgets what was dropped before.
+    /// When a write that is made now is on the disk: not before what was dropped earlier is gone.
     fn due_ms(&self, moment: Moment) -> u64 {
         let drops_ms = self.dropped.as_ref().map_or(0, |(due_ms, _)| *due_ms);
         drops_ms.max(moment.true_ms + moment.sync_ms)
