@@ -126,19 +126,25 @@ fn no_id_comes_twice_over_a_fail_over_that_loses_claims<S: Server>() {
 const SHORT_SETTLE: Duration = Duration::from_secs(2);
 const ANSWER_AFTER: Duration = Duration::from_millis(2_600);
 
+/// Two daemons that run, each with a relay of its own to the primary.
+fn two_behind_relays<S: Server>(pair: &Pair<S>) -> ([Relay; 2], [Host; 2]) {
+    let relays = [(); 2].map(|()| Relay::to(pair.primary.port()));
+    let settle = format!("{}s", SHORT_SETTLE.as_secs());
+    let hosts = relays.each_ref().map(|relay| {
+        let url = S::url_of(&[relay.port()], DATABASE);
+        let mut host = Host::on_store(&url).set("failover_settle", &settle);
+        host.start();
+        host
+    });
+    (relays, hosts)
+}
+
 /// Two daemons notice a fail-over that lost a claim of the first one. The first daemon reports it to the store, but
 /// learns that the report was in time only after the other daemon has waited and claims.
 fn no_id_comes_twice_when_the_answer_after_the_report_is_late<S: Server>() {
     let mut pair = Pair::<S>::new();
-    let relays = [Relay::to(pair.primary.port()), Relay::to(pair.primary.port())];
-    let settle = format!("{}s", SHORT_SETTLE.as_secs());
-    let mut hosts: Vec<Host> = relays
-        .iter()
-        .map(|relay| S::url_of(&[relay.port()], DATABASE))
-        .map(|url| Host::on_store(&url).set("failover_settle", &settle))
-        .collect();
-    hosts.iter_mut().for_each(Host::start);
-    let [first, second] = &hosts[..] else { panic!("two hosts") };
+    let (relays, hosts) = two_behind_relays(&pair);
+    let [first, second] = &hosts;
     create(first, "orders", 20);
     pair.caught_up();
     let mut drawn = Drawn::default();
@@ -178,15 +184,8 @@ const TAGS: usize = 250;
 /// at the earliest lost claim (a000), after the latest one (orders) was reported.
 fn the_latest_claims_are_reported_first<S: Server>() {
     let mut pair = Pair::<S>::new();
-    let relays = [Relay::to(pair.primary.port()), Relay::to(pair.primary.port())];
-    let settle = format!("{}s", SHORT_SETTLE.as_secs());
-    let mut hosts: Vec<Host> = relays
-        .iter()
-        .map(|relay| S::url_of(&[relay.port()], DATABASE))
-        .map(|url| Host::on_store(&url).set("failover_settle", &settle))
-        .collect();
-    hosts.iter_mut().for_each(Host::start);
-    let [first, second] = &hosts[..] else { panic!("two hosts") };
+    let (relays, hosts) = two_behind_relays(&pair);
+    let [first, second] = &hosts;
     let tags: Vec<String> = (0..TAGS).map(|number| format!("a{number:03}")).collect();
     // The step is so large that no tag claims twice: a later claim would follow that of "orders".
     let rows: Vec<String> = tags.iter().map(|tag| format!("('{tag}', 1, 1000000)")).collect();
