@@ -14,7 +14,8 @@ use leafd_tests::load::Drawn;
 use leafd_tests::order::{Answer, overtaken};
 use leafd_tests::power::{Mode, PowerLoss};
 use leafd_tests::raw::{Raw, ids_request};
-use leafd_tests::servers::{Pair, Server};
+use leafd_tests::relay::{AtCommit, Relay};
+use leafd_tests::servers::{DATABASE, Pair, Server};
 use leafd_wire::{IdsReply, IdsRequest, Run, Status, opcode};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ on_each_server!(
     a_host_that_draws_alone_holds_the_tag_until_another_one_comes,
     a_holder_that_stops_or_dies_delays_the_others_for_the_time_held,
     a_store_that_loses_the_record_of_the_holder_lets_nobody_in_early,
+    a_stop_during_a_claim_releases_the_tag,
     a_host_that_was_stopped_over_its_claim_issues_nothing_of_it,
     nothing_is_held_if_that_is_off,
     what_can_t_be_met_takes_nothing,
@@ -209,6 +211,27 @@ fn a_host_that_draws_alone_holds_the_tag_until_another_one_comes<S: Server>() {
     answers.extend(alone.stop());
     assert!(answers.iter().all(|answer| answer.last < last));
     check::<S>("strict, held and shared in turn", &answers);
+}
+
+/// The store grants a longer hold to a daemon that is about to end.
+fn a_stop_during_a_claim_releases_the_tag<S: Server>() {
+    let server = S::new();
+    let relay = Relay::to(server.port());
+    let urls = [S::url_of(&[relay.port()], DATABASE), server.url()];
+    let mut hosts = urls.map(|url| Host::on_store(&url).set("strict_hold", "8s"));
+    hosts.iter_mut().for_each(Host::start);
+    create_strict(&hosts[0]);
+    let asking = Asking::start(&hosts[..1]);
+    holds(&hosts[0]);
+    relay.at_commit_of(TAG, AtCommit::DelayAnswer(Duration::from_millis(700)));
+    eventually("a claim is under way", RESUMES_WITHIN, || (relay.commits_met() > 0).then_some(()));
+    hosts[0].stop();
+    let begun = Instant::now();
+    let next = hosts[1].raw().draw(TAG, 1)[0];
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    let answers = asking.stop();
+    assert!(answers.iter().all(|answer| answer.last < next));
+    check::<S>("strict, stopped during a claim", &answers);
 }
 
 fn a_holder_that_stops_or_dies_delays_the_others_for_the_time_held<S: Server>() {

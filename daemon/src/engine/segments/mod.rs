@@ -298,8 +298,13 @@ impl Segments {
     fn drive(self: &Rc<Self>, tag: &Rc<SegmentTag>) {
         self.refuse(tag);
         let is_loaded = tag.shards.iter().any(|shard| shard.is_loaded());
-        if !is_loaded || tag.evicted.get() || self.stopping.get() {
+        // The answer to a claim that was under way at a stop may hold a strict tag. One more claim releases it.
+        let is_held = tag.allocator.borrow().holds();
+        if !is_loaded || tag.evicted.get() || self.stopping.get() && !is_held {
             return;
+        }
+        if self.stopping.get() {
+            tag.allocator.borrow_mut().give_up();
         }
         self.serve(tag);
         let now = clock::boot();
