@@ -377,8 +377,8 @@ impl Lease {
         UnixMs(bound).max(least)
     }
 
-    /// Records a problem that retries don't solve. The next read may find it fixed. A worker is renewed as often as ever,
-    /// because after a fail-over others soon lease what the registry has lost.
+    /// Records a problem that retries don't solve. The next read may find it fixed. The retry is no later than the
+    /// next renewal would be, because after a fail-over another host may soon lease a worker that the registry has lost.
     pub(super) fn refused(&mut self, now: Now, problem: LeaseProblem) {
         self.trouble = Some(problem);
         self.retry_in(now, REFUSED_RETRY_MS.min(self.settings.renew_every_ms()));

@@ -256,8 +256,8 @@ impl World {
         issue.seen.iter().any(late)
     }
 
-    /// Whether the daemon has met a life on the other side of a split, and none that shows one of the two as over. Then
-    /// it can't tell which of them is the store.
+    /// Whether the daemon has met a life on the other side of a split, and none that shows one of the two as over. Until
+    /// then it has no way to know which side is the store.
     fn has_met_other_side(&self, issue: &Issue, life: &Rc<str>) -> bool {
         let lives = || issue.seen.iter().map(|seen| &seen.life);
         let is_over =

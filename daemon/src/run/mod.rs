@@ -139,7 +139,6 @@ struct Opened {
     fixed: Option<Result<Rc<StaticWorker>, String>>,
     /// What follows the stores' changes.
     watching: JoinSet<()>,
-    connections_max: u64,
 }
 
 async fn live(
@@ -151,7 +150,8 @@ async fn live(
     let mut terminate = signal(SignalKind::terminate()).context("cannot wait for signals")?;
     let mut interrupt = signal(SignalKind::interrupt()).context("cannot wait for signals")?;
     let hangup = signal(SignalKind::hangup()).context("cannot wait for signals")?;
-    let daemon = Opened::start(config, handed_over).await?.serve(config)?;
+    let connections_max = connections_max(config)?;
+    let daemon = Opened::start(config, handed_over).await?.serve(config, connections_max)?;
     if let Some((args, log)) = reloads {
         let dispatcher = Rc::clone(&daemon.dispatcher);
         let reload = Reload::new(args.clone(), log, dispatcher, config);
@@ -171,7 +171,6 @@ impl Opened {
     /// Locks what belongs to this host alone, opens everything and recovers.
     async fn start(config: &Config, handed_over: HandedOver) -> Result<Opened> {
         let started = clock::boot();
-        let connections_max = connections_max(config)?;
         let state_dir = StateDir::open(&config.state_dir)?;
         let socket = open_socket(config, handed_over.ids)?;
         let http = http::bind(config, handed_over.http)?;
@@ -245,32 +244,13 @@ impl Opened {
             about,
             Remedies::of_config(config),
         );
-        Ok(Opened {
-            state_dir,
-            socket,
-            http,
-            journal,
-            recovered,
-            dispatcher,
-            fixed,
-            watching,
-            connections_max,
-        })
+        Ok(Opened { state_dir, socket, http, journal, recovered, dispatcher, fixed, watching })
     }
 
     /// Begins to serve.
-    fn serve(self, config: &Config) -> Result<Daemon> {
-        let Opened {
-            state_dir,
-            mut socket,
-            http,
-            journal,
-            recovered,
-            dispatcher,
-            fixed,
-            watching,
-            connections_max,
-        } = self;
+    fn serve(self, config: &Config, connections_max: u64) -> Result<Daemon> {
+        let Opened { state_dir, mut socket, http, journal, recovered, dispatcher, fixed, watching } =
+            self;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let wakefulness = BusyPoll::new(config.polling, cores);
         let (stop, stopping) = watch::channel(false);
